@@ -152,7 +152,7 @@ def code_figures() -> Figures:
         found["code lines: product"] += counted(path)[0]
     for path in files("tests"):
         found["test lines: all"] += counted(path)[0]
-    for tree in ("workflows", "holdfast/task"):
+    for tree in ("workflows", "holdfast/task/ledger"):
         code, comments = (sum(each) for each in zip(*map(counted, files(tree)), strict=True))
         found[f"comments: {tree}"] = round(comments / code, 4)
     return found

@@ -98,6 +98,7 @@ async def quick(
                 summary=tool_label(ledger, given) if isinstance(given, ToolInput) else summary,
             )
         except ActivityError as error:
+            # A certain failure is final here. A lost attempt says nothing about the code it ran.
             if not is_lost(error) or lost >= MOST_LOST:
                 raise
         else:
@@ -167,6 +168,8 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
             task = asyncio.current_task()
             if (task is not None and task.cancelling()) or now() - began > LOST_SECONDS:
                 raise
+        # The next activity finds what this one kept in the archive by `lost`, so it pays for
+        # nothing that was answered.
         tried = ledger.at(n).tried if sent.stream else 0
         sent = sent.model_copy(update={"tried": tried, "lost": lost})
 

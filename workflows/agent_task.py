@@ -67,6 +67,8 @@ class AgentTask(Opening):
     @workflow.init
     def __init__(self, given: TaskInput) -> None:
         """Set up the state before any signal or update is handled."""
+        # Signals and updates of the first workflow task are handled before `run` begins: all that
+        # they use is made here.
         self.core = Core(given)
         self.parent = ParentWords(self.core)
         self.commands = Commands(self.core, self.parent)
@@ -79,6 +81,8 @@ class AgentTask(Opening):
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
+        # Background work runs in asyncio tasks that nothing awaits. Its errors are raised from
+        # here: only an error of `run` fails the workflow task.
         loop, background = asyncio.create_task(self._run(given)), self.core.background
         while not loop.done():
             try:
@@ -92,6 +96,8 @@ class AgentTask(Opening):
         """Run the main loop until the task is closed."""
         core = self.core
         introduce(given)
+        # Each of these waits for its own condition on the ledger, and none ends before the task.
+        # They start in this order at each replay: commands are numbered by it.
         core.background.keep(
             core.spans.export(),
             core.notices.send(),
@@ -105,6 +111,7 @@ class AgentTask(Opening):
         if given.parent is not None:
             watch = Watch(reporter.awaits_parent, self._orphaned)
             core.background.keep(reporter.run(), watch.run())
+        # Only `closing.close` sets `closed`. So a task that ends has its record in the archive.
         while not core.closed:
             try:
                 await self._turn()
@@ -113,6 +120,8 @@ class AgentTask(Opening):
                 core.abandon(CANCELLED)
         if given.parent is not None:
             await reporter.finish()
+        # A signal or update that comes now is answered from the closed ledger. The server drops
+        # what it could not deliver before the workflow ends: so all handlers finish first.
         await workflow.wait_condition(lambda: self.is_done() and not core.ledger.s.to_session)
         core.background.cancel()
         return self._result()
@@ -147,9 +156,12 @@ class AgentTask(Opening):
         """Wait until there is something to do, and do it."""
         core = self.core
         await self._wait()
+        # A unit that waits for long calls outlives the turn that began it. It is the only unit: the
+        # next one begins when `_work` has set `core.work` to None.
         if core.work is not None and not core.lets_go:
             await self._work(core.work)
         else:
+            # Nothing is awaited between this decision and the begin of what it decides.
             match self._next():
                 case "close":
                     await self.closing.close()
@@ -257,6 +269,7 @@ class AgentTask(Opening):
                 )
             except TimeoutError:
                 core.expire()
+            # Approvals have changed; whoever asked may have ended the unit in the same activation.
             if not is_over():
                 core.publish()
 

@@ -68,6 +68,7 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     known = (s.published, s.published_approvals, s.published_count, s.published_rules)
     if (status, ids, count, rules) == known:
         return
+    # Each upsert is an event, and billed: what has not changed is left out.
     updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
     if count != s.published_count:
         updates += [HF_APPROVALS.value_set(count)]
@@ -145,6 +146,8 @@ class Core:
         self.moving = False
         self.unrollable = False
         self.updates = 0
+        # What follows is new in each run of the workflow. What must outlive a rollover belongs to
+        # `Carried`, or the next run does not know it.
         self._first = self.ledger.s.steps
         self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
         self.lanes: set[int] = set()
@@ -187,6 +190,8 @@ class Core:
 
         It may when they wait for nothing but calls that go on meanwhile.
         """
+        # Every lane must wait in a long call and nothing else: the unit's own tasks are lost when
+        # the task continues as new, and only long calls are found again by the next run.
         long_calls = self.ledger.s.long_calls
         if not long_calls or not self.rolls or self.is_interrupted():
             return False
@@ -264,6 +269,7 @@ class Core:
         if current is not None:
             failure = failure.model_copy(update={"step": current.open.step.step_id})
         self.ledger.fail(failure, now=now(), n=n)
+        # From here on nothing begins by itself: the next request, or the parent, says what to do.
         self.ledger.change(automatic=False, rounds={}, tries_again=False)
         self.ledger.disown()
         self.requests.fail_later(failure)

@@ -49,6 +49,7 @@ class Notices:
             while True:
                 await workflow.wait_condition(self._has_changed)
                 due = self._due()
+                # Decided meanwhile: whoever is asked after that would decide nothing.
                 for key in [key for key in self._sending if key not in due]:
                     self._sending.pop(key).cancel()
                 for key, notice in due.items():

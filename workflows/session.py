@@ -73,6 +73,7 @@ class Session(Opening):
             except ActivityError as error:
                 workflow.logger.warning("A session's old turns stay where they are: %s", error)
                 return
+            # Turns that came during the activity are behind `full`, and stay.
             self._change(
                 commits=self.s.commits[len(full) :],
                 older=(*self.s.older, sha256),
@@ -123,6 +124,7 @@ class Session(Opening):
         if turn is None:
             workflow.logger.warning("A signal %r that is no commit was dropped", name[:80])
             return
+        # A close that is repeated commits again. The turn stands in the session once.
         if turn.task and turn.task in self.s.recent:  # it has committed already
             return
         if turn.replaces and turn.after != self.s.base + len(self.s.commits):

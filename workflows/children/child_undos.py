@@ -45,8 +45,10 @@ class ChildUndos:
             for name in wanted
             if not self.is_gone(name)
         }
+        # Noted before the answers come: if this undo is cut, `release` lets these go on.
         for name in asked:
             self._children.change(name, held=True)
+        # A child that is closed or lost counts as having answered: it cannot answer any more.
         await workflow.wait_condition(lambda: self._said_of_undo(asked))
         return [each for name in wanted for each in self._stands(name)]
 

@@ -158,6 +158,8 @@ class Children:
                 ),
                 "on_dollars": ledger.money_policy,
             }
+        # Known to the ledger before the server is asked: a report may come before the start
+        # returns.
         begun = plan.task.model_copy(update=changes)
         # It reports what changes from there on: one that begins paused says nothing of it.
         status: TaskStatus = "paused" if ledger.paused else "running"
@@ -184,6 +186,7 @@ class Children:
                 static_summary=title_of(begun.head.agent, begun.input),
                 static_details=details_of(begun.head.agent, begun.input),
             )
+        # After a reset of this workflow the child of the lost run is there already.
         except WorkflowAlreadyStartedError:
             await self._meet(name)
         else:
@@ -293,6 +296,7 @@ class Children:
 
     def send(self, name: str, **wanted: Any) -> int:
         """Send a request to a child without waiting for it; return the request's number."""
+        # Numbered, so that an answer to an earlier request is not taken for this one's.
         number = self._known()[name].said + 1
         self.change(name, said=number)
         secret = secret_of_child(self._ledger.given.secret, name)
@@ -303,6 +307,8 @@ class Children:
         return number
 
     async def _signal(self, name: str, said: ParentSays) -> None:
+        # A signal that overtakes the start would fail, and the child would count as lost. Shielded:
+        # whoever stops waiting here must not cancel the start.
         starting = self._starting.get(name)
         if starting is not None:
             await asyncio.shield(starting)

@@ -115,6 +115,7 @@ class Reporter:
         handle = workflow.get_external_workflow_handle(parent.task)
         while True:
             await workflow.wait_condition(lambda: self._news() != self._reported)
+            # Kept as it was sent: what changes during the signal is the next report.
             news = self._news()
             report = news.model_copy(update={"usage": self._ledger.spent})
             try:

@@ -56,6 +56,7 @@ class Watch:
             summary=f"{len(watched)} tasks",
         )
         looking.add_done_callback(_retrieve)
+        # A task that joins those watched needs a new activity: the input of this one is fixed.
         await workflow.wait_condition(lambda: looking.done() or not self._is_for(watched))
         if not looking.done():
             looking.cancel()

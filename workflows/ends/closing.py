@@ -45,7 +45,9 @@ class Closing:
         """
         core = self._core
         status = core.ending.status or "finished"
+        # What was sent before the end belongs in the record, refused or obeyed.
         await workflow.wait_condition(lambda: not self._commands.are_waiting)
+        # Once for each accepted end, also over failed attempts: its notes stand in the record once.
         if core.ending.prepare():
             self._prepare(status)
         head = core.given.head
@@ -59,6 +61,7 @@ class Closing:
             head=core.ledger.changed_head,
             lanes=core.ledger.s.lanes,
         )
+        # A task of its own: a cancellation of the workflow must not cancel what writes its record.
         storing = begin(self._store(sent))
         while not storing.done():
             try:
@@ -96,6 +99,8 @@ class Closing:
         In this order: a turn in a session is never without the record that it came from.
         """
         core = self._core
+        # Children may be in a model call still: its cost belongs in the record. It waits, not for
+        # long.
         if sent.status == "abandoned":
             await core.children.ended()
         stored = await calls.close(core.ledger, sent, again=core.ending.failures > 0)
@@ -107,6 +112,8 @@ class Closing:
     def _over(self, sent: CloseInput, seal: Seal) -> None:
         """Mark the task as closed and answer all requests."""
         core = self._core
+        # First of all: handlers that wake up below find the task closed. No await follows, so that
+        # the replies and the end of the workflow are in one workflow task.
         core.closed = True
         core.seal = seal
         if sent.status != "abandoned":  # else they were told; two signals may change places

@@ -38,6 +38,8 @@ class Rollover:
     async def roll(self) -> None:
         """Archive the ledger and continue as new, unless an end or an undo comes first."""
         core = self._core
+        # Refuses new updates; those that wait are answered with "moved", and their clients send
+        # them to the next run. An update that this run has accepted must have its reply here.
         core.moving = True
         core.requests.answer_all(RunReply(status="moved"))
         most = 0
@@ -50,6 +52,8 @@ class Rollover:
                     return
                 if segment is None:
                     break
+                # Signals that came during the upload have added entries: another round archives
+                # them.
                 core.ledger.archived(segment)
             most = MOST_CARRIED  # commands may come all the time: the next run archives them
             await workflow.wait_condition(lambda: self._is_done() or self._is_called_off())
@@ -58,6 +62,7 @@ class Rollover:
         if self._is_called_off():
             core.moving = False
             return
+        # No await from here on: what a handler changed now would be in neither run.
         settle(core.ledger)
         carried = core.ledger.carried()
         began: dict[str, object] = {"extra_state": {}, "described": None}  # they are in it
@@ -91,6 +96,7 @@ class Rollover:
         if is_cancelled_exception(error):
             self._cancelled()
             return
+        # Else the main loop would try again at once, without end.
         core.unrollable = True
         core.park(calls.failure_of(error))
         core.requests.tell()

@@ -134,10 +134,12 @@ class Commands:
             self._core.agenda.holds_back = self.are_waiting
 
     def _command(self, name: str, data: list[bytes]) -> None:
+        # Order is kept: once one waits, all that follow wait behind it.
         if self._inbox or not self._has_time():
             self._inbox.append((name, data))
         else:
             self._read_one(name, data)
+        # While commands wait, no step begins: one of them may be a pause or an abandon.
         self._core.agenda.holds_back = self.are_waiting
         self._has_news = True
 
@@ -154,6 +156,7 @@ class Commands:
         ledger = self._core.ledger
         unheard = hear(name, data)
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
+        # A client sends a command again when it has no receipt. It is obeyed once.
         if got.id and got.id in ledger.commands:
             return
         is_decided = False
@@ -162,6 +165,7 @@ class Commands:
             wanted = str(got.body.get("approval", ""))
             # What the phase refuses names no decision: only `obey` looks at the approval.
             takes = refused_by(ALLOWED[self._core.phase][got.verb], self._core.ending) is None
+            # Asked before `obey` decides it: the receipt says whether somebody else was first.
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]

@@ -157,6 +157,7 @@ class Updates:
         Raises:
             ApplicationError: It failed; its type names the error class.
         """
+        # The validator has accepted it in this same workflow task; nothing has changed since.
         own = self._own_request()
         self._core.updates += 1
         self._waiting += 1
@@ -179,12 +180,16 @@ class Updates:
         if core.phase == "stuck":
             return await self._close_for(asked)
         if core.ledger.s.children:
+            # Up to ten seconds pass here: after it everything that the validator saw may have
+            # changed.
             await core.children.ask()
             # Commands that wait may end the task. They are obeyed first, because an accepted
             # update is answered only once in a run.
             while self._commands.are_waiting:
                 await workflow.wait_condition(lambda: not self._commands.are_waiting)
             self._refuse_when_leaving()
+        # No await from here to `requests.add`: two requests that came together must not both take
+        # the same finished step, or both begin the next one.
         ledger, caller = core.ledger, caller_of(pending.id)
         ledger.acknowledge(caller)
         if asked.attaches and ledger.ungiven(caller):
@@ -200,6 +205,7 @@ class Updates:
         if asked.stream:
             ledger.show()
         core.unrollable = False
+        # If nothing can be done now, the request is answered at once (waiting, paused, answered).
         core.requests.add(pending)
         if not core.goes:
             core.requests.settle(ledger)
@@ -262,6 +268,7 @@ class Updates:
     async def _until_closed(self) -> None:
         """Wait until the task is closed; fail if the next attempt to close it fails."""
         core = self._core
+        # The count is read before the attempt begins: a failure from before is not its answer.
         core.ending.try_again()
         failures = core.ending.failures
         await workflow.wait_condition(lambda: core.closed or core.ending.failures > failures)
@@ -283,6 +290,8 @@ class Updates:
             explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
             begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
             core.ledger.change(undo=begun)
+            # Those that wait now asked for steps that the undo takes out; later ones ask for
+            # others.
             core.undone_requests = core.requests.ids
         await workflow.wait_condition(self._undo_rests)
         if core.ending.status is not None:

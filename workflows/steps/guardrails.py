@@ -59,6 +59,8 @@ class Checks:
         doing = begin(work)
         try:
             await workflow.wait_condition(lambda: doing.done() or self._has_failed())
+            # If both are done in one activation, the answer was paid for: it is recorded, and the
+            # guardrail stops the step behind it.
             is_first = doing.done()
             if not is_first:
                 self._failure = self._first_failure()

@@ -37,6 +37,7 @@ class Limits:
             work: The unit of work that this is part of.
         """
         ledger = self._core.ledger
+        # Looked at now, not when the call was reserved for: siblings have paid or given back since.
         if needs <= money.free(ledger):  # its share was too small
             ledger.needs[n] = needs
         elif ledger.asking:

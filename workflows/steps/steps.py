@@ -42,6 +42,8 @@ class Steps:
         core = self._core
         work = asyncio.current_task()
         try:
+            # Everything below reads the tools' policies. An edit of the agent reaches a task by its
+            # next description, never in between.
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
             # A verdict cannot end the task while an undo is in progress; this one was refused.
@@ -51,6 +53,7 @@ class Steps:
                 core.end("finished")
             if core.ending.status is None and core.goes:
                 await self._run_lanes(work)
+        # Only a failure of an activity is a decision. Any other error fails the workflow task.
         except FailureError as error:
             if not core.is_interrupted() and not core.is_left(work):
                 core.judge(calls.failure_of(error))
@@ -64,6 +67,7 @@ class Steps:
         """
         core = self._core
         lanes: dict[int, asyncio.Task[None]] = {}
+        # A unit that ignored its cancellation may have left its numbers.
         core.lanes.clear()
 
         def idle() -> list[OpenState]:
@@ -76,6 +80,8 @@ class Steps:
 
         try:
             while not core.is_left(work):
+                # Opening a step and beginning its lane happen in one activation, so that every open
+                # step that can go on has exactly one lane.
                 if not core.leaves_steps:
                     self._take_steps()
                     for current in idle():
@@ -83,9 +89,12 @@ class Steps:
                         core.lanes.add(current.n)
                 if not lanes:
                     return
+                # Meanwhile lanes change the ledger, people decide, requests come, an end or an undo
+                # is accepted. Each is looked at again from the top.
                 await workflow.wait_condition(has_news)
                 for n in [n for n, lane in lanes.items() if lane.done()]:
                     core.lanes.discard(n)
+                    # It raises the lane's error here: a bug in one lane must not be lost.
                     await lanes.pop(n)
         except asyncio.CancelledError:
             # Not in `finally`, which also runs while a worker evicts the workflow from its cache:
@@ -100,6 +109,7 @@ class Steps:
         core = self._core
         try:
             while not core.leaves_steps and not core.is_left(work):
+                # After each await the step may be gone (undone, finished early) or held.
                 current = core.ledger.find(n)
                 if current is None or not core.agenda.goes(current):
                     return
@@ -118,6 +128,7 @@ class Steps:
             plan = {step.step_id: 0 for step in core.agenda.plan()}
             ledger.own(new.id)
             ledger.change(rounds={**ledger.s.rounds, new.id: plan})
+        # Rounds first: a round that is done must answer before its request is given another step.
         self._close_rounds()
         while core.agenda.begins:
             steps = core.agenda.next_steps()
@@ -154,6 +165,10 @@ class Steps:
     async def _advance(self, n: int, work: Work) -> None:
         """Take an open step one activity further."""
         core, ledger = self._core, self._core.ledger
+        # The order is the order of trust. A long call of an earlier run is awaited before anything
+        # else. What a guardrail or a call has stopped does not go on. Input guardrails that block
+        # come before the model, all others before tools run. A result ends the step only when all
+        # its calls have outcomes and its output was checked.
         current, due = ledger.at(n), inputs_due(ledger, n)
         stopped = verdict_of_calls(current)
         first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
@@ -183,6 +198,7 @@ class Steps:
     async def _run_calls(self, n: int) -> Failure | None:
         """Run a step's tools; from then on a pause does not hold the step."""
         core = self._core
+        # While it is in here, a pause holds back other steps, not this one: its calls may run.
         core.agenda.calling.add(n)
         try:
             return await core.tool_calls.run(n, lambda: core.leaves_steps)
@@ -197,17 +213,22 @@ class Steps:
         """
         core, ledger = self._core, self._core.ledger
         place = object()
+        # Reserved before the first await, so that steps side by side cannot spend the same money.
         if ledger.max_dollars is not None:
             ledger.reserved[place] = money.allowance(ledger, n)
         try:
             dollars = ledger.reserved.get(place)
             got = await checks.beside(self._ask_worker(n, apart=checks.are_due, dollars=dollars))
+            # A replaced unit must not write: the undo or end that replaced it has counted what it
+            # had.
             if core.is_left(work):
                 return
             failure = ledger.advanced(n, got, now=now()) if got is not None else None
         finally:
             ledger.reserved.pop(place, None)  # only now: what was paid is recorded
         failure = failure or (got.failure if got is not None else None)
+        # The answer is recorded by now. A guardrail that trips is told in place of the answer's own
+        # failure.
         failure = await checks.failure() or failure
         if core.is_left(work):
             return
@@ -236,6 +257,8 @@ class Steps:
         began = now()
         keeps = dollars is not None and self._limits.policy(for_money=True) != "fail"
         sent = core.ledger.advance_input(n, now=began, apart=apart, dollars=dollars, keeps=keeps)
+        # Until the activity ends, the budget counts a model call for it: a sibling that asks
+        # meanwhile must not use the last one as well.
         core.ledger.asking.add(n)
         try:
             return await calls.advance(core.ledger, n, sent)
@@ -262,6 +285,7 @@ class Steps:
     def _finish_step(self, n: int) -> None:
         """Close an open step and answer the request that it was run for."""
         core, ledger = self._core, self._core.ledger
+        # Read before `finish`, which takes the step out of those in progress.
         owner = ledger.at(n).owner
         record = ledger.finish(n, now=now())
         core.spans.over(record)
@@ -275,6 +299,8 @@ class Steps:
             answered = (*answered, delivered) if delivered else answered
             if not answered and not ledger.s.automatic and ledger.failure is None:
                 ledger.change(undelivered=(*ledger.s.undelivered, record.n))
+        # Remembered before the handler of the update wakes up: the same request, sent again after a
+        # rollover, gets this reply and begins no second step.
         for request in answered:
             ledger.remember(request, reply)
         if answered and not ledger.s.automatic:

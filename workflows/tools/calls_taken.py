@@ -56,6 +56,8 @@ class CallsTaken:
     def settle(self) -> None:
         """Take out those that have ended, and record what stops the step for a later run."""
         done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
+        # In the same activation as the calls' ends: `lets_go` compares this room with the long
+        # calls.
         self.room.taken -= len(done)
         found = {i: _end_of(call) for i, call in done.items()}
         self.ended |= {i: each for i, each in found.items() if each is not None}
@@ -77,6 +79,7 @@ class CallsTaken:
         """Cancel them all, and wait for their ends."""
         for call in self.tasks.values():
             call.cancel()
+        # Each may still record an outcome while it is cancelled. Only then is the room given back.
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
         self.room.taken -= len(self.tasks)
         self._ledger.stop(self._n, {})

@@ -90,6 +90,8 @@ class ToolCalls:
             leaves: Whether no further call may begin now: the task is about to continue as new.
         """
         ledger, room = self._ledger, self._room
+        # `ready_calls` looks at the ledger at each turn. So a call that a person approves meanwhile
+        # begins, and one that an undo has taken out does not.
         taken = CallsTaken(self.take, ledger, n, room)
 
         def fresh(most: int) -> list[int]:
@@ -106,6 +108,8 @@ class ToolCalls:
         try:
             taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
             while True:
+                # `may_begin` awaits an activity: what was ready before it is looked up again after
+                # it.
                 ready = fresh(room.left)
                 if ready and not await may_begin(ledger, n, ready, taken):
                     taken.settle()
@@ -122,6 +126,7 @@ class ToolCalls:
         except (asyncio.CancelledError, ActivityError):  # not `finally`, as in `Steps._run_lanes`
             await taken.cancel()
             raise
+        # The order of the calls, not of their ends: a replay and a later run name the same failure.
         in_order = [taken.ended[i] for i in sorted(taken.ended)]
         for result in in_order:
             if isinstance(result, BaseException):
@@ -177,6 +182,8 @@ class ToolCalls:
         ledger, n, i = self._ledger, call.n, call.i
         match call.state:
             case "recalling":
+                # During each of these awaits the step may be undone or ended: `is_left` then, and
+                # the answer changes nothing.
                 call.recalled = await recall(ledger, n, i)
             case "gating":
                 call.is_gated = await quick(ledger, "gate", ledger.tool_input(n, i), bool)
@@ -252,6 +259,8 @@ class ToolCalls:
             return None
         said = edited.arguments if edited is not None else ""
         if plan.outcome is None:
+            # No await between the two: a child that runs always has its call, and an undo of the
+            # call always finds the child.
             child = self._children.start(n, i, plan)
             ledger.call_begins(n, i, now=now(), edited=said, child=child)
             return None
@@ -267,6 +276,7 @@ class ToolCalls:
         """
         ledger, n, i, policy = self._ledger, call.n, call.i, call.policy
         edited = call.edited
+        # Before the activity is scheduled: from here on an end or undo counts the call as unknown.
         self._running.add((n, i))  # it stays there when the call is cancelled; see `__init__`
         try:
             outcome = await run_tool(ledger, n, i, edited, policy)
@@ -287,6 +297,8 @@ class ToolCalls:
                 raise
             self._running.discard((n, i))
             failure = failure_of(error)
+            # In doubt the call counts as having happened: to ask a person costs less than to pay
+            # twice.
             if not may_have_happened(error, policy):
                 self._record_failure(call, error, failure)
                 return failure
@@ -353,6 +365,7 @@ class ToolCalls:
             approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
             return None
         try:
+            # A probe only reads, so it may be repeated. If it cannot tell, a person is asked.
             probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).text}"

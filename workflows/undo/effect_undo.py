@@ -75,12 +75,15 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
         if unclear:
             text += f" An undo of {what} may have taken effect before; the next one asks again."
         return Failure(type="UndoRefusedError", message=text)
+    # Newest effect first, one at a time. Recorded before the next begins: an undo that is cut here
+    # goes on behind this effect, and calls no `undo=` twice.
     said = await _call_undo(ledger, target, i, policy)
     if isinstance(said, str):
         facts = _facts(target, i)
         ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body=facts)
         note_done(ledger, state, key, what)
         return None
+    # As for a call: what may have happened is never repeated without a person.
     if may_have_happened(said, policy):
         text = f"The undo of {what} in step {target.n} {why_unknown(said)}"
         ledger.note("undo_unknown", now=now(), text=text, body=_facts(target, i))

@@ -27,6 +27,8 @@ class Undos:
         state = core.ledger.s.undo
         if state is None:
             return
+        # The steps' unit was cancelled before this one began. Calls that it left running may have
+        # taken effect, so they count as cut until a probe or a person says more.
         opens, branch = core.ledger.s.opens, core.ledger.s.branch
         cut = tuple(sorted({*state.cut, *core.running}))
         core.ledger.change(undo=state.model_copy(update={"cut": cut}), long_calls=())
@@ -38,6 +40,7 @@ class Undos:
             core.undo_failure = calls.failure_of(error)
             core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
             stop_undo(core.ledger)
+        # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
         if core.ledger.s.undo is not None:
             return
         core.child_undos.release()

@@ -108,6 +108,7 @@ def lines_after(packed: Packed, entries: Iterable[Entry], steps: int) -> Packed:
 
     Chunks of older steps stay as they are: a task of any length spends the same on it.
     """
+    # Steps that an undo has taken back since the last segment are cut by `steps`.
     new = {n: line_of(record) for n, record in records_here(entries, steps).items()}
     whole = _chunk(min([*new, steps + 1]))
     kept = {line.n: line for line in unpacked(packed[whole:]) if line.n <= steps}

@@ -36,6 +36,7 @@ class KnownIds:
 
     def add(self, id: str) -> None:
         """Remember an id."""
+        # An id that is added twice keeps its place: its age counts from the first time.
         self._digests[_digest(id)] = None
         if len(self._digests) > self._most:
             del self._digests[next(iter(self._digests))]
@@ -84,6 +85,7 @@ class Asked:
         Returns:
             All approvals.
         """
+        # The index holds positions, so an approval that is replaced must stay where it is.
         k = self._by_id.get(approval.id)
         if k is None:
             self._add(len(self.all), approval)

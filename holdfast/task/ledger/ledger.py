@@ -73,6 +73,7 @@ class Ledger(UpcomingSteps):
         """
         ready, wanted = self.ready(), step_id or asked.step
         step = next((s for s in ready if s.step_id == wanted), ready[0])
+        # A follow-up belongs to one step. Another step that is run first leaves it to wait.
         further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
         queue = tuple(queued for queued in self.s.queue if queued is not step)
         said: tuple[Message, ...] = ()
@@ -96,12 +97,16 @@ class Ledger(UpcomingSteps):
             notes=notes,
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
+        # With a second step in progress no step can tell by itself what the one before it left: an
+        # undo takes all of them together, by what the first one found.
         siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
         current = OpenState(
             open=opened,
             n=self.last_opened + 1,
             at=self.s.transcript,
             alone=not siblings and not self.s.lasts,
+            # The lowest free lane: a lane names the kept answer in the archive, which the next step
+            # of the lane replaces, so two open steps must never share one.
             lane=min(set(range(len(siblings) + 1)) - {each.lane for each in siblings}),
             started=now,
             owner=owner,
@@ -134,12 +139,15 @@ class Ledger(UpcomingSteps):
             opened = opened.model_copy(update={"step": step, "stored": asked.stored})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
+        # What was paid for stands in the ledger before it is dropped: costs and audit count it.
         # The journal of an unfit answer would give it once more.
         if asked.restart or current.is_unfit:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
             self.leave(n, "restarted", now=now)
             self.note("restarted", now=now, body=body)
+            # The new calls may get the same places. An undo of theirs must not count as done
+            # already.
             mine = f"{self.s.branch}.{n}."
             undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
             unclear = {k: v for k, v in self.s.unclear_undos.items() if not k.startswith(mine)}
@@ -205,6 +213,7 @@ class Ledger(UpcomingSteps):
         current = self._begun_anew(current) if current.unbegun else current
         self._put(current)
         budget = self.given.budget
+        # Steps that ask at the same time share what is left, so together they stay within it.
         tokens = 0
         if budget is not None and budget.max_tokens is not None:
             left = budget.max_tokens - self.usage.total_tokens
@@ -221,6 +230,8 @@ class Ledger(UpcomingSteps):
             journal=current.chain,
             open=current.open if small and not usual else None,
             digest="" if small else digest(data),
+            # The worker refuses to call the model beyond these; the workflow alone decides what
+            # then.
             limit=self._limit(current, now=now),
             tokens=tokens,
             apart=apart,
@@ -254,6 +265,8 @@ class Ledger(UpcomingSteps):
         Returns:
             Why its calls or next steps cannot be taken; the step then has no result.
         """
+        # One activation, no await: the answer, its cost and its calls are recorded together, or a
+        # replay would find an answer that nobody has paid for.
         current = self.at(n)
         refused = self._refused(current, got)
         lanes = max(self.s.lanes, current.lane + 1 if got.kept else 0)
@@ -261,6 +274,7 @@ class Ledger(UpcomingSteps):
             self.change(lost=self.s.lost + got.lost, lanes=lanes)
         unbegun = got.unbegun or current.unbegun
         current = current.model_copy(update={"unbegun": unbegun, "lost": ""})
+        # Counted even if what follows from the answer is refused: it was paid for.
         if got.answer is not None:
             self.needs.pop(n, None)
             if current.limit == "allow":
@@ -278,6 +292,7 @@ class Ledger(UpcomingSteps):
         if refused is None and (got.result is not None or got.calls):
             current = self._with_found(current, got, now=now)
         self._put(current)
+        # A call that a lost attempt had begun is noted, so that the audit shows that it ran again.
         if got.attempts > 1:  # else they failed in a way that may pass
             for i in got.cut:
                 self.call_lost(n, i, 1, now=now)

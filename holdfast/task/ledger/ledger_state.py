@@ -73,10 +73,12 @@ class LedgerState(Recording):
         )
         if given.described is not None:
             self.change(described=given.described)
+        # After a rollover the changes since the last record are counted from what was carried.
         self.recorded = recorded_queue(self.s)
         self.found = recorded_waiting(self.s)
         self.change(since=None, waits_since=WaitingChange())
         self.messages: list[Message] = []
+        # Not carried: a task continues as new only when no model call is in progress.
         self.asking: set[int] = set()
         self.reserved: dict[object, Decimal] = {}
         self.needs: dict[int, Decimal] = {}
@@ -88,6 +90,7 @@ class LedgerState(Recording):
     @property
     def status(self) -> TaskStatus:
         """The task's status while it is open."""
+        # The first that holds: a person who can decide something is told so before anything else.
         if any(approval.status == "open" for approval in self.s.approvals):
             return "waiting"
         if any(child.approvals for child in self.s.children.values()):
@@ -160,6 +163,8 @@ class LedgerState(Recording):
         if not self.s.children:
             return ""
         place = (self.s.branch, n, batches_of(self.at(n)), i)
+        # A call that is begun again has another child. The ids are counted up, and the first child
+        # that was not left is the call's own.
         found = itertools.takewhile(self.s.children.__contains__, child_ids(self.task_id, place))
         return next((id for id in found if not self.s.children[id].left), "")
 
@@ -232,6 +237,7 @@ class LedgerState(Recording):
         It is the cost of the steps of the present branch, and the cost so far of the child tasks
         of open calls.
         """
+        # The cost of a child whose call has its outcome is in `s.usage` already.
         open_calls = (
             child.usage
             for child in self.s.children.values()
@@ -269,6 +275,7 @@ class LedgerState(Recording):
         """
         if current.unbegun and self.s.paused:
             return True
+        # A step that has any outcome began its calls before the pause: it may end what it began.
         after = self.s.paused_after if self.s.paused else 0
         began = current.marks[0].number if current.marks else 0
         is_ending = current.result is not None and not current.calls

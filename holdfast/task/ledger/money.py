@@ -73,6 +73,7 @@ def child_share(ledger: Ledger, n: int) -> Decimal:
     """
     current, described = ledger.at(n), ledger.s.described
     policies = described.rules(current.open.step.agent).policies if described is not None else {}
+    # Calls whose children have begun hold their shares already (`free` leaves them out).
     waiting = sum(
         1
         for i, call in enumerate(current.calls)

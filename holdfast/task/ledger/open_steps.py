@@ -146,6 +146,7 @@ class OpenSteps(LedgerState):
         if i in begun:
             got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
         changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        # In one change: at any moment a call either may be running, or has its outcome.
         current.called.pop(i, None)
         self._put(self._marked(current.model_copy(update=changes), "done", i))
 
@@ -210,6 +211,8 @@ class OpenSteps(LedgerState):
             now: Time, seconds since the epoch.
             by: Who asked for that.
         """
+        # Without its state and input: the record of the branch has them, and an audit needs
+        # neither.
         current = self.at(n).chained()
         bare: dict[str, object] = {
             "open": OpenStep(step=current.open.step),
@@ -235,6 +238,7 @@ class OpenSteps(LedgerState):
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
+        # All calls have outcomes here (`Steps._advance`): the journal takes an answer whole.
         current = self.at(n)
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
         entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
@@ -258,6 +262,8 @@ class OpenSteps(LedgerState):
             n: The step; 0 for a failure of no step.
         """
         current = self.find(n)
+        # A step's failure stays with the step, so that steps side by side fail and go on one by
+        # one.
         if current is None:
             self.change(failure=failure)
         else:

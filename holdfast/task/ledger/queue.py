@@ -51,6 +51,7 @@ def problem(
     """
     if not steps:
         return ""
+    # A step that is queued and not ready may be named again: the new one takes its place.
     waiting = {step.step_id for step in queue if not step.is_ready}
     taken = {*opened, *(step.step_id for step in queue)} - waiting
     ids: set[str] = set()

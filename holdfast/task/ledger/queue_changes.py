@@ -76,6 +76,7 @@ def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
 
 def queue_before(target: Undoable, left: Queue) -> Queue:
     """Return the queue that a step found, from the one that it left."""
+    # Usually a step takes only itself. All else was recorded as a whole change.
     change = target.taken.change
     if change is not None:
         return change.backward(left)
@@ -83,6 +84,8 @@ def queue_before(target: Undoable, left: Queue) -> Queue:
 
 
 def _put_back(left: Queue, step: TaskStep, place: int, queued: int) -> Queue:
+    # A step queues its next steps at the end, and nothing is queued between its begin and its end
+    # without a change of its own.
     kept = left[: len(left) - queued]
     return (*kept[:place], step, *kept[place:])
 
@@ -93,6 +96,7 @@ def queue_after(path: Iterable[StepRecord]) -> Queue:
     Args:
         path: All steps of the branch, oldest first.
     """
+    # Forwards, as they were recorded: the records of a branch are a fold, so a fork needs no copy.
     queue: Queue = ()
     for record in path:
         queue = found_by(record.before.found, queue)

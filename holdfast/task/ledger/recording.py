@@ -70,6 +70,7 @@ class Recording:
         body: dict[str, Json] | None = None,
     ) -> None:
         """Append an event."""
+        # "closed" has the last number. A follower that has it stops, so what comes later gets none.
         closing = self.s.closing is not None and self.s.closing.is_prepared
         counts = kind == CLOSED_EVENT or (kind in NUMBERED and not closing)
         number = self.next_number() if counts else 0
@@ -93,6 +94,8 @@ class Recording:
         """Let the newest entries join the chain: no step needs it, only a rollover or an end."""
         if not self._unchained:
             return
+        # Entries join in the order in which they were appended, each exactly once: the archive's
+        # segments are checked against this digest.
         length, digest = self.s.ledger
         new = self.entries[-self._unchained :]
         self.change(ledger=ChainRef(length + len(new), extend(digest, new)))
@@ -118,6 +121,7 @@ class Recording:
 
     def remember(self, request_id: str, reply: RunReply) -> None:
         """Keep the reply to a request, so that the same request gets it again."""
+        # The oldest is forgotten first: a request is sent again within minutes, if at all.
         seen = self.s.seen  # in place, because there may be thousands
         seen[request_id] = reply
         if len(seen) > SEEN_KEPT:
@@ -142,6 +146,7 @@ class Recording:
         Returns:
             The step's ordinal; 0 for none.
         """
+        # The lowest first: outputs reach each caller in the order of the steps.
         others = [n for n, callers in self.s.given if caller and caller not in callers]
         return min([*others, *self.s.undelivered], default=0)
 

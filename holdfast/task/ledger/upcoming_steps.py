@@ -42,6 +42,7 @@ class UpcomingSteps(OpenSteps):
         return self._ready[2]
 
     def _ready_now(self) -> tuple[TaskStep, ...]:
+        # A join runs alone: it makes one answer of what all the others have left.
         if any(c.open.step.is_join for c in self.s.opens):
             return ()
         ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
@@ -56,6 +57,7 @@ class UpcomingSteps(OpenSteps):
         transcript: ChainRef,
     ) -> None:
         """Let the task go on from a step that is recorded, with its state and transcript."""
+        # Of several steps side by side no single one has the answer; a join makes it.
         answered = record.last and current.alone
         if not self.s.path or self.s.path[-1][0] != self.s.branch:
             self.change(path=(*self.s.path, (self.s.branch, record.n)))
@@ -106,6 +108,8 @@ class UpcomingSteps(OpenSteps):
             is_over: Whether the budget is used up. The answer then stands without what was said: a
                 word must not turn it into a failure.
         """
+        # In one activation with the step's end: words that came during its model call begin the
+        # next step, and no client sees an answer in between that lacks them.
         said = [] if is_over else self.unread[: -len(self.s.followups) or None]
         if said:
             self.change(notes=tuple(note for note in self.s.notes if note.role != "user"))
