@@ -81,7 +81,7 @@ class Agent(DeclaredAgent[ContextT]):
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
             step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
-            LlamaIndex is one, too.
+            LlamaIndex is one as well.
         mcp_servers: MCP servers whose tools the model is offered as well, see `holdfast.mcp`. The
             worker process connects them, and a task keeps the list with which it began.
         mcp_config: Settings of these servers, see MCPConfig.
@@ -187,7 +187,7 @@ class Agent(DeclaredAgent[ContextT]):
 
         Args:
             run_context: The context for which filter functions are asked; without one, tools that
-                a function decides on are listed, too.
+                a function decides on are listed as well.
 
         Raises:
             MCPConnectionError: A server cannot be reached now.

@@ -36,7 +36,7 @@ def users_agent(agent: AgentT) -> AgentT:
 
 
 def shared_name(agent: AgentBase[Any]) -> str:
-    """Return the user's name of a member that another member of its run has, too; else empty."""
+    """Return the user's name of a member that another member of its run has as well; else empty."""
     found: str = vars(agent).get(_SHARED, "")
     return found
 
@@ -110,7 +110,7 @@ def walk(
 
 
 def walk_all(agents: Iterable[AgentT], following: Callable[[AgentT], list[AgentT]]) -> list[AgentT]:
-    """Do what `walk` does, and list agents that share a name, too.
+    """Do what `walk` does, and list agents that share a name as well.
 
     Raises:
         UserError: There is no end to them: an agent makes new ones each time that it is asked.

@@ -79,12 +79,12 @@ class ToolExecutionConfig:
 class SessionSettings(dict[str, Any]):
     """How a session is read.
 
-    It is a dict of its fields, too: sessions of the Agents SDK that wrap another one, as its
+    It is a dict of its fields as well: sessions of the Agents SDK that wrap another one, as its
     EncryptedSession, take that of settings that are not of the SDK's own class.
 
     Attributes:
         limit: Most items of its history that the model sees, the newest ones; None for all. A
-            tool's output whose call is not among them is left out, too.
+            tool's output whose call is not among them is left out as well.
     """
 
     limit: Annotated[int, Field(ge=0)] | None = None
@@ -173,7 +173,7 @@ class RunConfig:
         tool_not_found_behavior: "raise_error", as the Agents SDK does by default: a call of an
             unknown tool ends the run. With None the model reads which tools there are, and an
             approved call whose tool was lost waits for it; "return_error_to_model" gives such a
-            call up, too.
+            call up as well.
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
         tracing: A dict with "api_key", for programs of the Agents SDK: as

@@ -159,7 +159,7 @@ class AgentRunner(_Twin):
     """The twin of `holdfast.AgentRunner`: made by `local` or `connect`.
 
     The embedded engine of `local` starts with the first call, if `start` was not called before.
-    `close` stops it; the end of the process does so, too.
+    `close` stops it; the end of the process does so as well.
     """
 
     def __init__(self, twin: _async.AgentRunner) -> None:

@@ -148,7 +148,7 @@ class TaskReads:
         """Return the output of one completed step.
 
         Raises:
-            ValueError: There is none of this id.
+            ValueError: There is no such id.
         """
         for output in self.get_completed_steps(task_id):
             if output.task_step.step_id == step_id:
@@ -195,7 +195,7 @@ class TaskReads:
         """Change prompts, for the steps that follow.
 
         Raises:
-            ValueError: There is none of this name.
+            ValueError: There is no such name.
         """
         own = {name.removeprefix("agent_worker:"): prompt for name, prompt in prompts.items()}
         self.agent_worker.update_prompts(own)

@@ -74,7 +74,7 @@ class MCPServerStreamableHttpParams(MCPServerSseParams):
     """How a server is reached over streamable HTTP.
 
     Attributes:
-        terminate_on_close: Whether the session is ended at the server, too; it is by default.
+        terminate_on_close: Whether the session is ended at the server as well; it is by default.
     """
 
     terminate_on_close: NotRequired[bool]

@@ -86,7 +86,7 @@ def set_tracing_export_api_key(api_key: str) -> None:
 def is_disabled() -> bool:
     """Whether tasks that this process creates have no trace.
 
-    1, true, yes or on in `OPENAI_AGENTS_DISABLE_TRACING` says so, too.
+    1, true, yes or on in `OPENAI_AGENTS_DISABLE_TRACING` says so as well.
     """
     if _switch.disabled is not None:
         return _switch.disabled

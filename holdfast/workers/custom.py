@@ -40,7 +40,7 @@ class CustomAgentWorker(AgentWorker):
 
     Each call of the method is a step, which is recorded and can be undone together with its state.
     Use model, tools and the outside world through `ctx`: the method may be run again from its top,
-    and then gets their recorded answers. Anything done without `ctx` is done again, too.
+    and then gets their recorded answers. Anything done without `ctx` is done again as well.
 
     The state is JSON data. Two keys of it are reserved: `state["input"]` is the new user input of
     this step (in the first step the task's input or, if the task was started with a conversation,

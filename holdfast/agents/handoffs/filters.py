@@ -50,7 +50,7 @@ class _Wrappers:
 
 _wrappers = _Wrappers()
 PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
-"""The Agents SDK's words: what it has folded is unfolded, too, and the other way round."""
+"""The Agents SDK's words: what it has folded is unfolded as well, and the other way round."""
 
 NOTHING = "(no previous turns recorded)"
 

@@ -367,7 +367,7 @@ _TYPES: dict[str, type[Any]] = {
     "is_enabled": bool,
 }
 _FUNCTIONS = frozenset({"on_invoke_handoff", "input_filter", "is_enabled"})
-"""Fields that may hold a function, too."""
+"""Fields that may hold a function as well."""
 
 
 def _check_tool_name(name: Any) -> None:

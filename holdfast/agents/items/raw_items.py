@@ -15,7 +15,7 @@ OUTPUT_ONLY = "created_by"
 
 
 class RawItem(dict[str, Any]):  # noqa: PLW1641  it may change, as any dict
-    """An item in the form of the Responses API; its members can be read as attributes, too."""
+    """An item in the form of the Responses API; its members can be read as attributes as well."""
 
     def __getattr__(self, name: str) -> Any:
         """Return a member."""

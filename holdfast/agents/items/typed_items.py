@@ -70,7 +70,7 @@ def left_unread(owner: Any, name: str) -> Any:
 def read_once(owner: Any, name: str) -> Any:
     """Return a member that is made when it is first read, the same to all threads.
 
-    What else is made of the same is kept, too, unless it was set by hand.
+    What else is made of the same is kept as well, unless it was set by hand.
 
     Raises:
         AttributeError: The owner has neither the member nor what it is made of.

@@ -71,7 +71,7 @@ def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "defa
 
     Raises:
         InvalidArgumentError: It is not a diff, its context is not in the text, or an argument is
-            no text; it is a ValueError, too.
+            no text; it is a ValueError as well.
     """
     check_arguments(apply_diff, input=input, diff=diff, mode=mode)
     model = input if mode != "create" and "\n" in input else diff

@@ -81,7 +81,7 @@ class AgentTool(Tool[..., Any]):
     """An agent that a model may call. Made by `Agent.as_tool`.
 
     A call is a child task, which the calling task starts, waits for and owns: undoing the call's
-    step undoes the child task, too.
+    step undoes the child task as well.
 
     Attributes:
         agent: The agent.

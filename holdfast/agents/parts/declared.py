@@ -44,7 +44,7 @@ from holdfast.workers.tool_use import ToolUseBehavior
 class DeclaredAgent(AgentBase[ContextT]):
     """What an agent was declared with; `Agent` says what each field means.
 
-    Fields may be set later, too: it changes the tasks that begin afterwards.
+    Fields may be set later as well: it changes the tasks that begin afterwards.
     """
 
     _: KW_ONLY

@@ -221,7 +221,7 @@ class RunData:
         """Keep the run's agents only as long as something else has them.
 
         Args:
-            release_new_items: Whether the items let go of their agents, too.
+            release_new_items: Whether the items let go of their agents as well.
         """
         if release_new_items:
             for item in self.new_items:

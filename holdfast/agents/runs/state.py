@@ -50,7 +50,7 @@ class RunState(Generic[ContextT, AgentT]):
     `Runner.run(agent, state)` has sent it; until then it is in this object and in the text made
     from it. A decision on one call takes precedence over those for all calls of a tool, in
     whatever order they were taken here. Decisions taken elsewhere (on the command line, by
-    `AgentRunner.approve`) count, too; one taken here that contradicts them is refused.
+    `AgentRunner.approve`) count as well; one taken here that contradicts them is refused.
 
     `RunState(context, original_input, starting_agent, max_turns)` is a run that has not begun:
     `Runner.run(agent, state)` begins its task. It does so once: run again, also from its JSON form
@@ -231,7 +231,7 @@ class RunState(Generic[ContextT, AgentT]):
 
         Args:
             approval_item: One of the interruptions.
-            always_approve: Whether to approve all later calls of the tool in this task, too, and
+            always_approve: Whether to approve all later calls of the tool in this task as well, and
                 the waiting calls without a decision of their own here.
 
         Raises:

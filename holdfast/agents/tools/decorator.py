@@ -81,7 +81,7 @@ def function_tool(
     """Make a tool of a function as the Agents SDK does: `tool` with `strict_mode=True`.
 
     Raises:
-        DeclarationError: As for `tool`; an argument is a dict of free keys, too: use
+        DeclarationError: As for `tool`; an argument is a dict of free keys as well: use
             `strict_mode=False`.
         UserError: It takes a context of another library.
     """

@@ -95,7 +95,7 @@ def check_name(name: str) -> None:
 def read_options(
     function: Callable[..., Any], options: ToolOptions
 ) -> tuple[FuncSchema, dict[str, Any]]:
-    """Describe a function as its options say; return also the options that Tool has, too.
+    """Describe a function as its options say; return also the options that Tool has as well.
 
     Raises:
         DeclarationError: Its signature cannot be described to a model, or an option is not served.

@@ -60,7 +60,7 @@ class KeywordToolRetriever:
     The words of a tool are those of its name, its description and its parameters' names. Chinese,
     Japanese and Korean, which are written without spaces between words, count by characters and
     pairs of characters. Tools that share no word follow in the order of the catalogue, so that a
-    task always has tools; equal scores keep that order, too.
+    task always has tools; equal scores keep that order as well.
 
     Args:
         tools: The catalogue.

@@ -58,7 +58,7 @@ class Tool(Generic[P, R]):
 
     `@tool` and `@function_tool` make one of a function: calling the object calls that function. One
     made by hand has `on_invoke_tool` and does with the arguments as it likes. Attributes may be
-    assigned, which later runs see; they are checked then, too.
+    assigned, which later runs see; they are checked then as well.
 
     Attributes:
         name: 1 to 64 letters, digits, `_` and `-`.

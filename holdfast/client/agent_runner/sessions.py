@@ -156,7 +156,7 @@ class Session:
         Args:
             ended: Whether to list those as well that a person has revoked, with who has, and those
                 whose time is over. A session remembers the newest 100 of them, beside the newest
-                100 that stand. One on its way from its task is listed by
+                100 that are valid. One on its way from its task is listed by
                 `AgentRunner.standing_rules`.
 
         Raises:

@@ -108,7 +108,7 @@ class TaskStreaming(TaskRuns):
             task: The task, running or closed.
             offset: Go on after the event of this offset; 0 begins at the task's beginning.
             until: "closed": to end when the task is closed; one that has its answer is open until
-                it is finalized. "waiting": to end, too, when it has its answer or waits for a
+                it is finalized. "waiting": to end as well, when it has its answer or waits for a
                 person.
 
         Raises:

@@ -82,7 +82,7 @@ class TimeTravel(TaskCreation):
             request_id: Names this request: sent again with the same id, one step is undone.
 
         Raises:
-            UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
+            UndoRefusedError: Effects are in the way; the text lists them. Nothing was changed.
             UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
             CommandRefusedError: Since this was called, another step has begun or steps were undone.
                 Nothing was changed.

@@ -152,7 +152,7 @@ class Runner:
 
         The run goes on whether or not its events are read. Its errors are raised at the end of
         `stream_events()` and by `result()`. Arguments and errors are those of `run`. A resumed run
-        streams its answers if it was begun by `run_streamed`, too; else each comes whole.
+        streams its answers if it was begun by `run_streamed` as well; else each comes whole.
 
         Raises:
             RuntimeError: No event loop is running in this thread.

@@ -154,7 +154,7 @@ class Guard:
     async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
         """Whether an identity may do this with a task or an approval.
 
-        Who decides for later calls as well, must be allowed to decide this one, too.
+        Who decides for later calls as well, must be allowed to decide this one as well.
 
         Raises:
             Exception: What the application's own `may` raised.

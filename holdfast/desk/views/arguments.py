@@ -30,13 +30,13 @@ class Field:
         name: Its name.
         kind: How it is shown and edited; "json" for lists and objects.
         type: Its type in the words of the schema.
-        value: What the model proposes; None when it was left out, too.
+        value: What the model proposes; None when it was left out as well.
         is_given: Whether the model gave it.
         is_required: Whether the schema asks for it.
         is_nullable: Whether it may be null.
         description: What the schema says of it.
         choices: The values that it may have, when the schema lists them.
-        is_uncovered: Whether its secrets are shown, too.
+        is_uncovered: Whether its secrets are shown as well.
     """
 
     name: str
@@ -80,7 +80,7 @@ def fields_of(
     Args:
         arguments: JSON text, as the model wrote it.
         schema: JSON Schema of the arguments object; None when it is not known.
-        is_uncovered: Whether secrets are shown, too.
+        is_uncovered: Whether secrets are shown as well.
 
     Returns:
         No fields when the arguments are not an object.

@@ -42,7 +42,7 @@ class Card:
         escalation: When more people may decide, and who, or that they may; empty for never.
         session: Session of the task; empty for none.
         buttons: The decisions that it offers.
-        is_uncovered: Whether secrets of the arguments are shown, too.
+        is_uncovered: Whether secrets of the arguments are shown as well.
     """
 
     approval: Approval
@@ -147,7 +147,7 @@ def card_of(
         approval: What waits.
         context: What is known of its task.
         now: Time, seconds since the epoch.
-        is_uncovered: Whether secrets of the arguments are shown, too.
+        is_uncovered: Whether secrets of the arguments are shown as well.
     """
     policy, spec = _tool_of(approval, context.snapshot)
     left = approval.expires - now

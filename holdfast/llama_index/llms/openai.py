@@ -75,7 +75,7 @@ class _Settings:
 
 
 Settings = _Settings()
-"""What holds for all agents that are not given anything else; LlamaIndex's own is read, too."""
+"""What holds for all agents that are not given anything else; LlamaIndex's own is read as well."""
 
 
 def default_llm(given: Any) -> Any:

@@ -253,7 +253,7 @@ class ToolRunnerComponent(QueryComponent):
         """Call the tool.
 
         Raises:
-            InvalidArgumentError: There is none of this name.
+            InvalidArgumentError: There is no such name.
         """
         del state
         name = str(inputs["tool_name"])

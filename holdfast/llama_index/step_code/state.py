@@ -4,7 +4,7 @@ LlamaIndex kept such state in memory, so it holds anything. What is data is reco
 lists, dicts, tuples, sets, enums, dataclasses, pydantic models and memories. A dataclass or model
 that stands in several places is recorded once, so that it is one object again. What is a tool of
 the program (a model, a query engine) must be the worker's, and is recorded by its name there; of a
-QueryPipeline the state is recorded, too.
+QueryPipeline the state is recorded as well.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class BaseAgentWorker:
         raise NotImplementedError
 
     def stream_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
-        """Do one step; runners call `run_step` for a streamed one, too."""
+        """Do one step; runners call `run_step` for a streamed one as well."""
         return self.run_step(step, task, **kwargs)
 
     async def astream_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
@@ -82,7 +82,7 @@ class BaseAgentWorker:
         """Change prompts.
 
         Raises:
-            ValueError: There is none of this name.
+            ValueError: There is no such name.
         """
         known = self.get_prompts()
         for name, prompt in prompts.items():

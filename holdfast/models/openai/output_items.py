@@ -1,6 +1,6 @@
 """Messages as items for people and programs: as the API writes them, each with the provider's id.
 
-Pure. What a model is sent is `to_response_items`; `from_response_items` reads these, too.
+Pure. What a model is sent is `to_response_items`; `from_response_items` reads these as well.
 """
 
 from __future__ import annotations

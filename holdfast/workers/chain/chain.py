@@ -47,7 +47,7 @@ class Chain(Value):
 
 
 def parse_chain(text: str, tools: Sequence[ToolSpec]) -> Chain:
-    """Read a chain; a text without calls is one, too.
+    """Read a chain; a text without calls is one as well.
 
     Args:
         text: The model's text.

@@ -2,7 +2,7 @@
 
 Pure. The usual form is `Thought: ...` and `Action: finish(answer)` or `Action: replan(reason)`.
 Either case, missing brackets, and answers with several lines or with brackets of their own are
-read, too.
+read as well.
 
 Source: LLMCompiler, arXiv:2312.04511.
 """

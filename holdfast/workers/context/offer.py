@@ -214,7 +214,7 @@ class Offer:
         return tuple(tools)
 
     def widen(self, tools: Iterable[ToolSpec]) -> None:
-        """Allow calls of these tools, too."""
+        """Allow calls of these tools as well."""
         self._allowed.update(tool.name for tool in tools)
 
     def has(self, name: str) -> bool:

@@ -23,7 +23,7 @@ class Slots:
     Attributes:
         required: Slots that need a value for the component to run.
         optional: Slots that have a default.
-        any_name: Whether it takes any other name, too.
+        any_name: Whether it takes any other name as well.
     """
 
     required: tuple[str, ...] = ()

@@ -114,7 +114,7 @@ def return_annotation_of(function: Callable[..., Any], names: dict[str, Any]) ->
 
 
 def is_context(annotation: Any, tool: str) -> bool:
-    """Whether a parameter of this type takes the ToolContext, which is a RunContextWrapper, too.
+    """Whether a parameter of this type takes the ToolContext, which is a RunContextWrapper as well.
 
     Raises:
         UserError: It is another library's class of the same name, which Holdfast cannot make.

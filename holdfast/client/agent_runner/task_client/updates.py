@@ -170,7 +170,7 @@ class TaskUpdates(TaskEnds):
         """Send an `undo` update and wait for its reply.
 
         Raises:
-            UndoRefusedError: Effects stand in the way; nothing was changed.
+            UndoRefusedError: Effects are in the way; nothing was changed.
             UndoFailedError: The undo of an effect failed.
             TaskClosedError: The task is closed.
             NoWorkerError: No worker process serves it.

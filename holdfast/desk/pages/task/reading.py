@@ -99,7 +99,7 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
         snapshot: Its agent, if it was read before.
 
     Raises:
-        TaskNotFoundError: There is none of this id.
+        TaskNotFoundError: There is no such id.
         NoWorkerError: It is open and no worker process is up to answer.
         ConnectError: The server could not be reached.
         TimeoutError: Nobody has answered in time.
