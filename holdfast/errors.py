@@ -97,6 +97,11 @@ def message_of(error: BaseException) -> str:
     return super(HoldfastError, error).__str__().rstrip("\n")
 
 
+def behind(error: BaseException) -> BaseException | None:
+    """Return the error that this one was raised from, or while it was handled, or None."""
+    return error.__context__ if error.__cause__ is None else error.__cause__
+
+
 def remedy_of(error: BaseException, otherwise: str = "") -> str:
     """Return what to do about an error, for one that wraps it.
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import temporalio
 
 from holdfast import errors
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, behind
 from holdfast.values.checks.arguments import known_as, misfit_call
 
 C = TypeVar("C", bound=type[Any])
@@ -39,7 +39,8 @@ def shortened(error: E) -> E:
         frames = (frame for frame, _ in traceback.walk_tb(each.__traceback__))
         if all(frame.f_code.co_filename.startswith(_PLUMBING) for frame in frames):
             each.with_traceback(None)
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        is_shown = each.__cause__ is not None or not each.__suppress_context__
+        each = behind(each) if is_shown else None
     return error
 
 

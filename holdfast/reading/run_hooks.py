@@ -72,6 +72,11 @@ LAST_LOOKS = 5
 class HookFailed(Exception):  # noqa: N818  it never leaves this package
     """A hook has raised; its exception is the cause."""
 
+    @property
+    def raised(self) -> BaseException:
+        """What it has raised; its class may have a truth of its own, so that is not asked for."""
+        return self if self.__cause__ is None else self.__cause__
+
 
 class HookCall(NamedTuple):
     """One call of a hook.

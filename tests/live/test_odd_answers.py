@@ -10,7 +10,12 @@ from pydantic import BaseModel
 from holdfast import AgentRunner, RunConfig, Runner, tool
 from holdfast.agents_sdk import Tool
 from holdfast.client.runner.runner import RunState
-from holdfast.errors import ModelBehaviorError, StepFailedError, UnfitAnswerError
+from holdfast.errors import (
+    InvalidArgumentError,
+    ModelBehaviorError,
+    StepFailedError,
+    UnfitAnswerError,
+)
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
@@ -128,6 +133,21 @@ async def test_a_step_without_a_word_fails_and_asks_again_when_it_is_run_again(
     with pytest.raises(UnfitAnswerError, match=r"incomplete.*asked again"):
         await runner.run_step(task)
     assert (await runner.run_step(task)).output == "done"
+
+
+async def test_a_task_says_how_often_its_model_is_asked_for_one_answer(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    for _ in range(2):
+        model.reply("")
+    task = await runner.create_task("q", max_output_attempts=1)
+    with pytest.raises(UnfitAnswerError, match="asked 1 times"):
+        await runner.run_step(task)
+    with pytest.raises(UnfitAnswerError, match="asked 1 times"):
+        await runner.chat("q", max_output_attempts=1)
+    with pytest.raises(InvalidArgumentError, match="max_output_attempts"):
+        await runner.create_task("q", max_output_attempts=0)
 
 
 class Order(BaseModel):

@@ -56,7 +56,8 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
 class Recorder(RunHooks):
     """Writes down what it is told, and where."""
 
-    def __init__(self, fails: str = "") -> None:
+    def __init__(self, fails: str = "", error: type[Exception] = ValueError) -> None:
+        self.error = error
         self.told: list[Any] = []
         self.loops: set[Any] = set()
         self.fails = fails
@@ -65,7 +66,7 @@ class Recorder(RunHooks):
         self.loops.add(asyncio.get_running_loop())
         self.told.append(said[0] if len(said) == 1 else said)
         if said[0] == self.fails:
-            raise ValueError("the hook is broken")
+            raise self.error("the hook is broken")
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
         self.note("agent_start", agent.name, context.turn_input[-1].get("content"))
@@ -127,9 +128,15 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
         """Wait for ever."""
         await asyncio.Event().wait()
 
+    class BrokenError(ValueError):
+        """An error that counts as false, as one with the length of an empty list."""
+
+        def __len__(self) -> int:
+            return 0
+
     model.call("hold")
-    hooks = Recorder(fails="llm_start")
-    with pytest.raises(ValueError, match="the hook is broken"):
+    hooks = Recorder(fails="llm_start", error=BrokenError)
+    with pytest.raises(BrokenError, match="the hook is broken"):
         await run("q", hold, hooks=hooks, task_id=f"{run.rig.app}-hook")
     task = await until_status(run.runner, f"{run.rig.app}-hook", "abandoned")
     assert "on_llm_start" in task.error

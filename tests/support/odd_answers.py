@@ -78,6 +78,9 @@ def chat_answers() -> dict[str, Body]:
     add("refusal and a call", {"refusal": "no", "tool_calls": [call()]})
     add("old call", {"function_call": call()["function"]}, "function_call")
     add("old call, stop", {"function_call": call()["function"]})
+    both = {"function_call": call()["function"], "tool_calls": [call()]}
+    add("old call beside the same", both, "tool_calls")
+    add("old call beside another", {**both, "tool_calls": [call("ping", "{}")]}, "tool_calls")
     add("old call without a name", {"function_call": {"arguments": "{}"}}, "function_call")
     add("thinking blocks", {"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]})
     add("reasoning of another name", {"reasoning": "hm"})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
+
+from pydantic import Field
 
 from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.reads import TaskReading
@@ -23,6 +25,7 @@ from holdfast.values.settings import Budget
 from holdfast.values.steps import Task
 from holdfast.values.text.shown import shown
 
+Attempts = Annotated[int, Field(ge=1)]
 StepMode = Literal["manual", "automatic"]
 
 
@@ -42,6 +45,7 @@ class TaskCreation(TaskReading):
         step_mode: StepMode = "manual",
         images: Images = (),
         streams: bool = False,
+        max_output_attempts: Attempts = 3,
         exist_ok: bool = False,
         by: str = "",
     ) -> Task:
@@ -58,6 +62,8 @@ class TaskCreation(TaskReading):
             step_mode: "manual": a step runs on request. "automatic": all run by themselves.
             images: Images of the request.
             streams: Whether models stream their answers to readers of `stream_events` of the task.
+            max_output_attempts: How often a model is asked for one answer of use before the step
+                waits for a person.
             exist_ok: Whether a task of this id with the same input, agent and session is returned
                 as it is: a program that is started again then goes on with its task.
             by: Who creates it, for rules whose approvals this person may not decide.
@@ -74,11 +80,13 @@ class TaskCreation(TaskReading):
             budget=budget,
             step_mode=step_mode,
             streams=streams,
+            max_output_attempts=max_output_attempts,
             exist_ok=exist_ok,
             by=by,
         )
         check_request(input)
-        head = self._head(agent, session, tool_choice, streams=streams)
+        rules = RunRules(streams=streams, output_attempts=max_output_attempts)
+        head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by})
         state = self._initial_state(extra_state)
         given = await self._task_input(head, input, images, budget=budget, state=state)
@@ -90,8 +98,7 @@ class TaskCreation(TaskReading):
         agent: str | None,
         session: str | Session | None,
         tool_choice: ToolChoice | None,
-        *,
-        streams: bool,
+        rules: RunRules,
     ) -> TaskHead:
         """Check arguments of `create_task` and return the head of its task."""
         name = check_name("agent", self.agent if agent is None else agent)
@@ -101,7 +108,7 @@ class TaskCreation(TaskReading):
             agent=name,
             session=self._session_ref(session),
             tool_choice="" if choice == "auto" else choice,
-            run=RunRules(streams=streams),
+            run=rules,
         )
 
     def _initial_state(self, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images
-from holdfast.client.agent_runner.creation import TaskCreation, check_request
+from holdfast.client.agent_runner.creation import Attempts, TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of, new_id
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.reading.step_events import EventHandler
 from holdfast.task.data.commands import RunRequest
+from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id
@@ -213,6 +214,7 @@ class TaskRuns(TaskCreation):
         images: Images = (),
         on_event: EventHandler | None = None,
         streams: bool = False,
+        max_output_attempts: Attempts = 3,
         started: Callable[[], None] | None = None,
         exist_ok: bool = False,
     ) -> AgentResponse:
@@ -233,6 +235,7 @@ class TaskRuns(TaskCreation):
             on_event: Called with each event of the task, see `step_events`; async or not. What it
                 raises is logged, and the task goes on.
             streams: As for create_task.
+            max_output_attempts: As for create_task.
             started: Called once the task is created.
             exist_ok: As for create_task: the existing task is run to its end, and the session is
                 left as it is.
@@ -248,7 +251,12 @@ class TaskRuns(TaskCreation):
             msg = "chat_history replaces the history of a session: name one with session=..."
             raise InvalidArgumentError(msg)
         check_arguments(
-            TaskRuns.chat, budget=budget, streams=streams, started=started, exist_ok=exist_ok
+            TaskRuns.chat,
+            budget=budget,
+            streams=streams,
+            max_output_attempts=max_output_attempts,
+            started=started,
+            exist_ok=exist_ok,
         )
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {shown(on_event)}."
@@ -257,7 +265,8 @@ class TaskRuns(TaskCreation):
         if task_id is not None:
             check_new_id(task_id)
         check_request(message)
-        head = self._head(agent, session, tool_choice, streams=streams)
+        rules = RunRules(streams=streams, output_attempts=max_output_attempts)
+        head = self._head(agent, session, tool_choice, rules)
         state = self._initial_state(extra_state)
         given = await self._task_input(head, message, images, budget=budget, state=state)
         if history is not None and session is not None:

@@ -218,13 +218,14 @@ class _Run:
         except HookFailed as failed:
             self._forget(is_over=self._is_abandoned)
             await self._bring_context(failed)
-            raise (failed.__cause__ or failed) from None
+            raise failed.raised from None
         except (AgentsException, StepFailedError) as error:
             shown = _as_raised(error)
             data = await self._explain(shown)
             self._forget(is_over=not isinstance(error, StepFailedError))
             await self._write_turn(data, folds=False)
-            raise shown from shown.__cause__ or error.__cause__ or self._cause_of(shown)
+            causes = (shown.__cause__, error.__cause__, self._cause_of(shown))
+            raise shown from next((each for each in causes if each is not None), None)
         except (TaskExistsError, InvalidArgumentError):
             if before is None:  # the task was not created by this run
                 take_back(self._call.task_id, self._call.head.run.code)
@@ -322,7 +323,7 @@ class _Run:
 
     async def _abandon(self, failed: HookFailed) -> bool:
         """Abandon the task of a run whose hook has raised; return whether the task is over."""
-        cause = failed.__cause__ or failed
+        cause = failed.raised
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
             await self._engine.abandon(self._call.task_id, reason[:1000], by=RUNNER)
@@ -340,8 +341,9 @@ class _Run:
             recorded = await self._read()
             self._call.context.update(recorded.task.extra_state.get(KEY))
         except (HoldfastError, TemporalError, ValueError) as trouble:
-            cause = failed.__cause__ or failed
-            cause.add_note(f"What the run has changed in its context is not known: {trouble}")
+            failed.raised.add_note(
+                f"What the run has changed in its context is not known: {trouble}"
+            )
 
     async def _explain(self, error: AgentsException | StepFailedError) -> RunData:
         """Put what the run had made into its error, or a note that it could not be read.

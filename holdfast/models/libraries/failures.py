@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
-from holdfast.errors import ModelError, ModelRequestError
+from holdfast.errors import ModelError, ModelRequestError, behind
 from holdfast.models.openai.http.failures import (
     SHORTEST_KEY,
     cut_off,
@@ -74,7 +74,7 @@ def _is_misread(error: BaseException) -> bool:
         return True
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, json.JSONDecodeError):
-        seen = seen.__cause__ or seen.__context__
+        seen = behind(seen)
     return seen is not None
 
 

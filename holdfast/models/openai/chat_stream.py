@@ -72,6 +72,7 @@ class CompletionStream:
         self._extra: dict[str, Json] = {}
         self._finish: Json = None
         self._has_begun = False
+        self._old: list[dict[str, Json]] = []
 
     @property
     def body(self) -> dict[str, Json] | None:
@@ -104,6 +105,8 @@ class CompletionStream:
                 self._delta(as_object(choice.get("delta")))
                 self._logprobs += as_array(as_object(choice.get("logprobs")).get("content"))
                 self._finish = choice.get("finish_reason") or self._finish
+                if self._finish is not None:
+                    self._take_old()
 
     def _delta(self, said: dict[str, Json]) -> None:
         reasoning = as_text(said.get("reasoning_content"))
@@ -121,10 +124,10 @@ class CompletionStream:
         self._extra |= as_object(said.get("extra_content"))
         for block in as_array(said.get("thinking_blocks")):
             self._think(as_object(block))
-        old = said.get("function_call")
-        for call in (*as_array(said.get("tool_calls")), *([{"function": old}] if old else ())):
+        for call in as_array(said.get("tool_calls")):
             if is_object(call):
                 self._call(call)
+        self._old += [{"function": said["function_call"]}] if said.get("function_call") else []
 
     def _think(self, piece: dict[str, Json]) -> None:
         """Begin a block of signed reasoning or go on with one; the signature ends it."""
@@ -175,8 +178,15 @@ class CompletionStream:
 
     def end(self) -> None:
         """Take the answer as whole without a finish_reason, which some servers leave out."""
+        self._take_old()
         if self._finish is None and self._has_begun:
             self._finish = "tool_calls" if self._calls else "stop"
+
+    def _take_old(self) -> None:
+        """Take the call of the time before there were several, unless there are such."""
+        pieces, self._old = self._old, []
+        for piece in () if self._calls else pieces:
+            self._call(piece)
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last chunk."""

@@ -21,6 +21,7 @@ from holdfast.errors import (
     ModelError,
     ModelRequestError,
     ModelUnavailableError,
+    behind,
 )
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
 from holdfast.values.base import Json
@@ -106,7 +107,7 @@ def unopened(error: BaseException, *, model: str, secret: str = "") -> ModelErro
         response: Any = getattr(seen, "response", None)
         if isinstance(getattr(response, "status_code", None), int):
             return ErrorStatus(response.status_code, response.headers).error(model, secret)
-        seen = seen.__cause__ or seen.__context__
+        seen = behind(seen)
     return lost(model, type(error).__name__)
 
 
@@ -271,7 +272,7 @@ def _message_in(body: Mapping[str, Json]) -> str:
 
 def _cause_of(error: BaseException) -> str:
     cause = error.__cause__
-    return f"{type(cause).__name__}: {cause}" if cause else str(error)
+    return f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
 
 
 def cleaned(text: str, secret: str) -> str:
