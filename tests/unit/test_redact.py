@@ -17,6 +17,7 @@ from holdfast.reading.visibility import memo
 from holdfast.values.text.redact import REDACTED, redact, without_credentials
 
 SHAPES = [
+    "c2stcHJvai1hYmNERUYxMjM0NTY3ODkwYWJjREVG",
     "sk-abcdefghijklmnop",
     "sk-proj-0123456789abcdef",
     "sk_live_0123456789abcdef",
@@ -51,6 +52,10 @@ SHAPES = [
 ]
 
 IN_WORDS = {
+    "mysql -u root -pSup3rS3cret1 shop": "Sup3rS3cret1",
+    "password:\n  - abc12345\n": "abc12345",
+    "mot_de_passe=Sup3rS3cret1": "Sup3rS3cret1",
+    '{"Passwort": "Sup3rS3cret1"}': "Sup3rS3cret1",
     "postgresql://app:hunter2@db:5432/x": "hunter2",
     "connect to redis://:s3cr3t@cache:6379/0 failed": "s3cr3t",
     "https://host/x?user=ann&access_token=abc&sig=d%2Fe": "abc",
@@ -74,6 +79,8 @@ IN_WORDS = {
 }
 
 ORDINARY = [
+    "mysql -p shop asks for it; mysqldump --port 3306 -h db does not; the passwords:\n- are long",
+    "senha esquecida? Passwort vergessen? mot de passe: oublié",
     "The bearer of this letter has my trust.",
     "Bearer authentication is on; a bearer transportation fee applies.",
     "sk-learn-compatible estimators and pk-constraint names",

@@ -21,12 +21,14 @@ _WORDS = (
     r"(?:tokens?|secrets?|pass(?:words?|wd|phrase|code)?|pwd|signature|sig|credentials?|jwt"
     r"|session[_-]?(?:id|key)"
     r"|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|shared[_-]?keys?"
-    r"|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|auth)"
+    r"|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|auth"
+    r"|mot_de_passe|passwort|kennwort|contrase[nñ]a|senha)"
 )
 
 _SHAPES = re.compile(
     # A digit or a capital is asked for where the shape alone could be an ordinary word.
     r"(?:\b|(?<=_)|(?<=%[0-9A-F]{2}))(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
+    r"|\bc2st(?:cHJvai|YW50L)[A-Za-z0-9+/]{16,}={0,2}"  # sk-proj-, sk-ant- in Base64
     r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}"
     r"|\bwhsec_[A-Za-z0-9+/=]{16,}"
     r"|\bBearer\s+(?=[A-Za-z._~+/=-]*\d|\S{24})[A-Za-z0-9._~+/=-]{12,}"
@@ -70,7 +72,8 @@ _USER_TOKEN = re.compile(
 """A URL whose user is a token."""
 
 _IN_COMMAND = re.compile(
-    r"(\bcurl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*[^\s:]{1,100}:|\bsshpass\s+-p\s*)[^\s|;&]+"
+    r"(\bcurl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*[^\s:]{1,100}:|\bsshpass\s+-p\s*"
+    r"|\b(?:mysql|mysqldump|mariadb)\b[^\n|;&]{0,200}?\s-p)[^\s|;&]+"
 )
 """A password that a program takes as an argument."""
 
@@ -80,7 +83,7 @@ _IN_QUERY = re.compile(
 )
 
 _NAME = re.compile(
-    rf"(?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?",
+    rf"(?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*(?:-\s+)?\\?[\"']?",
     re.IGNORECASE,
 )
 """`password=`, `"api_key": "`: the name of a secret, up to its value."""
