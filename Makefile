@@ -111,6 +111,7 @@ docs-serve: docs ## Build the site and serve it: http://127.0.0.1:8000
 
 bench: $(STAMP) tools ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
 	$(BIN)/python -m benchmarks.compare --rounds $(or $(ROUNDS),5) $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.paced $(if $(QUICK),--tasks 10 --turns 2 --rounds 1) | tee .build/bench/paced.jsonl
 	$(BIN)/python -m benchmarks.custom $(if $(QUICK),--steps 20) | tee .build/bench/custom.jsonl
 	$(BIN)/python -m benchmarks.parallel $(if $(QUICK),--runs 1) | tee .build/bench/parallel.jsonl
 	$(BIN)/python -m benchmarks.streaming $(if $(QUICK),--tokens 50 --turns 10) | tee .build/bench/streaming.jsonl

@@ -63,16 +63,16 @@ def _environment(peer: Peer) -> Path:
     return ROOT / ".build" / "peers" / peer.name
 
 
-def _command(peer: Peer) -> list[str]:
+def command_of(peer: Peer) -> list[str]:
     if peer is OURS:
         return [sys.executable, "-m", "benchmarks.ours"]
     return [str(_environment(peer) / "bin" / "python"), "-m", f"benchmarks.peers.{peer.name}"]
 
 
 @contextmanager
-def http_server() -> Generator[str]:
-    """Run benchmarks.http_server; yield its address."""
-    command = [sys.executable, "-m", "benchmarks.http_server"]
+def http_server(seconds: float = 0) -> Generator[str]:
+    """Run benchmarks.http_server, which answers after so many seconds; yield its address."""
+    command = [sys.executable, "-m", "benchmarks.http_server", str(seconds)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
@@ -141,7 +141,7 @@ class Run:
         """
         async with _storage(peer, place) as storage:
             process = await asyncio.create_subprocess_exec(
-                *_command(peer),
+                *command_of(peer),
                 *self._arguments(peer, place),
                 *storage,
                 "--url",

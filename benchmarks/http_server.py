@@ -1,8 +1,9 @@
 """A fast server that speaks as much of the Responses API as the benchmark needs.
 
-    python -m benchmarks.http_server
+    python -m benchmarks.http_server [SECONDS]
 
-Prints its address, and serves until its standard input is closed.
+Answers after so many seconds, at once by default. Prints its address, and serves until its standard
+input is closed.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = await reader.readuntil(b"\r\n\r\n")
             length = _LENGTH.search(head)
             body = answer(await reader.readexactly(int(length[1]) if length else 0))
+            await asyncio.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0)
             lines = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
             writer.write(b"HTTP/1.1 200 OK\r\n" + lines + body)
             await writer.drain()

@@ -1,4 +1,4 @@
-"""Holdfast at the work of benchmarks/shared.py, on the embedded server.
+"""Holdfast at the work of benchmarks/shared.py, on the embedded server or that of an address.
 
 Two more scenarios are only ours. One, as its tasks are longer than peers can take:
 * long: as free.
@@ -20,7 +20,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from temporalio.worker import Replayer
+from temporalio.client import Client
+from temporalio.worker import Replayer, Worker
 
 from benchmarks.histories import histories, replay_ms, size_of
 from benchmarks.shared import (
@@ -35,7 +36,8 @@ from benchmarks.shared import (
     prompt,
 )
 from benchmarks.work import BenchModel, bench_agent
-from holdfast import Agent, AgentRunner, Runner
+from holdfast import Agent, AgentRunner, HoldfastPlugin, Runner
+from holdfast.archive import Archive
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.engine.converter import holdfast_converter
 from holdfast.models import ModelAnswer, ModelRequest
@@ -43,6 +45,7 @@ from holdfast.models.openai.responses import ResponsesModel
 from holdfast.serving.worker_process import leave_imports
 from holdfast.workflows.agent_task import AgentTask
 
+QUEUE = "bench"
 DUE_SECONDS = 0.001
 
 
@@ -173,6 +176,16 @@ async def opened(given: Namespace) -> AsyncGenerator[Stack]:
     model = TimedModel(MODEL, base_url=given.url or "http://127.0.0.1", api_key=API_KEY)
     free, http = bench_agent("free", BenchModel()), bench_agent("http", model)
     archive = given.directory / "archive" if given.directory else None
+    if given.address:
+        kept = Archive(given.directory)
+        plugin = HoldfastPlugin(archive=kept, agents=[free, http])
+        client = await Client.connect(given.address, plugins=[plugin])
+        async with (
+            Worker(client, task_queue=QUEUE, workflows=[]),
+            AgentRunner(client=client, archive=kept, agent="http", queue=QUEUE) as runner,
+        ):
+            yield Holdfast(runner, {"free": free, "http": http}, model, None)
+        return
     async with AgentRunner.local(free, http, data_dir=given.directory) as runner:
         yield Holdfast(runner, {"free": free, "http": http}, model, archive)
 

@@ -4,11 +4,12 @@ Needs only the standard library: each peer runs it in an environment of its own,
 
 The work is a task of N turns. A turn is one model call, whose answer is a tool call with 200 bytes
 of arguments, and that tool call, which returns 1 KiB. One more model call answers with a text of
-200 bytes. Times and CPU are divided by N. Three scenarios:
+200 bytes. Times and CPU are divided by N. Four scenarios:
 * free: the model is a function in the worker process.
 * http: the model is called with the stack's own client over HTTP, and answered by
   benchmarks/http_server.py.
 * many: so many tasks of few turns, started at once, with the free model.
+* paced: the same with the model over HTTP, which takes its time; see benchmarks/paced.py.
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--http", type=numbers, default=[], help="turns of the scenario http")
     parser.add_argument("--tasks", type=int, default=0, help="tasks of the scenario many")
     parser.add_argument("--task-turns", type=int, default=5, help="turns of each of those tasks")
+    parser.add_argument("--paced", type=int, default=0, help="tasks of the scenario paced")
     parser.add_argument("--loop", type=numbers, default=[], help="turns of our scenario loop")
     parser.add_argument("--long", type=numbers, default=[], help="turns of our scenario long")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that a task may take")
@@ -213,17 +215,19 @@ async def measured(
     return {**row, **times, **found}
 
 
-async def _many(stack: Stack, given: argparse.Namespace) -> dict[str, Any]:
+async def _many(
+    stack: Stack, source: Source, tasks: int, given: argparse.Namespace
+) -> dict[str, Any]:
     """Run many tasks at once, and return their row."""
-    turns = given.tasks * given.task_turns
+    turns = tasks * given.task_turns
     meter = Meter()
-    ids = [uuid.uuid4().hex for _ in range(given.tasks)]
-    await asyncio.gather(*(stack.run("free", given.task_turns, each) for each in ids))
+    ids = [uuid.uuid4().hex for _ in range(tasks)]
+    await asyncio.gather(*(stack.run(source, given.task_turns, each) for each in ids))
     seconds = meter.seconds
     return {
-        "scenario": "many",
+        "scenario": "many" if source == "free" else "paced",
         "turns": given.task_turns,
-        "tasks": given.tasks,
+        "tasks": tasks,
         "cpu_ms_per_turn": meter.per_turn(turns)["cpu_ms_per_turn"],
         "turns_per_s": round(turns / seconds, 1),
         "seconds": round(seconds, 3),
@@ -243,7 +247,9 @@ async def _measure(stack: Stack, given: argparse.Namespace) -> None:
     for turns in given.free:
         _emit(await measured(stack, "free", turns, given))
     if given.tasks:
-        _emit(await _many(stack, given))
+        _emit(await _many(stack, "free", given.tasks, given))
+    if given.paced:
+        _emit(await _many(stack, "http", given.paced, given))
     if given.http:
         await stack.run("http", 2, uuid.uuid4().hex)
     for turns in given.http:
