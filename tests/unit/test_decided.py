@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
+from typing import Annotated
+from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast import tool
+from holdfast.agents.tools.functions.made_defaults import MADE_LATER
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import defaulted, left_out
 from holdfast.values.text.decided import for_decision, hides
@@ -72,6 +76,35 @@ def test_every_argument_that_is_filled_in_is_named_by_its_place() -> None:
     assert left_out(given, known) == {"to.iban": "DE00", "others.1.iban": "DE00", "memo": None}
     assert left_out({}, known) == {"others": [], "memo": None}
     assert left_out(None, known) == left_out("text", known) == {}
+
+
+@dataclass
+class Target:
+    """Where money goes."""
+
+    to: str
+    ibans: list[str] = field(default_factory=lambda: ["DE00"])
+
+
+def test_a_default_that_a_function_makes_is_shown_or_said_to_be_made_later() -> None:
+    @tool(needs_approval=True)
+    def pay(
+        target: Target,
+        tags: Annotated[list[str], Field(default_factory=lambda: ["fee"])],
+        receipt: Annotated[str, Field(default_factory=lambda: uuid4().hex)],
+        note: Annotated[str, Field(default_factory=lambda data: data["p0"])],
+        due: Annotated[str, Field(default_factory=lambda: str(1 // 0))],
+    ) -> str:
+        """Pay."""
+        return f"{target} {tags} {receipt} {note} {due}"
+
+    known = pay.policy().defaults
+    assert left_out({"target": {"to": "Kim"}}, known) == {
+        "target.ibans": ["DE00"],
+        "tags": ["fee"],
+        **dict.fromkeys(("receipt", "note", "due"), MADE_LATER),
+    }
+    assert "default" not in str(pay.params_json_schema)
 
 
 @pytest.mark.timeout(20)

@@ -77,6 +77,8 @@ def declared_policy(tool: Any) -> ToolPolicy:
     """
     asks = callable(tool.needs_approval)
     expires = tool.rule.expires_seconds if tool.rule is not None else None
+    signature = tool.signature
+    shown = tool.params_json_schema if signature is None else signature.shown_schema
     return ToolPolicy(
         **{name: getattr(tool, name) for name in _AS_DECLARED},
         needs_approval="ask" if asks else "yes" if tool.needs_approval else "no",
@@ -87,7 +89,7 @@ def declared_policy(tool: Any) -> ToolPolicy:
         approval=tool.rule,
         is_conditional=callable(tool.is_enabled),
         guarded=bool(tool.tool_input_guardrails),
-        defaults=defaulted(tool.params_json_schema),
+        defaults=defaulted(shown),
     )
 
 

@@ -71,6 +71,19 @@ class FuncSchema:
         return sent_schema(plain, strict=self.strict_json_schema)[0]
 
     @property
+    def shown_schema(self) -> dict[str, Json]:
+        """The schema with all defaults, those included that functions make: for people who approve.
+
+        It is made at each call: a function may make another value tomorrow.
+        """
+        from holdfast.agents.tools.functions import made_defaults
+
+        model = self.params_pydantic_model
+        if not made_defaults.makes_defaults(model):
+            return self.params_json_schema
+        return model.model_json_schema(schema_generator=made_defaults.MadeDefaults)
+
+    @property
     def argument_names(self) -> list[str]:
         """Names of the arguments as a model writes them, in the order of the signature."""
         return list(self.params_json_schema["properties"])
