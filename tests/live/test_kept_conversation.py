@@ -75,6 +75,32 @@ async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
     assert sent(model)[2] == (None, None, ["user", "function_call", "function_call_output"])
 
 
+@pytest.mark.parametrize("own", [{"conversation_id": "c"}, {"previous_response_id": "p"}])
+async def test_an_empty_answer_is_asked_for_again_with_all_that_the_provider_lacks(
+    run: Runs, model: FakeOpenAI, own: dict[str, Any]
+) -> None:
+    model.reply("")
+    model.call("look")
+    model.reply("")
+    model.reply("")
+    model.reply("done")
+    result = await run("q", look, **own)
+    assert result.final_output == "done"
+    assert result.context_wrapper.usage.requests == 5
+    first, again, called, empty, last = sent(model)
+    if "conversation_id" in own:
+        kinds = [["user"], ["user"], ["function_call_output"], ["user"], ["user"]]
+        assert [each[2] for each in sent(model)] == kinds
+        assert {each[1] for each in sent(model)} == {"c"}
+    else:
+        assert first == ("p", None, ["user"])
+        assert again == ("p", None, ["user", "user"])
+        assert called[2] == ["function_call_output"]
+        assert called[0] not in (None, "p")
+        assert empty == (called[0], None, ["function_call_output", "user"])
+        assert last == (called[0], None, ["function_call_output", "user", "user"])
+
+
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(
     run: Runs, model: FakeOpenAI
 ) -> None:

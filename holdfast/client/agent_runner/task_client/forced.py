@@ -100,7 +100,7 @@ async def ledger_of_stuck(
         why = cut or await why_stuck(reader.client, found) or "workflow code has failed"
         text = f"What has happened since is not known: {why}"
         last = Entry(event=EventRecord(kind="failed", at=round(time.time(), 3), text=text))
-        before = await read_archived(reader.archive, ledger.s.segment)
+        before = await read_archived(reader.archive, ledger.s.segment, legible=True)
         return [*before, *ledger.entries, last], ledger.s.opens
 
 
