@@ -85,7 +85,7 @@ async def begin(
         budget=call.budget,
         extra_state=state,
         title=read.title,
-        started=run.started if started is not None or call.hooks is not None else None,
+        started=run.started,
         exist_ok=call.exist_ok,
     )
     return await run.result_of(work)
