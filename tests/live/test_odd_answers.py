@@ -18,6 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
+from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
 CUT = "Not run: the answer was cut off"
@@ -148,6 +149,19 @@ async def test_a_task_says_how_often_its_model_is_asked_for_one_answer(
         await runner.chat("q", max_output_attempts=1)
     with pytest.raises(InvalidArgumentError, match="max_output_attempts"):
         await runner.create_task("q", max_output_attempts=0)
+
+
+@pytest.mark.parametrize("text", ["", "I look again."])
+async def test_a_call_beyond_the_most_is_told_to_the_model_and_no_answer(
+    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str], text: str
+) -> None:
+    runner = await make_runner(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
+    model.call("look", {"where": "a"})
+    model.call("look", {"where": "b"}, text=text)
+    model.reply("done")
+    assert (await runner.run_task(await runner.create_task("q"))).output == "done"
+    assert "budget of tool calls for this task is used up" in str(model.requests[-1].body)
+    assert ran == ["a"]
 
 
 class Order(BaseModel):

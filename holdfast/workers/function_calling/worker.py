@@ -59,9 +59,10 @@ class FunctionCallingAgentWorker(AgentWorker):
         """Call the model; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
-        no_tools = exhausted or ctx.limit_reached
+        is_last = ctx.limit_reached
+        no_tools = exhausted or is_last
         choice = "none" if no_tools else ctx.tool_choice
-        check = functools.partial(_checked, ctx, no_tools=no_tools)
+        check = functools.partial(_checked, ctx, no_tools=no_tools, is_last=is_last)
         answer = await ctx.ask(check, choice=choice)
         may_refuse = ctx.dialect.unknown_tool == "tell"
         match turn.follows(answer, ctx.agent, may_refuse=may_refuse):
@@ -145,13 +146,18 @@ def _take_in(step: TaskStep, ctx: StepContext) -> int:
     return used
 
 
-def _checked(ctx: StepContext, answer: ModelAnswer, *, no_tools: bool) -> ModelAnswer:
+def _checked(
+    ctx: StepContext, answer: ModelAnswer, *, no_tools: bool, is_last: bool
+) -> ModelAnswer:
     """Return an answer, without its calls where none may be made.
 
     Raises:
-        ModelBehaviorError: It is the final one, and does not fit the agent's output type.
+        ModelBehaviorError: It is the final one, and does not fit the agent's output type; or it
+            calls tools though none is left, and may be asked for again.
     """
     if no_tools and answer.message.calls:
+        if not is_last:
+            raise ModelBehaviorError(turn.BUDGET_REACHED)
         answer = answer.model_copy(update={"message": assistant(answer.text)})
     if turn.follows(answer, ctx.agent, may_refuse=True) == "answer":
         _final(ctx, answer)
