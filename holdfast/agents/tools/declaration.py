@@ -77,8 +77,10 @@ def declared_policy(tool: Any) -> ToolPolicy:
     """
     asks = callable(tool.needs_approval)
     expires = tool.rule.expires_seconds if tool.rule is not None else None
-    signature = tool.signature
-    shown = tool.params_json_schema if signature is None else signature.shown_schema
+    signature = getattr(tool.on_invoke_tool, "signature", None)
+    shown = tool.params_json_schema
+    if getattr(signature, "makes_defaults", False):
+        shown = tool.signature.with_made_defaults()
     return ToolPolicy(
         **{name: getattr(tool, name) for name in _AS_DECLARED},
         needs_approval="ask" if asks else "yes" if tool.needs_approval else "no",

@@ -25,7 +25,7 @@ from holdfast.agents.tools.functions.signature import (
     return_annotation_of,
     source_of,
 )
-from holdfast.agents.tools.functions.written import is_as_written
+from holdfast.agents.tools.functions.written import MadeDefaults, is_as_written, makes_defaults
 from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
 
@@ -50,6 +50,7 @@ class FuncSchema:
         fields: Field of the pydantic model to parameter, in the order of the signature.
         always: Fields passed on even when the model omitted them: the function has no default of
             its own for them, or needs them by position.
+        makes_defaults: Whether functions make some of the defaults.
     """
 
     name: str
@@ -63,6 +64,7 @@ class FuncSchema:
     _: KW_ONLY
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
     always: frozenset[str] = frozenset()
+    makes_defaults: bool = False
 
     @property
     def parameters(self) -> dict[str, Json]:
@@ -70,18 +72,9 @@ class FuncSchema:
         plain = without_titles(self.params_json_schema)
         return sent_schema(plain, strict=self.strict_json_schema)[0]
 
-    @property
-    def shown_schema(self) -> dict[str, Json]:
-        """The schema with all defaults, those included that functions make: for people who approve.
-
-        It is made at each call: a function may make another value tomorrow.
-        """
-        from holdfast.agents.tools.functions import made_defaults
-
-        model = self.params_pydantic_model
-        if not made_defaults.makes_defaults(model):
-            return self.params_json_schema
-        return model.model_json_schema(schema_generator=made_defaults.MadeDefaults)
+    def with_made_defaults(self) -> dict[str, Json]:
+        """Return the schema with the defaults that functions make now, another time others."""
+        return self.params_pydantic_model.model_json_schema(schema_generator=MadeDefaults)
 
     @property
     def argument_names(self) -> list[str]:
@@ -249,6 +242,7 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
         return_annotation=return_annotation_of(func, names),
         fields=fields,
         always=frozenset(always),
+        makes_defaults=makes_defaults(model),
     )
 
 

@@ -1,17 +1,18 @@
-"""Whether a value is what a model wrote, or what became of it."""
+"""Whether a value is what a model wrote, or what became of it; the defaults that functions make."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, RootModel
-from pydantic_core import to_jsonable_python
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema, to_jsonable_python
 
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
@@ -78,3 +79,39 @@ def _key(name: str, alias: object, given: Mapping[str, Json]) -> str:
     if isinstance(alias, AliasChoices):
         alias = alias.choices[0]
     return alias if isinstance(alias, str) and (alias in given or name not in given) else name
+
+
+MADE_LATER = "made by the tool when it runs"
+"""What people are shown of a default that is another one each time."""
+
+
+class MadeDefaults(GenerateJsonSchema):
+    """Tells the defaults that functions make as well, which pydantic leaves out."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Return the schema of a value that may be left out."""
+        found = {**super().default_schema(schema)}
+        if "default_factory" in schema:
+            found["default"] = self._made(schema["default_factory"])
+        return found
+
+    def _made(self, make: Callable[..., Any]) -> Json:
+        """Return what a function makes, if it makes the same each time."""
+        try:
+            first, second = (self.encode_default(make()) for _ in range(2))
+        except Exception:  # noqa: BLE001  it takes other arguments, or the call tells how it fails
+            return MADE_LATER
+        return first if first == second else MADE_LATER
+
+
+def makes_defaults(model: type[BaseModel]) -> bool:
+    """Whether a model has a default that a function makes, at any depth."""
+    parts: list[Any] = [model.__pydantic_core_schema__]
+    for part in parts:  # it grows while it is read
+        if isinstance(part, dict):
+            if "default_factory" in part:
+                return True
+            parts.extend(cast("dict[str, Any]", part).values())
+        elif isinstance(part, list | tuple):
+            parts.extend(cast("list[Any]", part))
+    return False
