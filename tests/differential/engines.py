@@ -50,7 +50,7 @@ class Holdfast(Lib):
     """Holdfast, on a worker of its own."""
 
     modules = (
-        "holdfast",
+        "holdfast.agents_sdk",
         "holdfast.agents.guardrails",
         "holdfast.agents.handoffs.handoff",
         "holdfast.agents.handoffs.filters",

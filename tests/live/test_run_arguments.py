@@ -23,7 +23,7 @@ def pay(to: str = "ann") -> str:
     ("agent", "given", "arguments", "text"),
     [
         ("", 5, {}, "input=5"),
-        ("", b"q", {}, "is no input"),
+        ("", b"q", {}, "is not input"),
         ("nobody", "q", {}, "starting_agent must be an Agent"),
         ("", "q", {"runner": "here"}, "runner must be an AgentRunner"),
         ("", "q", {"max_turns": -1}, "max_turns"),

@@ -132,7 +132,7 @@ async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: 
         one.to_state().approve(two.interruptions[0])
     with pytest.raises(UserError, match="began with agent"):
         await Runner.run(run.make_agent(name="other"), one.to_state(), runner=run.runner)
-    with pytest.raises(UserError, match="no state"):
+    with pytest.raises(UserError, match="not a state"):
         await RunState.from_string(run.agent, "{}")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="session"):
         await run(one.to_state(), session="s")
