@@ -138,7 +138,7 @@ class ChildRun:
                 )
                 await notifier.look()
         except HookFailed as failed:  # outside of _reading: what a hook raises is its own
-            raise (failed.__cause__ or failed) from None
+            raise (failed if failed.__cause__ is None else failed.__cause__) from None
 
     @property
     def _reader(self) -> Reader:

@@ -104,7 +104,8 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
                 _refuse_unknown(json.loads(payloads[0].data))
         except Exception as error:
             is_input = type_hints is None or type_hints[:1] in ([TaskInput], [SessionState])
-            if not is_input or not isinstance(error.__cause__ or error, OF_DATA):
+            cause = error if error.__cause__ is None else error.__cause__
+            if not is_input or not isinstance(cause, OF_DATA):
                 raise
             reason = clean(str(error))[:LONGEST_REASON]
             msg = f"The input cannot be read: {reason}"

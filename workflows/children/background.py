@@ -58,8 +58,8 @@ class Background:
 
     def over(self, task: asyncio.Task[Any]) -> None:
         """Keep the error of work that has ended."""
-        if not task.cancelled():
-            self._error = self._error or task.exception()
+        if self._error is None and not task.cancelled():
+            self._error = task.exception()
 
     def over_but_for_failures(self, task: asyncio.Task[Any]) -> None:
         """Keep its error, unless it is an activity's failure: whoever awaits it takes that."""
