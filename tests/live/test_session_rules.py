@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.client.agent_runner import approvals
 from holdfast.errors import CommandRefusedError
+from holdfast.reading.reader import Reader
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeRunner, until
@@ -90,6 +93,10 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
         return [each.id for each in await runner.standing_rules()] == [asked.id]
 
     await until(listed)
+    with pytest.MonkeyPatch.context() as patch:  # an owner whose worker hangs holds up no list
+        patch.setattr(approvals, "LISTED_SECONDS", 0.05)
+        patch.setattr(Reader, "standing_rules", lambda *_: asyncio.Event().wait())
+        assert await runner.standing_rules() == []
     assert (await runner.revoke_rule(rule, "ben")).status == "applied"
     assert await session.standing_rules() == []
     [ended] = await session.standing_rules(ended=True)

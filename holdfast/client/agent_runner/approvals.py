@@ -30,6 +30,9 @@ from holdfast.values.text.shown import shown
 ApprovalLike = Approval | str
 CHECKS = 100
 AGAIN_SECONDS = 0.05
+LISTED_SECONDS = 10.0
+"""How long a list over all tasks waits for one. A lost worker's queue holds a question so long;
+without a limit, one task whose worker hangs would keep the whole list for a minute."""
 
 
 class TaskApprovals(RunnerBase):
@@ -41,7 +44,8 @@ class TaskApprovals(RunnerBase):
     async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
         """List all open approvals of a task; the listed ones when it cannot answer."""
         try:
-            asked = await self._read.approvals(task_id)
+            async with asyncio.timeout(LISTED_SECONDS):
+                asked = await self._read.approvals(task_id)
         except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
             return shown
         return [approval for approval in asked if approval.status == "open"]
@@ -208,9 +212,11 @@ class TaskApprovals(RunnerBase):
     async def _listed(self, owner: str) -> list[StandingRule]:
         """List the rules of a task or session that are of this app; none where it cannot answer."""
         try:
-            rules = await self._read.standing_rules(owner)
-        except HoldfastError as error:  # as of another app that nobody serves now
-            log.warning("The standing rules of %r are not listed: %s", owner, error)
+            async with asyncio.timeout(LISTED_SECONDS):
+                rules = await self._read.standing_rules(owner)
+        except (HoldfastError, TimeoutError) as error:  # as of another app that nobody serves now
+            why = str(error) or "it gives no answer"
+            log.warning("The standing rules of %r are not listed: %s", owner, why)
             return []
         return [rule for rule in rules if self._is_own(rule, owner)]
 
