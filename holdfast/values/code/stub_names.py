@@ -30,9 +30,9 @@ def stub_names(package_file: str) -> dict[str, tuple[str, str]]:
 
 def load(place: tuple[str, str]) -> object:
     """Import what is in a place, a module or something in it, and return it."""
-    package, name = place
-    module = importlib.import_module(package)
-    return getattr(module, name, None) or importlib.import_module(f"{package}.{name}")
+    module, name = importlib.import_module(place[0]), place[1]
+    is_in_it = hasattr(module, name)
+    return getattr(module, name) if is_in_it else importlib.import_module(f"{place[0]}.{name}")
 
 
 def missing_name(
