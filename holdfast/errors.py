@@ -441,9 +441,12 @@ class ModelUnavailableError(ModelError):
         code: The provider's code for the failure, as "conversation_locked"; empty for none.
         is_limit: Whether it is a rate limit or an overload: the provider has refused to work.
         limit_seconds: How long such a limit is waited out; None counts it as a failed attempt.
+        usage: What the model said that its answer cost, of which nothing can be used; None when it
+            said nothing.
     """
 
     limit_seconds: float | None = None
+    usage: Any = None
 
     def __init__(
         self,

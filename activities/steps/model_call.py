@@ -29,6 +29,7 @@ from holdfast.models.base import (
     StreamingModel,
     Tell,
     admitted,
+    unread,
 )
 from holdfast.models.draft import Draft
 from holdfast.models.local_names import named
@@ -193,7 +194,7 @@ class Asking:
                 "has_unique_ids": self._has_unique_ids,
                 "failed": self._pulse.failed.repeated,
             }
-            answer = priced(admitted(made, self._model.name), self._prices, sent.model)
+            answer = priced(made, self._prices, sent.model)
             answer = named(answer, sent.tools).model_copy(update=found)
             answered(span, answer)
         return answer
@@ -221,7 +222,7 @@ class Asking:
         await ensure_ours("model call")  # again: hooks and images may have taken long
         retry = self._code.retry_of(request)
         try:
-            return await self._attempted(request)
+            return await self._readable(request)
         except Exception as error:
             if retry is None:
                 if isinstance(error, ModelUnavailableError):
@@ -250,6 +251,13 @@ class Asking:
         return (
             kept is not None and isinstance(error, ModelRequestError) and kept.may_send_all(error)
         )
+
+    async def _readable(self, request: ModelRequest) -> ModelAnswer:
+        """Return the answer; of one that cannot be used, what it cost."""
+        try:
+            return admitted(await self._attempted(request), self._model.name)
+        except ModelUnavailableError as error:
+            return unread(error, self._model.name)
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model

@@ -13,6 +13,7 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
     WrongTypeError,
+    message_of,
 )
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
@@ -143,6 +144,7 @@ class ModelAnswer(Value):
         repeated: Ids of calls of earlier turns that the model made once more; they were left out.
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
             that of an earlier call. Empty for nothing.
+        unread: Why nothing of it could be read: it has no more than its usage. Empty for others.
         has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
             not recorded, as it serves to find what the two above say.
         parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
@@ -162,6 +164,7 @@ class ModelAnswer(Value):
     prices: str = ""
     repeated: tuple[str, ...] = ()
     flaw: str = ""
+    unread: str = ""
     has_unique_ids: bool = Field(default=False, exclude=True)
     parsed: Any = Field(default=None, exclude=True)
 
@@ -302,12 +305,24 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         wrong = (
             f"it asks for {len(made.message.calls)} tool calls at once; {MOST_CALLS} are the most"
         )
-    counts = answer.usage.model_dump().values()
-    if not wrong and not all(0 <= count <= MOST_TOKENS for count in counts):
-        wrong = "its usage holds a number that is not a count of tokens"
+    usage = answer.usage
+    if not all(0 <= count <= MOST_TOKENS for count in usage.model_dump().values()):
+        wrong, usage = "its usage holds a number that is not a count of tokens", Usage(requests=1)
     if wrong:
-        raise _malformed(model, wrong)
+        raise _malformed(model, wrong, usage)
     return made
+
+
+def unread(error: ModelUnavailableError, model: str) -> ModelAnswer:
+    """Return an answer of which nothing can be used: it counts, and the model is asked again.
+
+    Raises:
+        ModelUnavailableError: The error, if it is of a call that was not answered.
+    """
+    if error.usage is None:
+        raise error
+    said = Message(role="assistant")
+    return ModelAnswer(message=said, usage=error.usage, model=model, unread=message_of(error))
 
 
 def _kept(answer: ModelAnswer) -> Json:
@@ -352,12 +367,14 @@ def _cleaned_content(content: Content) -> Content:
     )
 
 
-def _malformed(model: str, reason: str) -> ModelUnavailableError:
-    return ModelUnavailableError(
+def _malformed(model: str, reason: str, usage: Usage | None = None) -> ModelUnavailableError:
+    made = ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"
         " away, and is asked for again a few times.",
         code=UNUSABLE,
     )
+    made.usage = usage
+    return made
 
 
 _HEALED_BY_TIME = frozenset({408, 409, 425, 429})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, ModelSettings
-from holdfast.errors import StepFailedError
+from holdfast.errors import UnfitAnswerError
 from holdfast.models import ChatCompletionsModel, ResponsesModel
 from tests.support.hostile import (
     Bytes,
@@ -81,16 +81,19 @@ async def test_an_answer_that_cannot_be_kept_is_shown_and_asked_again_or_abandon
         "responses": (ResponsesModel, of_responses(odd), responses(message("done"))),
         "chat": (ChatCompletionsModel, of_chat(odd), chat({"content": "done"})),
     }[api]
-    answers = [sent(each, streamed=streamed) for each in (bad, good, bad)]
-    runner, server = rig.runner(), await served(kind, *answers)
+    asked, made = ("prompt", "completion") if api == "chat" else ("input", "output")
+    usage = {"usage": {f"{asked}_tokens": 5, f"{made}_tokens": 2}}
+    told = [bad | usage, bad | usage, good | usage, bad]
+    runner, server = rig.runner(), await served(kind, *(sent(o, streamed=streamed) for o in told))
     run = watched if streamed else AgentRunner.run_step
-    task, other = [await runner.create_task("q") for _ in range(2)]
-    with pytest.raises(StepFailedError, match="answer that cannot be"):
+    task, other = [await runner.create_task("q", max_output_attempts=2 - n) for n in range(2)]
+    with pytest.raises(UnfitAnswerError, match="answer that cannot be"):
         await run(runner, task)
-    assert (await runner.get_task(task)).status == "needs_attention"
+    seen = await runner.get_task(task)
+    assert (seen.status, seen.usage.requests, seen.usage.total_tokens) == ("needs_attention", 2, 14)
     assert (await runner.run_step(task)).output == "done"
-    assert len(server.requests) == 2
-    with pytest.raises(StepFailedError, match="answer that cannot be"):
+    assert (len(server.requests), (await runner.get_task(task)).usage.total_tokens) == (3, 21)
+    with pytest.raises(UnfitAnswerError, match="answer that cannot be"):
         await run(runner, other)
     await runner.abandon(other, reason="enough")
     await until_status(runner, other, "abandoned")

@@ -185,7 +185,9 @@ class Plain:
     async def achat(self, messages: list[Any], **options: Any) -> ChatResponse:
         del messages, options
         answer = ChatMessage("Thought: I know.\nAnswer: 6", role="assistant")
-        return ChatResponse(message=answer, raw={"usage": {"prompt_tokens": 7}})
+        return ChatResponse(
+            message=answer, raw={"usage": {"prompt_tokens": 7, "completion_tokens": [3]}}
+        )
 
 
 def test_the_agent_for_an_llm_is_the_one_that_it_can_serve() -> None:

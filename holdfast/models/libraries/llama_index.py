@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, foreign_error
 from holdfast.models.openai.item_contents import all_parts
+from holdfast.models.openai.model import read_usage
 from holdfast.values.base import Json
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
 
@@ -248,9 +249,9 @@ def _foreign_tool(tool: ToolSpec) -> Any:
 def _usage(response: Any) -> Usage:
     """Read what a call cost, where the provider's raw answer says so in OpenAI's words."""
     found = _get(_get(response, "raw"), "usage")
-    taken = _get(found, "prompt_tokens") or _get(found, "input_tokens") or 0
-    given = _get(found, "completion_tokens") or _get(found, "output_tokens") or 0
-    return Usage(requests=1, input_tokens=int(taken), output_tokens=int(given))
+    taken = _get(found, "prompt_tokens") or _get(found, "input_tokens")
+    given = _get(found, "completion_tokens") or _get(found, "output_tokens")
+    return read_usage({"input_tokens": taken, "output_tokens": given}, "input", "output")
 
 
 def _get(holder: Any, name: str) -> Any:

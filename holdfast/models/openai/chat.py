@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from openai import AsyncOpenAI
 from pydantic import ValidationError
@@ -211,7 +212,6 @@ class _Reply(Value):
     id: str | None = None
     model: str | None = None
     choices: tuple[_Choice, ...]
-    usage: Json = None
 
 
 def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = None) -> ModelAnswer:
@@ -220,12 +220,14 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     Raises:
         ModelUnavailableError: It is not of the expected shape.
     """
+    usage = read_usage(body.get("usage"), "prompt", "completion")
+    wrong = partial(malformed, model, request_id=request_id, usage=usage)
     try:
         reply = _Reply.model_validate(body)
     except ValidationError as error:
-        raise malformed(model, first_problem(error), request_id=request_id) from None
+        raise wrong(first_problem(error)) from None
     if not reply.choices:
-        raise malformed(model, "it holds no choice", request_id=request_id)
+        raise wrong("it holds no choice")
     choice = reply.choices[0]
     calls, kept = _read_calls(choice.message)
     finish = choice.finish_reason or "stop"
@@ -240,7 +242,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         kept = (_with_details(text, logprobs, annotations), *kept)
     return ModelAnswer(
         message=Message(role="assistant", content=text, calls=calls, items=kept),
-        usage=read_usage(reply.usage, "prompt", "completion"),
+        usage=usage,
         model=reply.model or model,
         response_id=reply.id or "",
         # Some servers say "stop" beside calls, and "function_call" is the old word.

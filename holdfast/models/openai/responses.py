@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from openai import AsyncOpenAI
 from pydantic import ValidationError
 
-from holdfast.errors import InvalidArgumentError, ModelError
+from holdfast.errors import InvalidArgumentError, ModelError, message_of
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.hosted_items import (
     is_passed_on,
@@ -198,7 +199,6 @@ class _Reply(Value):
     model: str | None = None
     status: str | None = None
     output: tuple[dict[str, Json], ...]
-    usage: Json = None
     error: _Failure | None = None
     incomplete_details: _Incomplete | None = None
 
@@ -210,24 +210,25 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         ModelUnavailableError: It is not of the expected shape, or tells of a passing failure.
         ModelRequestError: It tells of a failure that does not pass with time.
     """
+    usage = read_usage(body.get("usage"), "input", "output")
+    wrong = partial(malformed, model, request_id=request_id, usage=usage)
     try:
         reply = _Reply.model_validate(body)
         message = assistant_message(reply.output)
     except ValidationError as error:
-        raise malformed(model, first_problem(error), request_id=request_id) from None
+        raise wrong(first_problem(error)) from None
     except InvalidArgumentError as error:
-        raise malformed(model, str(error), request_id=request_id) from None
+        raise wrong(message_of(error)) from None
     if reply.error is not None or reply.status == "failed":
         failure = reply.error or _Failure()
         status = _STATUS_OF_CODE.get(failure.code or "server_error", 400)
         headers = {"x-request-id": request_id} if request_id else {}
         raise status_error(status, failure.model_dump(), model=model, headers=headers)
     if reply.status not in (None, "completed", "incomplete"):
-        reason = f"its status is {reply.status!r}"
-        raise malformed(model, reason, request_id=request_id)
+        raise wrong(f"its status is {reply.status!r}")
     return ModelAnswer(
         message=message,
-        usage=read_usage(reply.usage, "input", "output"),
+        usage=usage,
         model=reply.model or model,
         response_id=reply.id or "",
         finish=_finish(reply, message),

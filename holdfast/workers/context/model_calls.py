@@ -80,7 +80,9 @@ def verdict(answer: ModelAnswer, head: TaskHead) -> HoldfastError | None:
     # The SDK's runs end with an empty output, but cannot go on after reasoning without a follower.
     is_told = not ends or bool(answer.message.items)
     is_told = is_told and INVALID_OUTPUT not in head.run.error_handlers
-    return ModelBehaviorError(EMPTY) if answer.is_blank and is_told else None
+    if answer.unread or (answer.is_blank and is_told):
+        return ModelBehaviorError(answer.unread or EMPTY)
+    return None
 
 
 def parsed(answer: ModelAnswer, structure: Structure, *, last: bool) -> ModelAnswer:

@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.messages import Usage
 from holdfast.values.runs.asked_waits import retry_after
 
 _ADVICE = {
@@ -238,14 +239,18 @@ def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
     return made
 
 
-def malformed(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
+def malformed(
+    model: str, reason: str, *, request_id: str | None = None, usage: Usage | None = None
+) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
-    return ModelUnavailableError(
-        f"Model {model!r} sent an answer that cannot be read{where}: {reason}. It is asked again a"
-        " few times; if it stays so, check that base_url is such an API.",
+    made = ModelUnavailableError(
+        f"Model {model!r} sent an answer that cannot be read{where}: {reason.rstrip('.')}.",
+        remedy="It is asked again a few times; if it stays so, check that base_url is such an API.",
         code=UNUSABLE,
     )
+    made.usage = usage
+    return made
 
 
 def first_problem(error: ValidationError) -> str:
