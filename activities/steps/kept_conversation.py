@@ -10,7 +10,7 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, user
+from holdfast.values.messages import Message, not_run, user
 
 RESPONSE = "response_id"
 """Key of a step's state: the answer that its model call goes on from, so that undo, rewind or
@@ -51,7 +51,10 @@ class Continuation:
         said = str(opened.step.step_state.get(RESPONSE, ""))
         for answer in answers:  # the request repeats no empty one, and goes on from before it
             said = said if answer.is_blank else answer.response_id
-        told = None if answers or opened.told < 0 else opened.notes[opened.told :] or (AGAIN,)
+        told = None
+        if not answers and opened.told >= 0:
+            unanswered = not_run(opened.unanswered, "Not run.")
+            told = (*unanswered, *(opened.notes[opened.told :] or (AGAIN,)))
         if answers and answers[-1].is_blank:
             told = (AGAIN,)
         return cls(kept, said, is_first=n == 1 and not answers, told=told)
@@ -86,12 +89,6 @@ class Continuation:
             for step in result.next
         )
         return result.model_copy(update={"next": following})
-
-
-def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
-    """Return the newest answer among a step's recorded calls, if there is one."""
-    answers = (entry.answer for entry in reversed(journal) if entry.answer is not None)
-    return next(answers, None)
 
 
 def _after_answer(request: ModelRequest) -> tuple[Message, ...]:

@@ -17,7 +17,7 @@ from holdfast.activities.failures import counted, failure_by, heals_by_time, typ
 from holdfast.activities.guardrails import failing_for_all
 from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours, heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
+from holdfast.activities.steps.kept_conversation import Continuation
 from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
@@ -34,7 +34,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import MOST_LOST, Described, known_head
 from holdfast.task.data.wire import NOTHING_KEPT, Advanced, AdvanceInput, KeptAnswer
-from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
+from holdfast.task.ledger.references import new_entries, newest_answer, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef
 from holdfast.values.code.user_calls import invoke_here, naming

@@ -12,7 +12,6 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
-from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.output_type import typed_output
@@ -22,6 +21,7 @@ from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
+from holdfast.task.ledger.references import newest_answer
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Message

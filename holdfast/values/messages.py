@@ -202,6 +202,11 @@ class Message(Value):
                 return "".join(part.text for part in parts if isinstance(part, TextPart))
 
     @property
+    def call_ids(self) -> tuple[str, ...]:
+        """Ids of its tool calls, each once, in order."""
+        return tuple(dict.fromkeys(call.id for call in self.calls))
+
+    @property
     def images(self) -> tuple[ImagePart, ...]:
         """The images of this message, in order."""
         if isinstance(self.content, str | Blob):
@@ -268,6 +273,12 @@ def assistant(text: str, *, calls: tuple[ToolCall, ...] = ()) -> Message:
 def system(text: str) -> Message:
     """Make a system note inside the conversation."""
     return Message(role="system", content=text)
+
+
+def not_run(call_ids: Iterable[str], reason: str) -> tuple[Message, ...]:
+    """Answer calls that were not run, for a reason that the model reads."""
+    made = Message(role="tool", content=reason, is_error=True)
+    return tuple(made.model_copy(update={"call_id": id}) for id in call_ids)
 
 
 class InputTokensDetails(Value):

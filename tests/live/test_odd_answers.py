@@ -254,6 +254,24 @@ async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_th
     )
 
 
+@pytest.mark.parametrize("kept", [{"auto_previous_response_id": True}, {"conversation_id": "c"}])
+async def test_each_call_that_the_provider_remembers_is_answered_though_none_was_left(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool, kept: Any
+) -> None:
+    agent = make_agent(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
+    await rig.serve(agent)
+    for k in range(4):
+        model.call("look", {}, id=f"c{k}")
+    model.reply("done")
+    task_id = f"calls-{next(iter(kept))[0]}"
+    with pytest.raises(UnfitAnswerError):
+        await Runner.run(agent, "q", runner=rig.runner(), task_id=task_id, **kept)
+    done = await Runner.run(agent, RunState.of(task_id), runner=rig.runner())
+    sent = [[each.get("call_id") for each in asked.body["input"]] for asked in model.requests]
+    last = ["c3", None] if "conversation_id" in kept else ["c0"]
+    assert (done.final_output, sent) == ("done", [[None], ["c0"], ["c1"], ["c2"], last])
+
+
 async def test_an_answer_that_cannot_be_read_is_asked_for_three_times_then_waits_and_goes_on(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:

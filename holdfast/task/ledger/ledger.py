@@ -24,6 +24,7 @@ from holdfast.task.ledger.references import (
     is_thought,
     joined,
     new_entries,
+    newest_answer,
     resolve_calls,
     results_of,
     turns_of,
@@ -155,7 +156,10 @@ class Ledger(UpcomingSteps):
             self.change(undone_effects=undone, unclear_undos=unclear)
             self._forget_approvals(n)
             if current.is_unfit:
-                opened = opened.model_copy(update={"told": len(opened.notes)})
+                answer = newest_answer(current.journal)
+                unanswered = answer.message.call_ids if answer is not None else ()
+                changed = {"told": len(opened.notes), "unanswered": unanswered}
+                opened = opened.model_copy(update=changed)
             current = OpenState(
                 open=opened,
                 n=n,

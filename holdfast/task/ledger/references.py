@@ -67,7 +67,7 @@ def resolve_add(add: Message | str, current: OpenState) -> Message:
     if call is not None:
         found = current.journal[entry]
         return found.outcomes[call].message(found.calls[call])
-    return answer_of(current.journal[entry]).message
+    return answer_of(current.journal[entry].answer).message
 
 
 def input_message(opened: OpenStep) -> Message:
@@ -84,14 +84,14 @@ def resolve_calls(result: StepResult, current: OpenState) -> tuple[ToolCall, ...
     """Replace a reference to an answer by its calls."""
     if not isinstance(result.calls, str):
         return result.calls
-    return answer_of(current.journal[place_of(result.calls)[0]]).message.calls
+    return answer_of(current.journal[place_of(result.calls)[0]].answer).message.calls
 
 
 def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob | None]:
     """Replace an echo of the newest answer by its text, or by where its text is stored."""
     if not result.echo:
         return result.output, result.stored
-    message = newest_answer(current.journal).message
+    message = answer_of(newest_answer(current.journal)).message
     return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
 
 
@@ -244,17 +244,17 @@ def last_round(
     return asked, {said.call_id: said.text for said in after if said.role == "tool"}
 
 
-def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer:
-    """Return the last model answer of a journal that has one."""
-    return next(e.answer for e in reversed(journal) if e.answer is not None)
+def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
+    """Return the last model answer of a journal, if it has one."""
+    return next((e.answer for e in reversed(journal) if e.answer is not None), None)
 
 
-def answer_of(entry: JournalEntry) -> ModelAnswer:
-    """Return the model answer of an entry that has one."""
-    if entry.answer is None:
-        msg = "the journal entry holds no model answer"
+def answer_of(answer: ModelAnswer | None) -> ModelAnswer:
+    """Return the model answer of an entry that has one, or of a journal."""
+    if answer is None:
+        msg = "the journal holds no model answer"
         raise RuntimeError(msg)
-    return entry.answer
+    return answer
 
 
 def turns_of(journal: Sequence[JournalEntry]) -> int:

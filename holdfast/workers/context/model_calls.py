@@ -13,7 +13,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.values.base import ChainRef, Json, canonical, digest, sense
-from holdfast.values.messages import Message, ToolCall, assistant, clean, system, user
+from holdfast.values.messages import Message, ToolCall, clean, not_run, system, user
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
 from holdfast.values.text.redact import redact
@@ -136,9 +136,11 @@ def told_again(
         ) from error
     cause = error.__cause__
     why = (cause and cause.__cause__) or cause or error  # without the answer once more
-    told = user(UNFIT.format(clean(redact(str(why)))[:LONGEST_REASON]))
-    said = assistant(answer.text) if answer.message.calls else answer.message  # none has a result
-    return (said, told) if answer.text else (told,)
+    reason = clean(redact(str(why)))[:LONGEST_REASON]
+    if ids := answer.message.call_ids:  # each needs a result, also where the provider keeps them
+        return (answer.message, *not_run(ids, reason))
+    told = user(UNFIT.format(reason))
+    return (answer.message, told) if answer.text else (told,)
 
 
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:
