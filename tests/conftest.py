@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,27 +45,58 @@ settings.load_profile("holdfast")
 
 be_patient()
 
+gc.disable()  # until all is imported: what imports make stays for good
+
 # For servers, also those that other processes of a test start. Each has little to do, and on a
 # machine that is busy with tests more threads and frequent garbage collections only cost time.
 os.environ.setdefault("GOMAXPROCS", "1")
 os.environ.setdefault("GOGC", "400")
 
-LONGEST = ("tests/soak/", "tests/crash/", "tests/packaging/test_extras.py")
-"""Tests that wait for processes most of the time."""
+WAITING = ("tests/crash/", "tests/packaging/test_extras", "tests/live/test_cli_", "tests/live/test_r")
+"""Tests that wait for processes most of the time, apart from those that wait for a browser."""
 
 heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make test-all` what is marked as exhaustive.
-
-    The longest tests begin first, so that no process is left alone with one of them at the end.
-    """
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))  # keeps the order of each kind
+    """Leave to `make test-all` what is marked as exhaustive; order the rest for the processes."""
     left = [] if EXHAUSTIVE else [item for item in items if is_exhaustive(item)]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not is_exhaustive(item)]
+    items[:] = in_order(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def in_order(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Order tests so that no process is left alone with long ones, or waits for nothing else.
+
+    Each process gets a run of as many tests, and later takes from the end of another's. So each
+    run begins with files that wait, and ends with the shortest tests. Those of the browser are all
+    in the first run, and the processor is left to the other processes in the meantime.
+    """
+    runs: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    short: list[pytest.Item] = []
+    files = [list(tests) for _, tests in groupby(sorted(items, key=_kind), _kind)]
+    for n, ((kind, _), tests) in enumerate((_kind(tests[0]), tests) for tests in files):
+        (short if kind == SHORT else runs[0 if kind == BROWSER else n % processes]).extend(tests)
+    rest = iter(short)
+    for n, run in enumerate(runs, start=1):
+        end = n * len(items) // processes - sum(map(len, runs[: n - 1]))
+        run += islice(rest, max(0, end - len(run)))
+    return [*chain.from_iterable(runs), *rest]
+
+
+BROWSER, SHORT = 0, 3
+
+
+def _kind(item: pytest.Item) -> tuple[int, str]:
+    """Return when a test is begun, and its file."""
+    file = item.nodeid.partition("::")[0]
+    if "browser" in getattr(item, "fixturenames", ()):
+        return BROWSER, file
+    if file.startswith("tests/unit/"):
+        return SHORT, file
+    return 1 if file.startswith(WAITING) else 2, file
 
 
 def pytest_collection_finish() -> None:
@@ -75,6 +107,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
+    gc.enable()
 
 
 def is_exhaustive(item: pytest.Item) -> bool:
