@@ -34,7 +34,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
+.PHONY: help venv lint style mypy pyright pyright-programs format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,13 +61,17 @@ mypy: $(STAMP)
 pyright: $(STAMP)
 	$(BIN)/pyright --warnings
 
+# What pyright sees of the package in programs that use it; mypy checks all code.
+pyright-programs: $(STAMP)
+	$(BIN)/pyright --warnings examples worker.py tests/unit/test_tool_types.py
+
 format: $(STAMP) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # Types are checked while the tests run, which mostly wait.
 test: style ## Check style and types, and pass every test
-	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright
+	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright-programs
 
 # One process compiles what the tests import, before several would do it at once. A module that
 # cannot be imported is told by the tests themselves.
@@ -132,7 +136,7 @@ soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAI
 simulate: $(STAMP) ## Play random schedules of the workflow code on all cores (SEEDS=1000000 SEED=0 LENGTH=9)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000) --seed $(or $(SEED),0) --length $(or $(LENGTH),9)
 
-test-all: style tools ## Pass every test, also those that repeat kills, orders and modes at great cost
+test-all: lint tools ## Pass every test, also those that repeat kills, orders and modes at great cost
 	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 sdk-differences: $(STAMP) ## Compare a run of the Agents SDK's tests, as JSON lines in RESULTS=file, with the list

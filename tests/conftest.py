@@ -22,11 +22,12 @@ from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.messages import clean
+from tests.support.certificates import share_certificates
 from tests.support.patience import be_patient
 from tests.support.people import World
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.runs import Runs
-from tests.support.scale import EXHAUSTIVE
+from tests.support.scale import EXHAUSTIVE, times
 from tests.support.site import Site
 from tests.support.spans import Spans
 
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
 settings.register_profile(
     "holdfast",
     deadline=None,
+    max_examples=times(40, 100),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="HOLDFAST_SEARCH" not in os.environ,
 )
 settings.load_profile("holdfast")
 
 be_patient()
+share_certificates()
 
 gc.disable()  # until all is imported: what imports make stays for good
 
@@ -52,7 +55,12 @@ gc.disable()  # until all is imported: what imports make stays for good
 os.environ.setdefault("GOMAXPROCS", "1")
 os.environ.setdefault("GOGC", "400")
 
-WAITING = ("tests/crash/", "tests/packaging/test_extras", "tests/live/test_cli_", "tests/live/test_r")
+WAITING = (
+    "tests/crash/",
+    "tests/packaging/test_extras",
+    "tests/live/test_cli_",
+    "tests/live/test_r",
+)
 """Tests that wait for processes most of the time, apart from those that wait for a browser."""
 
 heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
@@ -82,7 +90,7 @@ def in_order(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     rest = iter(short)
     for n, run in enumerate(runs, start=1):
         end = n * len(items) // processes - sum(map(len, runs[: n - 1]))
-        run += islice(rest, max(0, end - len(run)))
+        run.extend(islice(rest, max(0, end - len(run))))
     return [*chain.from_iterable(runs), *rest]
 
 

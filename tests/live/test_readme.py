@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,15 +79,22 @@ def test_the_tests_that_pages_name_as_runners_read_these_pages() -> None:
         assert Path(block.page).name in block.runner.read_text("utf-8"), block.place
 
 
+@pytest.fixture(scope="module")
+async def directory(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Path]:
+    """Give the programs of all pages one directory, with one server."""
+    made = tmp_path_factory.mktemp("pages")
+    async with leased_server(made / ".holdfast"):
+        yield made
+
+
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 async def test_the_programs_of_a_page_run_and_print_what_it_says(
-    page: Path, tmp_path: Path
+    page: Path, directory: Path
 ) -> None:
-    async with leased_server(tmp_path / ".holdfast"):  # one for all programs
-        for block, output in BLOCKS[page]:
-            printed = await asyncio.to_thread(run, ["-c", block], tmp_path)
-            assert not output or printed == output
+    for block, output in BLOCKS[page]:
+        printed = await asyncio.to_thread(run, ["-c", block], directory)
+        assert not output or printed == output
 
 
 def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path: Path) -> None:

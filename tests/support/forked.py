@@ -127,6 +127,7 @@ def import_all() -> None:
     for module in (*own, "llama_index.core", "opentelemetry.sdk.trace.export"):
         if not module.endswith("__main__"):
             importlib.import_module(module)
+    importlib.import_module("tests.support.certificates").share_certificates()
     assert threading.active_count() == 1
     gc.freeze()
 

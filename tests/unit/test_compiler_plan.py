@@ -14,6 +14,7 @@ from holdfast.values.base import Json
 from holdfast.workers.compiler.join import parse_decision, without_grammar
 from holdfast.workers.compiler.plan import Call, Plan, PlanError, parse_plan
 from holdfast.workers.compiler.references import fill, references, typed
+from tests.support.scale import times
 from tests.support.tables import table
 
 
@@ -209,7 +210,7 @@ PIECES = [
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=times(80, 400))
 @example("1. search(" + "(" * 5000)
 @example("1. search(" + "[" * 5000)
 @example("1. search(" + "{a:" * 5000)

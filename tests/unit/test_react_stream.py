@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.workers import AnswerFilter
 from holdfast.workers.react.parser import Answer, parse
+from tests.support.scale import times
 
 
 def filtered(deltas: list[str]) -> list[str]:
@@ -75,7 +76,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=times(80, 400), deadline=None)
 @given(st.lists(PIECES | st.text(max_size=4), max_size=25), st.sampled_from(["", "Answer: "]))
 @example(["Ob\N{LATIN SMALL LETTER LONG S}ervation", ": x"], "Answer: a\n")
 def test_the_pieces_joined_are_the_answer_or_nothing(deltas: list[str], first: str) -> None:

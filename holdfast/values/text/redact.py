@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
@@ -115,7 +116,7 @@ _QUERY_VALUE = re.compile(r"([?&;][^=&;#\s]*=)[^&;#\s]*")
 
 def holds_secret(name: str) -> bool:
     """Whether an argument of this name is a secret, or may hold some."""
-    return bool(_SECRET_NAME.search(name.upper())) or name in ("options", "storage_options")
+    return _names_secret(name) or name in ("options", "storage_options")
 
 
 def redact(text: str) -> str:
@@ -187,11 +188,16 @@ def _without_values(text: str, hide: Callable[[str], str]) -> str:
     return "".join([*parts, text[done:]])
 
 
+@lru_cache(1000)
+def _names_secret(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name.upper()))
+
+
 def _of_environment() -> Iterator[str]:
     for name, value in os.environ.items():
         if len(value) < SHORTEST_SECRET:
             continue
-        if _SECRET_NAME.search(name.upper()):
+        if _names_secret(name):
             yield value
             if name.upper().endswith("S"):
                 yield from (
@@ -225,7 +231,7 @@ def _in_options(options: Mapping[str, object]) -> Iterator[str]:
     for name, value in options.items():
         if isinstance(value, dict):
             yield from _in_options(cast("dict[str, object]", value))
-        elif isinstance(value, str) and _SECRET_NAME.search(name.upper()):
+        elif isinstance(value, str) and _names_secret(name):
             yield value
         elif isinstance(value, str):
             yield from _in_url(value)
