@@ -127,11 +127,16 @@ class TaskNotFoundError(NotFoundError):
         task_id: The id that was asked for.
     """
 
-    def __init__(self, task_id: str) -> None:
-        """Name the missing task."""
+    def __init__(self, task_id: str, instead: str = "") -> None:
+        """Name the missing task.
+
+        Args:
+            task_id: The id that was asked for.
+            instead: A sentence, after a space, about tasks that there are.
+        """
         self.task_id = task_id
         super().__init__(
-            f"No task {task_id!r} is known here.",
+            f"No task {task_id!r} is known here.{instead}",
             remedy="Ids are shown by `holdfast tasks`; a task of another server, namespace or"
             " archive is not visible from this one.",
         )

@@ -242,7 +242,7 @@ async def sessions(
 @app.command(epilog=EPILOG)
 @shared
 async def show(common: Common, task: TaskArgument) -> ExitCode | None:
-    """Show a task: steps, undone ones too, calls, approvals, commands, branches and cost."""
+    """Show a task as a timeline: steps, calls, waits, decisions, undone steps and cost."""
     from holdfast.cli.commands.task_view import show_command
 
     return await show_command(common, task)

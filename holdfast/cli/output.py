@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from holdfast.values.messages import Usage
 
 
+VOID = frozenset({"undone", "restarted", "not run"})
+"""States of what has had no effect, or has none any more."""
+_OF_TONE = {
+    "positive": "green",
+    "negative": "red",
+    "warning": "yellow",
+    "primary": "blue",
+    "grey": "dim",
+}
+_OF_BAR = {"done": "green", **dict.fromkeys(("unknown", "lost", "refused"), "red")}
+
+
 @cache
 def out() -> Console:
     """Return the console of stdout; rich obeys NO_COLOR and leaves colours out of files."""
@@ -170,11 +182,22 @@ def _is_drawn(stream: TextIO) -> bool:
 
 
 def rows(
-    columns: Sequence[str], lines: Sequence[Sequence[str]], *, limit: int | None = None
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    limit: int | None = None,
+    state: int | None = None,
 ) -> None:
-    """Print a table on stdout; say so when it has as many lines as were asked for."""
+    """Print a table on stdout.
+
+    Args:
+        columns: Names of its columns.
+        lines: Its lines.
+        limit: How many were asked for at most; if it has as many, that is said.
+        state: Position of the column that has a state, to be drawn in the state's colour.
+    """
     if _is_drawn(sys.stdout):
-        table(out(), columns, lines)
+        table(out(), columns, lines, state)
     else:
         for line in _aligned(columns, lines):
             answer(line)
@@ -182,24 +205,41 @@ def rows(
         say(f"These are the newest {limit}; --limit shows more.")
 
 
-def table(console: Console, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+def table(
+    console: Console,
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    state: int | None = None,
+) -> None:
     """Print a table: drawn on a terminal, aligned plain lines in a file or a pipe."""
-    if console.is_terminal:
-        from rich import box
-        from rich.table import Table
-
-        drawn = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-        drawn.columns[0].no_wrap = True
-        for row in lines:
-            drawn.add_row(*row)
-        console.print(drawn, soft_wrap=False)
+    if not console.is_terminal:
+        for text in _aligned(columns, lines):
+            console.print(text)
         return
-    for line in _aligned(columns, lines):
-        console.print(line)
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    drawn.columns[0].no_wrap = True
+    for line in lines:
+        cells, word = [Text(printable(cell)) for cell in line], "" if state is None else line[state]
+        if state is not None:
+            cells[state].stylize(colour(word))
+        drawn.add_row(*cells, style="dim" if word in VOID else None)
+    console.print(drawn, soft_wrap=False)
+
+
+def colour(state: str) -> str:
+    """Return the colour of a state on a terminal: the one that the desk gives it."""
+    from holdfast.desk.views.tasks import COLOURS
+
+    status = state.partition(":")[0].replace(" ", "_")  # a cause may follow
+    return _OF_TONE.get(COLOURS.get(status, ""), "") or _OF_BAR.get(state, "")
 
 
 def _aligned(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    shown = [[_one_line(cell) for cell in line] for line in (columns, *lines)]
+    shown = [[_indent(cell) + _one_line(cell) for cell in line] for line in (columns, *lines)]
     widths = [max(len(line[k]) for line in shown) for k in range(len(columns))]
     for line in shown:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -213,18 +253,14 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def span(seconds: float) -> str:
-    """Return a length of time in words."""
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{max(seconds, 0):.0f} s"
-
-
 def shortened(text: str, limit: int = 160) -> str:
     """Cut a text for one line."""
     line = _one_line(text)
     return line if len(line) <= limit else line[: limit - 1] + "\u2026"
+
+
+def _indent(text: str) -> str:
+    return " " * (len(text) - len(text.lstrip(" ")))
 
 
 def _one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from holdfast.errors import AgentsException, ModelRefusalError
 from holdfast.task.data.failures import REFUSAL, Failure
 from holdfast.task.data.records import ForkOf
 from holdfast.values.steps import TaskStep
+from holdfast.values.text.shown import named
 
 NOT_UPCOMING = "Could not find step_id: {} among the upcoming steps."
 """Why a command for a step is refused that is neither queued nor in progress."""
@@ -119,9 +120,15 @@ def none_ready(queue: Iterable[TaskStep]) -> Failure:
     return Failure(type="StalledTaskError", message=text)
 
 
-def no_such_step(step_id: str) -> Failure:
+def no_such_step(step_id: str, upcoming: Iterable[TaskStep]) -> Failure:
     """Refuse a step that is not in the queue."""
-    return Failure(type="StepNotFoundError", message=f"Could not find step_id: {step_id}")
+    return Failure(type="StepNotFoundError", message=not_upcoming(step_id, upcoming))
+
+
+def not_upcoming(step_id: str, upcoming: Iterable[TaskStep]) -> str:
+    """Return why a command for such a step is refused."""
+    known = named(step.step_id for step in upcoming)
+    return f"{NOT_UPCOMING.format(step_id)} They are: {known}."
 
 
 def other_failed(step_id: str) -> Failure:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.text.misfits import misfit
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import did_you_mean, shown
 
 Json = Any
 """Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""
@@ -125,10 +124,9 @@ class Written(Value):
             """
             unknown = [name for name in fields if name not in cls.model_fields]
             if unknown:
-                near = get_close_matches(unknown[0], cls.model_fields, n=1)
-                hint = f"Did you mean {near[0]!r}? " if near else ""
+                hint = did_you_mean(unknown[0], cls.model_fields)
                 msg = (
-                    f"{cls.__name__} has no field {unknown[0]!r}. {hint}Its fields:"
+                    f"{cls.__name__} has no field {unknown[0]!r}.{hint} Its fields:"
                     f" {', '.join(cls.model_fields)}."
                 )
                 raise InvalidArgumentError(msg)

@@ -47,7 +47,9 @@ def test_agents_that_cannot_be_loaded_are_a_usage_error(program: Cli) -> None:
         assert "Traceback" not in failed.err
     failed = program("run", "nobody", "hi", "--agents", "my_agents:agents", "--json", expect=4)
     assert failed.json["error"]["type"] == "AgentNotFoundError"
-    assert "calc, sick, slow" in failed.err
+    assert "It has: calc, sick, slow." in failed.err
+    failed = program("run", "clac", "hi", "--agents", "my_agents:agents", expect=4)
+    assert "Did you mean 'calc'? It has" in failed.err
     assert not program.data_dir.exists()
 
 

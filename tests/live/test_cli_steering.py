@@ -109,7 +109,9 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Here) -
         ["approval", "agent", "kind"],
         *([f"pays-a-lot:{n}", "desk", "tool"] for n in (1, 2, 3)),
     ]
-    assert run("show", "pays").out.count("waits for") == 3
+    open_now = run("show", "pays").out
+    assert open_now.count("\nwaits for  pays-a-lot:") == 3
+    assert len(re.findall(r"waiting +waits[^:\n]*: pay\n", open_now)) == 3
 
     assert "Name one of them" in run("approve", "pays", expect=2).err
     assert "JSON object" in run("approve", "pays:1", "--arguments", "[1]", expect=2).err
@@ -138,9 +140,11 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Here) -
     run("step", "pays")  # gives the step that was decided on
     assert "ann changed the arguments of pay" in run("step", "pays").out
     shown = run("show", "pays").out
+    assert re.search(r"done +waits[^:]*: pay: approve by ann\n", shown)
     for said in (
-        "asked pays-a-lot:1 tool pay",
         "approve by ann pays-a-lot:1 arguments={'what': '11'} note=a typo",
+        'pay {"what": "11"} -> paid 11',
+        'not run    pay {"what": "3"} -> The call was not run',
         "reject by bob pays-a-lot:3: too much",
         "respond by cyd pays-a-lot:2 result=paid by hand",
     ):
@@ -183,7 +187,7 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
     assert "from travels after step 1" in run("show", "f").out
 
     shown = run("show", task).out
-    assert shown.count(", undone") == 3
+    assert len(re.findall(r"undone +step [23] s[23]", shown)) == 3
     for said in ("s2@0", "s2@1", "undone by ann steps s2: wrong words", "edit-step by bob"):
         assert said in shown, shown
     states = [(s["n"], s["branch"], s["status"]) for s in run("show", task, "--json").json["steps"]]
@@ -245,6 +249,22 @@ def test_mine_lists_what_a_person_can_decide(run: Here) -> None:
     assert "Nothing waits" in run(*mine).err
     [found] = run(*mine, "--role", "boss", "--json").lines
     assert found["id"] == f"{task}:1"
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_with_all(run: Here) -> None:
+    task = create(run, "orders-9", "pay 1; pay 2")
+    run("step", task, expect=3)
+    run("run", "desk", "do book rome", "--session", "winter")
+    for wrong, code, said in (
+        (("show", "orders-8"), 4, "Did you mean 'orders-9'?"),
+        (("show", "zzz"), 4, "There are: "),
+        (("approve", "orders:7"), 1, "Open are: orders-9:1, orders-9:2."),
+        (("drop-step", task, "s9"), 4, "They are: none."),
+        (("sessions", "wimter"), 4, "Did you mean 'winter'?"),
+        (("run", "dsk", "go"), 5, "Did you mean agent 'desk' (queue 'hf:desk')? Served are: agent"),
+        (("shwo",), 2, "Did you mean 'show'?"),
+    ):
+        assert said in run(*wrong, expect=code).err, wrong
 
 
 def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator
 from decimal import Decimal
 from pathlib import Path
@@ -55,8 +56,14 @@ def test_run_prints_the_answer_alone_on_stdout_the_steps_on_stderr_and_show_tell
     assert [[source["content"] for source in s["sources"]] for s in steps] == [["6"], ["10"], []]
     assert [step["model_calls"] for step in steps] == [1, 1, 1]
     text = cli("show", "shown").out
-    for said in ('multiply {"a": 2, "b": 3} -> 6', "answer: The result of", "3 model calls"):
+    for said in ('multiply {"a": 2, "b": 3} -> 6', "\nanswer     The result of", "3 model calls"):
         assert said in text
+    moment = r"\d\d:\d\d:\d\d  +[\d.]+ m?s  +done  +"
+    lines = text[text.index("start (UTC)") :].splitlines()[1:-1]
+    assert [line for line in lines if not re.match(moment, line)] == [
+        f"{lines[-1][:8]}{'':19}closed finished"
+    ]
+    assert re.findall(r"done +step (\d), \$0.", text) == ["1", "2", "3"]
 
 
 def test_control_characters_of_a_text_reach_no_terminal(cli: Here) -> None:

@@ -103,6 +103,23 @@ def test_what_waits_for_a_person_is_a_bar_until_it_is_decided() -> None:
     assert (still.end, still.state) == (90.0, "running")
 
 
+def test_a_wait_ends_with_the_decision_that_counts() -> None:
+    def approve(at: float, by: str, **more: Any) -> Entry:
+        return event("command", at=at, by=by, verb="approve", arguments={"approval": "t:1", **more})
+
+    asked = event("asked", at=20.0, id="t:1", kind="tool", tool="pay")
+    unfit = (approve(22.0, "ann", arguments={"who": 1}), event("refused", at=23.0, id="t:1"))
+    of_two = event("asked", at=20.0, id="t:1", kind="tool", tool="pay", quorum=2)
+    for found, detail, end in (
+        ((asked, *unfit), "", 90.0),
+        ((asked, *unfit, approve(25.0, "bob")), "approve by bob", 25.0),
+        ((of_two, approve(22.0, "ann"), approve(23.0, "ann")), "", 90.0),
+        ((of_two, approve(22.0, "ann"), approve(25.0, "bob")), "approve by bob", 25.0),
+    ):
+        [wait] = timeline(*found, now=90.0).waits
+        assert (wait.detail, wait.end) == (detail, end)
+
+
 def test_lost_workers_and_undos_are_marked() -> None:
     marks = timeline(event("lost", tool="pay"), event("undone", by="ann", n=1, steps=["s1"])).marks
     assert [(mark.text, mark.is_bad) for mark in marks] == [

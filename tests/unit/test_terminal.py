@@ -6,11 +6,13 @@ import json
 import logging
 import unicodedata
 from io import StringIO
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 from temporalio.client import Client
 
 from holdfast.archive.archive import Archive
@@ -19,6 +21,7 @@ from holdfast.cli.following.history import LiveEvent
 from holdfast.cli.following.live import LiveView
 from holdfast.reading.step_events import ChatEnd, print_event
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.logs import log
 from holdfast.values.text.terminal import printable, printable_json
@@ -90,6 +93,25 @@ def test_everything_that_the_command_line_prints_is_harmless(
     assert got.out.count("\\x1b]0;owned") == 5
     assert "[red]markup[/red][/]" in got.err
     assert json.loads(got.out.splitlines()[1])["said"] == HOSTILE
+
+
+def test_a_state_has_the_desks_colour_on_a_terminal_unless_colours_are_unwanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    lines = [("a", "running", "x" * 60), ("b", "needs attention: why", "y"), ("c", "undone", "z")]
+    for unwanted, escapes in ((None, True), ("1", False)):
+        if unwanted is not None:
+            monkeypatch.setenv("NO_COLOR", unwanted)
+        file = StringIO()
+        console = type(output.out())(file=file, force_terminal=True, width=40)
+        output.table(console, ("task", "status", "input"), lines, state=1)
+        drawn = file.getvalue()
+        assert ("\x1b[34mrunning" in drawn, "\x1b[31mneeds" in drawn) == (escapes, escapes)
+        assert max(map(len, Text.from_ansi(drawn).plain.splitlines())) <= 40
+    assert [output.colour(each) for each in get_args(TaskStatus)] == [
+        *("blue", "yellow", "dim", "red", "green", "green", "red", "dim")
+    ]
 
 
 def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(

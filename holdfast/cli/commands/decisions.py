@@ -19,6 +19,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.approvals import ApprovalLike
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.views.words import age
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -141,12 +142,12 @@ async def approvals_command(
             a.kind,
             output.shortened(f"{a.tool} {a.as_agreed}".strip() or a.text, 80),
             _deciders(a),
-            output.span(now - a.asked),
-            output.span(a.expires - now) if a.expires else "never",
+            age(now - a.asked),
+            age(a.expires - now) if a.expires else "never",
         )
         for a in found
     ]
-    columns = ("approval", "agent", "kind", "what", "who decides", "waits for", "expires in")
+    columns = ("approval", "agent", "kind", "what", "decides", "since", "expires")
     output.rows(columns, rows)
     output.say(f"Decide: holdfast inbox{common.arguments()}")
     return ExitCode.OK

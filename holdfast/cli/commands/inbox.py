@@ -15,6 +15,7 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
 from holdfast.cli.options import Common
+from holdfast.desk.views.words import age
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -292,8 +293,8 @@ def _show(shown: Waiting, place: str) -> None:
         "decides": approval.who_decides,
         "approved": approval.progress,
         "escalated": f"to {', '.join(approval.escalate_to)}" if approval.escalated else "",
-        "since": f"{output.clock(approval.asked)} UTC, {output.span(now - approval.asked)} ago",
-        "expires": f"in {output.span(approval.expires - now)}" if approval.expires else "never",
+        "since": f"{output.clock(approval.asked)} UTC, {age(now - approval.asked)} ago",
+        "expires": f"in {age(approval.expires - now)}" if approval.expires else "never",
     }
     for name, text in facts.items():
         if text:

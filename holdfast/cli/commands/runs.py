@@ -34,6 +34,7 @@ from holdfast.values.checks.ids import (
 )
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
+from holdfast.values.text.shown import did_you_mean
 
 Mode = Literal["watched", "detached", "manual"]
 """How a new task runs: to its end while this waits, left to the workers, or step by step."""
@@ -72,8 +73,9 @@ async def run_command(
         raise InvalidArgumentError(msg)
     here = load_agents(agents, app) if agents else None
     if here is not None and agent not in {each.name for each in here.served}:
-        names = ", ".join(each.name for each in here.served)
-        msg = f"{agents!r} has no agent {agent!r}; it has: {names}."
+        names = [each.name for each in here.served]
+        hint = did_you_mean(agent, names)
+        msg = f"{agents!r} has no agent {agent!r}.{hint} It has: {', '.join(names)}."
         raise AgentNotFoundError(msg)
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common, new=True))
@@ -151,9 +153,8 @@ async def _served(engine: Engine, wanted: str) -> str:
     own = sorted(each for each in known - {queue_of(DEFAULT_APP)} if is_own(each))
     polled = [each for each in own[:MOST_NAMED] if await has_workers(engine.client, each)]
     near = get_close_matches(wanted, polled, n=1)
-    if near:
-        return f" Did you mean {serves(near[0])}?"
-    return f" Served are: {', '.join(map(serves, polled))}." if polled else ""
+    meant = f" Did you mean {serves(near[0])}?" if near else ""
+    return f"{meant} Served are: {', '.join(map(serves, polled))}." if polled else ""
 
 
 def _created(common: Common, task: Task, mode: Mode) -> ExitCode:

@@ -12,8 +12,10 @@ from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, begins
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.values.checks.ids import is_nested
+from holdfast.values.text.shown import MOST_NAMED, instead, named
 
-SHOWN = 10
+NEWEST = 200
+"""Tasks among which the one is looked for that a wrong id may mean."""
 
 
 async def find_task(engine: Engine, typed: str) -> str:
@@ -30,11 +32,10 @@ async def find_task(engine: Engine, typed: str) -> str:
         return typed
     found = await _visible(engine, typed) or await _archived(engine, typed)
     if not found:
-        raise TaskNotFoundError(typed)
+        raise TaskNotFoundError(typed, instead(typed, await _newest(engine)))
     if len(found) > 1:
-        more = ", ..." if len(found) > SHOWN else ""
-        names = ", ".join(sorted(found)[:SHOWN])
-        msg = f"{typed!r} is the beginning of more than one task id: {names}{more}. Type more."
+        names = named(sorted(found))
+        msg = f"{typed!r} is the beginning of more than one task id: {names}. Type more."
         raise InvalidArgumentError(msg)
     return found.pop()
 
@@ -49,6 +50,13 @@ async def _is_task(engine: Engine, task_id: str) -> bool:
     return found.workflow_type == AGENT_TASK
 
 
+async def _newest(engine: Engine) -> list[str]:
+    """Return the ids of the newest tasks, without child tasks, to name one that was meant."""
+    query = f"{TASKS} AND ParentWorkflowId IS NULL"
+    newest = engine.client.list_workflows(query, page_size=NEWEST, limit=NEWEST)
+    return [*dict.fromkeys([each.id async for each in newest])]
+
+
 async def _visible(engine: Engine, beginning: str) -> set[str]:
     """Ask Temporal for ids; a task that has continued as new is there more than once.
 
@@ -59,7 +67,7 @@ async def _visible(engine: Engine, beginning: str) -> set[str]:
     for which in (" AND ParentWorkflowId IS NULL", ""):
         async for each in engine.client.list_workflows(query + which):
             found |= {each.id} if each.id.startswith(beginning) else set()
-            if len(found) > SHOWN:
+            if len(found) > MOST_NAMED:
                 break
         if found:
             break

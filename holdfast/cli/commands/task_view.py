@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,18 +13,18 @@ from holdfast.cli.commands.open_questions import READ_SECONDS, waiting_in
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
-from holdfast.cli.following.events import event_line, forked_from
-from holdfast.cli.following.history import LiveEvent, TaskHistory, usual_id
+from holdfast.cli.following.events import forked_from
+from holdfast.cli.following.history import LiveEvent, TaskHistory
 from holdfast.cli.following.live import line, style
+from holdfast.cli.following.timeline import COLUMNS, STATE, timeline
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError, StuckTaskError
 from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import LISTED
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.records import Entry
+from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
-from holdfast.task.ledger.recording import CREATED
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import cost_written
@@ -38,6 +39,7 @@ class Shown:
         task: The task.
         source: "ledger", or "history" when no worker was up to be asked.
         entries: The ledger.
+        opens: The steps in progress.
         outputs: Outputs of its steps, undone ones too, in the same order as in the ledger.
         upcoming: The step in progress and the queued ones.
         approvals: What waits for a person.
@@ -47,6 +49,7 @@ class Shown:
     task: Task
     source: str
     entries: Sequence[Entry] = ()
+    opens: Sequence[OpenState] = ()
     outputs: Sequence[TaskStepOutput] = ()
     upcoming: Sequence[TaskStep] = ()
     approvals: Sequence[Approval] = ()
@@ -55,17 +58,16 @@ class Shown:
     @cached_property
     def happenings(self) -> list[Happening]:
         """What happened in the task, by its ledger."""
-        return list(happenings(self.entries))
+        return list(happenings(self.entries, self.opens))
 
-    @property
-    def has_branches(self) -> bool:
-        """Whether anything was undone."""
-        return any(each.status == "undone" for each in self.outputs)
+    @cached_property
+    def bodies(self) -> list[StepBody]:
+        """Its completed steps, in the order of `outputs`."""
+        return [each.body for each in self.happenings if isinstance(each, StepEnded)]
 
     def wire(self) -> Json:
         """Return it as JSON data."""
         known = LISTED if self.source == "history" else None
-        steps = [each.body for each in self.happenings if isinstance(each, StepEnded)]
         events = [each.event for each in self.happenings if isinstance(each, Noted)]
         task = self.task.model_dump(mode="json", include=known)
         if known is None:
@@ -83,7 +85,7 @@ class Shown:
                     "model_calls": body.usage.requests,
                     "cost": cost_written(body.usage),
                 }
-                for body, output_ in zip(steps, self.outputs, strict=False)
+                for body, output_ in zip(self.bodies, self.outputs, strict=False)
             ],
             "events": [event.model_dump(mode="json") for event in events],
             "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
@@ -117,11 +119,12 @@ async def read_task(engine: Engine, task_id: str) -> Shown:
 
 async def _from_ledger(engine: Engine, task_id: str) -> Shown:
     runner = engine.runner()
-    entries, _ = await runner.reader.ledger(task_id, legible=True)
+    entries, opens = await runner.reader.ledger(task_id, legible=True)
     return Shown(
         task=await runner.get_task(task_id),
         source="ledger",
         entries=entries,
+        opens=opens,
         outputs=await runner.reader.steps_of(task_id, entries),
         upcoming=await runner.get_upcoming_steps(task_id),
         approvals=[each.approval for each in await waiting_in(engine, task_id)],
@@ -143,80 +146,50 @@ async def _from_history(engine: Engine, task_id: str) -> Shown:
 def _print(shown: Shown) -> None:
     out = output.out()
     _print_facts(shown)
-    outputs = iter(shown.outputs)
-    for happening in shown.happenings:
-        match happening:
-            case StepEnded(body=body):
-                _print_step(body, next(outputs, None), branches=shown.has_branches)
-            case Noted(event=event) if event.kind != CREATED:
-                text, colour = event_line(happening)
-                out.print(f"{'event':<10} {text}", style=colour)
-            case _:
-                continue
+    places = [(body.branch, body.n) for body in shown.bodies]
+    given = dict(zip(places, shown.outputs, strict=False))
+    if lines := timeline(shown.happenings, given, now=time.time()):
+        output.rows(COLUMNS, lines, state=STATE)
+    running = {each.open.step.step_id for each in shown.opens}
     for step in shown.upcoming:
-        out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
+        if step.step_id not in running:
+            out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
     for approval in shown.approvals:
         what = f"{approval.tool} {approval.arguments}".strip()
         known = (what, approval.who_decides, approval.progress, approval.text)
         text = ": ".join(part for part in known if part)
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
+    last = next((each for each in shown.outputs[::-1] if each.status != "undone"), None)
+    if last is not None and last.is_last:
+        out.print(f"{'answer':<10} {last}")
     if shown.source == "history":
         output.say("The task cannot be asked now; this is what the server's history tells.")
         for each in shown.live:
-            out.print(line(each), style=style(each))
+            out.print(f"{output.clock(each.at)[-8:]} {line(each)}", style=style(each))
 
 
 def _print_facts(shown: Shown) -> None:
     out, task = output.out(), shown.task
     origin = forked_from(shown.happenings)
+    status = task.status.replace("_", " ")
     facts = {
-        "task": task.task_id,
-        "status": task.status,
-        "agent": task.agent,
-        "session": task.session,
-        "created": f"{output.clock(task.created)} UTC",
-        "input": task.input,
-        "forked": f"from {origin['task_id']} after step {origin['n']}" if origin else "",
-        "paused by": task.paused,
-        "error": task.error,
-        "blocked by": task.blocked_by,
-        "state": str(task.extra_state) if task.extra_state else "",
+        "task": (task.task_id, ""),
+        "status": (status, output.colour(status)),
+        "agent": (task.agent, ""),
+        "session": (task.session, ""),
+        "created": (f"{output.clock(task.created)} UTC", ""),
+        "input": (task.input, ""),
+        "forked": (f"from {origin['task_id']} after step {origin['n']}" if origin else "", ""),
+        "paused by": (task.paused, ""),
+        "error": (task.error, "red"),
+        "blocked by": (task.blocked_by, "red"),
+        "state": (str(task.extra_state) if task.extra_state else "", ""),
     }
-    for name, text in facts.items():
+    for name, (text, colour) in facts.items():
         if text:
-            out.print(
-                f"{name:<10} {text}", style="red" if name in {"error", "blocked by"} else None
-            )
+            out.print(f"{name:<10} {text}", style=colour or None)
     if shown.source == "ledger":
         out.print(f"{'usage':<10} {output.usage(task.usage)}")
         if task.branch_usage != task.usage:
             used = output.usage(task.branch_usage)
             out.print(f"{'branch':<10} {used} on the present branch")
-
-
-def _print_step(body: StepBody, got: TaskStepOutput | None, *, branches: bool) -> None:
-    out = output.out()
-    undone = got is not None and got.status == "undone"
-    step_id = body.step.step_id
-    own = f" {step_id}" if step_id != usual_id(body.n) else ""
-    name = f" {step_id}@{body.branch}" if branches else own
-    seconds = body.ended - body.started
-    calls = f"{body.usage.requests} model call{'s' if body.usage.requests != 1 else ''}"
-    cost = f", {body.usage.cost_shown}" if body.usage.priced else ""
-    text = f"step {body.n:<5}{name} {calls}{cost}, {seconds:.1f} s{', undone' if undone else ''}"
-    out.print(text, style="dim strike" if undone else "bold")
-    if got is None:
-        return
-    dim = "dim" if undone else None
-    for source in got.sources:
-        state = "" if source.status == "done" else f" [{source.status}]"
-        often = f" (started {source.attempts} times)" if source.attempts > 1 else ""
-        text = output.shortened(source.content)
-        words = f"{source.tool_name} {source.raw_input} -> {text}{state}{often}"
-        out.print(f"{'':<10} {words}", style=dim)
-    for ran in body.hosted:
-        state = " [failed]" if ran.is_error else ""
-        text = f"{ran.tool} {ran.arguments} -> {output.shortened(ran.result)}{state} (provider)"
-        out.print(f"{'':<10} {text}", style=dim)
-    if got.output is not None and str(got):
-        out.print(f"{'':<10} {'answer: ' if got.is_last else ''}{got}", style=dim)

@@ -10,17 +10,17 @@ from holdfast.task.data.records import EventRecord
 from holdfast.task.happenings import CallUndone, Happening, Noted, StepsUndone
 from holdfast.values.base import Json
 
-RED = frozenset({"damaged", "failed", "refused", "undo_failed"})
+BAD = dict.fromkeys(("damaged", "failed", "undo_failed"), "failed") | {"refused": "refused"}
+"""State of events that say that something went wrong, by their kind."""
+
 DETAILS = ("arguments", "result", "note", "text", "input", "step", "names")
 """Fields of a command's body that are shown, apart from its reason."""
 
 
-def event_line(noted: Noted) -> tuple[str, str]:
-    """Return an event in one line, and its style."""
-    event = noted.event
-    words = _words(noted).rstrip()
-    text = f"{words}: {event.text}" if event.text else words
-    return text, "red" if event.kind in RED else "dim"
+def event_line(noted: Noted) -> str:
+    """Return an event in one line."""
+    words, text = _words(noted).rstrip(), noted.event.text
+    return f"{words}: {text}" if text else words
 
 
 def _words(noted: Noted) -> str:
@@ -39,9 +39,6 @@ def _words(noted: Noted) -> str:
         case _:
             pass
     match event.kind:
-        case "asked":
-            what = f"{body.get('tool', '')} {body.get('arguments', '')}".strip()
-            return f"asked {body.get('id', '')} {body.get('kind', '')} {what}"
         case "command" | "refused":
             return _command(event)
         case "undo_failed":
@@ -68,7 +65,7 @@ def forked_from(found: Iterable[Happening]) -> dict[str, Json] | None:
 def _command(event: EventRecord) -> str:
     verb = str(event.body.get("verb", ""))
     given = _object(event.body.get("arguments"))
-    words = [event.kind, f"{verb.replace('_', '-')}{_by(event)}", str(given.get("approval", ""))]
+    words = [f"{verb.replace('_', '-')}{_by(event)}".strip(), str(given.get("approval", ""))]
     words += [f"{name}={shortened(str(given[name]))}" for name in DETAILS if given.get(name)]
     return " ".join(word for word in words if word)
 

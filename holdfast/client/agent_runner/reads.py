@@ -8,7 +8,7 @@ from typing import Literal
 
 from holdfast.archive.contents import checked
 from holdfast.client.agent_runner.base import RunnerBase
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of, step_id_of
+from holdfast.client.agent_runner.task_ids import TaskLike, id_of, no_completed_step, step_id_of
 from holdfast.errors import StepNotFoundError, StuckTaskError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.task_verification import verified
@@ -109,11 +109,11 @@ class TaskReading(RunnerBase):
             StepNotFoundError: There is no completed step of this id.
         """
         step_id = step_id_of(step)
-        for output in await self.get_completed_steps(task):
+        outputs = await self.get_completed_steps(task)
+        for output in outputs:
             if output.task_step.step_id == step_id:
                 return output
-        msg = f"Could not find step_id: {step_id}"
-        raise StepNotFoundError(msg)
+        raise no_completed_step(step_id, [each.task_step.step_id for each in outputs])
 
     async def get_task_output(self, task: TaskLike) -> TaskStepOutput:
         """Return the last completed step's output.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import cast
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.values.checks.ids import LONGEST_KNOWN, LONGEST_NAME, check_known_id, check_name
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import MOST_NAMED, named, shown
 
 TaskLike = Task | str
 
@@ -56,3 +57,11 @@ def new_id(agent: str, end: str = "") -> str:
     """
     slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
     return f"{slug[: LONGEST_NAME - 13]}-{end or uuid.uuid4().hex[:12]}"
+
+
+def no_completed_step(step_id: str, completed: Sequence[str]) -> StepNotFoundError:
+    """Return the error of a step that is not among the completed ones; it names the newest."""
+    known = named(completed[-MOST_NAMED:])
+    return StepNotFoundError(
+        f"Could not find step_id: {step_id}. The completed steps, the newest last, are: {known}."
+    )

@@ -10,7 +10,14 @@ from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.caller import request_id_of
-from holdfast.client.agent_runner.task_ids import StepLike, TaskLike, id_of, new_id, step_id_of
+from holdfast.client.agent_runner.task_ids import (
+    StepLike,
+    TaskLike,
+    id_of,
+    new_id,
+    no_completed_step,
+    step_id_of,
+)
 from holdfast.errors import InvalidArgumentError, StepNotFoundError, TaskClosedError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead
@@ -49,9 +56,6 @@ LEFT = (
     "This task departs from step {} of task {}, which was undone there: what its tools did may have"
     " been taken back. Check before you rely on it."
 )
-
-STEPS_NAMED = 10
-"""Most steps that an error names."""
 
 Residue = Literal["refuse", "keep"]
 
@@ -366,9 +370,7 @@ def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
         same = not isinstance(wanted, TaskStepOutput) or wanted.branch == record.branch
         if same and record.step.step_id == step_id:
             return record
-    known = ", ".join(record.step.step_id for record in steps[-STEPS_NAMED:]) or "none"
-    msg = f"Could not find step_id: {step_id}. The completed steps, the newest last, are: {known}."
-    raise StepNotFoundError(msg)
+    raise no_completed_step(step_id, [record.step.step_id for record in steps])
 
 
 def _kept(entries: list[Entry], wanted: StepLike) -> StepRecord:

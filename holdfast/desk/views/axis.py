@@ -28,7 +28,8 @@ class Bar:
     Attributes:
         kind: "wait" for a person's decision.
         label: What it was.
-        detail: Arguments, answer or result, in one line.
+        detail: Arguments, answer or decision, in one line.
+        result: What a tool gave, in one line.
         start: When it began, seconds since the epoch.
         end: When it ended; the present for what runs.
         state: How it ended; "void" when its step was left or undone.
@@ -44,6 +45,7 @@ class Bar:
     end: float
     state: BarState = "done"
     detail: str = ""
+    result: str = ""
     n: int = 0
     branch: int = 0
     attempts: int = 1

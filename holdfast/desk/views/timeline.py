@@ -9,7 +9,7 @@ from holdfast.desk.views.axis import Axis, Bar, BarState, axis_of
 from holdfast.desk.views.words import brief, data_of, object_of, shortened, span
 from holdfast.task.happenings import Happening, InStep, Noted, StepEnded, StepsUndone
 from holdfast.task.step_body import StepBody, StepCall
-from holdfast.values.messages import Usage
+from holdfast.values.messages import Usage, shown
 from holdfast.values.text.redact import redact
 
 
@@ -18,13 +18,15 @@ class Lane:
     """A step with what ran in it, each in a row of its own, so that what overlaps is seen.
 
     Attributes:
-        step: The bar of the step.
+        body: The step.
+        step: Its bar.
         bars: What ran in it, by the time of its begin.
         step_id: Id of the step.
         status: Status of the step.
         is_undone: Whether an undo has taken it.
     """
 
+    body: StepBody
     step: Bar
     bars: tuple[Bar, ...]
     step_id: str
@@ -125,6 +127,7 @@ def _lane(body: StepBody, now: float, *, is_undone: bool) -> Lane:
         cost=_cost(body.usage),
     )
     return Lane(
+        body=body,
         step=step,
         bars=tuple(bars),
         step_id=body.step.step_id,
@@ -193,7 +196,8 @@ def _tools(body: StepBody, now: float) -> Iterator[Bar]:
 
 def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
     outcome, called = call.outcome, call.called
-    arguments = redact(brief(data_of(call.call.arguments)))
+    edited = outcome.edited if outcome else called.edited if called else ""
+    arguments = redact(brief(data_of(edited or call.call.arguments)))
     if outcome is not None:
         if outcome.attempts <= 0 or not outcome.ended:
             return None
@@ -208,6 +212,7 @@ def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
             if outcome.is_error
             else "done",
             detail=arguments,
+            result=redact(shortened(shown(outcome.content))),
             n=body.n,
             branch=body.branch,
             attempts=outcome.attempts,
@@ -230,28 +235,35 @@ def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
 def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
     """Yield the times in which something waited for a person."""
     asked: dict[str, Noted] = {}
+    votes: dict[str, set[str]] = {}
+    over: dict[str, tuple[Noted, float, str]] = {}
     is_closed = False
     for each in found:
         if not isinstance(each, Noted):
             continue
-        body = each.event.body
-        kind = each.event.kind
+        body, kind = each.event.body, each.event.kind
+        own = str(body.get("id", ""))
         if kind == "asked":
-            asked[str(body.get("id", ""))] = each
-        elif kind in ("expired", "withdrawn"):
-            begun = asked.pop(str(body.get("id", "")), None)
-            if begun is not None:
-                yield _wait(begun, each.at, kind)
+            asked[own] = each
+        elif kind == "refused" and own in over:  # an edit that does not fit: it waits again
+            asked[own] = over.pop(own)[0]
+        elif kind in ("expired", "withdrawn") and own in asked:
+            over[own] = asked.pop(own), each.at, kind
         elif kind == "command":
-            wanted = (object_of(body.get("arguments")) or {}).get("approval", "")
-            begun = asked.pop(str(wanted), None)
-            if begun is not None:
-                yield _wait(begun, each.at, f"{body.get('verb', '')} by {each.event.by}")
+            given = object_of(body.get("arguments")) or {}
+            own, verb = str(given.get("approval", "")), str(body.get("verb", ""))
+            if own not in asked:
+                continue
+            earlier = set[str]() if given.get("arguments") else votes.get(own, set[str]())
+            votes[own] = earlier | {each.event.by}
+            if verb != "approve" or len(votes[own]) >= asked[own].event.body.get("quorum", 1):
+                over[own] = asked.pop(own), each.at, f"{verb} by {each.event.by}"
         elif kind in ("undone", "closed"):
             is_closed = is_closed or kind == "closed"
-            for begun in asked.values():
-                yield _wait(begun, each.at, kind)
+            over |= {own: (begun, each.at, kind) for own, begun in asked.items()}
             asked.clear()
+    for begun, end, how in over.values():
+        yield _wait(begun, end, how)
     for begun in asked.values():
         yield _wait(begun, now, "", is_open=not is_closed)
 

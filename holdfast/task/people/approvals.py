@@ -38,7 +38,7 @@ from holdfast.task.people.decisions import (
 )
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Content, ToolCall
-from holdfast.values.text.shown import time_shown
+from holdfast.values.text.shown import named, time_shown
 
 CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"
@@ -194,7 +194,8 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     if found is None:
         known = decided_by(ledger.entries, wanted)
         why = f"it was decided already: {known}" if known else "its step may be over or undone"
-        return f"{NOT_OPEN} {wanted!r}; {why}."
+        still = named(each.id for each in ledger.asked.all if each.status == "open")
+        return f"{NOT_OPEN} {wanted!r}; {why}. Open are: {still}."
     if found.status != "open":
         who, when = found.by or "the clock", time_shown(found.at)
         return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."

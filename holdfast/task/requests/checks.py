@@ -134,7 +134,7 @@ def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
         return None if step_id in failed else refusals.other_failed(failed[0])
     queued = next((step for step in ledger.s.queue if step.step_id == step_id), None)
     if queued is None:
-        return refusals.no_such_step(step_id)
+        return refusals.no_such_step(step_id, ledger.upcoming())
     if queued not in ledger.ready():
         pending = {step.step_id for step in ledger.upcoming()}
         return refusals.not_ready(step_id, unmet(queued, pending))

@@ -13,7 +13,7 @@ from holdfast.task.data.records import mark_of
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import standing
-from holdfast.task.refusals import NOT_UPCOMING
+from holdfast.task.refusals import not_upcoming
 from holdfast.task.requests.checks import told_parent
 from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep
@@ -187,7 +187,7 @@ def _not_queued(ledger: Ledger, command: Command) -> str:
     wanted = command.body.get("step")
     if wanted in {current.open.step.step_id for current in ledger.s.opens}:
         return f"Step {wanted!r} is in progress already: undo it, or run it again if it has failed."
-    return NOT_UPCOMING.format(wanted)
+    return not_upcoming(str(wanted), ledger.s.queue)
 
 
 def _queued(ledger: Ledger, command: Command) -> int | None:

@@ -129,7 +129,7 @@ class RunRequests:
             if pending.asked.step in {"", *(step.step_id for step in steps)}:
                 return pending
             self._waiting.remove(pending)
-            pending.fail(refusals.no_such_step(pending.asked.step))
+            pending.fail(refusals.no_such_step(pending.asked.step, steps))
         return None
 
     def deliver(self, owner: str, reply: RunReply, owners: Collection[str] = ()) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.checks import gate
 from holdfast.values.text.misfits import misfit
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import did_you_mean, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,8 +72,7 @@ def check_known(what: str, given: Collection[object], known: Collection[str]) ->
     names = [str(name) for name in given if name not in known]
     unknown = [name.encode(errors="backslashreplace").decode() for name in names]
     if unknown:
-        near = get_close_matches(unknown[0], known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(unknown[0], known)
         msg = f"Unknown {what}: {', '.join(unknown)}.{hint} There are: {', '.join(known)}."
         raise WrongTypeError(msg)
 

@@ -50,10 +50,9 @@ def missing_name(
         names: The package's names, for the suggestion.
     """
     if not instead:
-        from difflib import get_close_matches
+        from holdfast.values.text.shown import did_you_mean
 
-        near = [] if name.startswith("_") else get_close_matches(name, names, n=1)
-        hint = f". Did you mean {near[0]!r}?" if near else ""
+        hint = "" if name.startswith("_") else did_you_mean(name, names).replace(" ", ". ", 1)
         return AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
     msg = f"{package} has no {name}: {instead}."
     # An import statement asks the package's __getattr__ for its names in this function.

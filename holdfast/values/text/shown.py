@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 LONGEST_SHOWN = 80
 """Characters of a value that an error shows, unless it says otherwise."""
+
+MOST_NAMED = 10
+"""Names that an error lists."""
+
+
+def named(names: Iterable[str]) -> str:
+    """Return names for a sentence; "none" without any, and "..." for those beyond ten."""
+    known = [*names]
+    return ", ".join([*known[:MOST_NAMED], *["..."][: len(known) > MOST_NAMED]]) or "none"
+
+
+def did_you_mean(wrong: str, names: Iterable[str]) -> str:
+    """Return a question, after a space, that suggests the nearest name; empty if none is near."""
+    near = get_close_matches(wrong, [*names], n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def instead(wrong: str, names: Iterable[str]) -> str:
+    """Return a sentence, after a space, with the nearest name or all names; empty without any."""
+    known = [*names]
+    return did_you_mean(wrong, known) or (f" There are: {named(known)}." if known else "")
 
 
 def shown(given: object, longest: int = LONGEST_SHOWN) -> str:

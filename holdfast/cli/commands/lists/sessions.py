@@ -23,6 +23,10 @@ from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import shown
+from holdfast.values.text.shown import instead
+
+NEWEST = 200
+"""Sessions among which the one is looked for that a wrong name may mean."""
 
 
 async def sessions_command(
@@ -78,7 +82,9 @@ async def _messages(common: Common, runner: AgentRunner, name: str, app: str) ->
     try:
         await _turns(runner, name)
     except TaskNotFoundError:
+        known = [each.name for each in await list_sessions(runner.client, app, NEWEST)]
         msg = f"There is no session {name!r} of app {app!r}: it has no turns, or was deleted."
+        msg += instead(name, known)
         raise NotFoundError(msg, remedy="Name the app of its tasks with --app.") from None
     if common.json:
         for item in await runner.session(name).get_items():

@@ -63,7 +63,7 @@ async def tasks_command(
     lines = [
         (
             name,
-            f"{task['status']}{task['blocked_by'] and ': '}{task['blocked_by']}",
+            _state(task),
             task["agent"],
             output.clock(task["created"]),
             *(_as_columns(costs[name]) if cost else ()),
@@ -73,7 +73,7 @@ async def tasks_command(
     ]
     more = ("model calls", "cost") if cost else ()
     columns = ("task", "status", "agent", "created (UTC)", *more, "input")
-    output.rows(columns, lines, limit=limit)
+    output.rows(columns, lines, limit=limit, state=1)
     return ExitCode.OK
 
 
@@ -116,6 +116,11 @@ async def _by_client(
         from holdfast.cli.commands.lists.costs import costs_of
 
         return found, await costs_of(engine.runner(), [*found])
+
+
+def _state(task: dict[str, Json]) -> str:
+    words = [task["status"].replace("_", " "), task["blocked_by"]]
+    return ": ".join(word for word in words if word)
 
 
 def _as_columns(usage: Usage | None) -> tuple[str, str]:
