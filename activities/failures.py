@@ -48,10 +48,12 @@ from holdfast.task.data.failures import (
     Failure,
     facts,
     failure_with,
+    lost_failure,
 )
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
+from holdfast.values.settings import RATE_LIMIT_SECONDS
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 
@@ -145,14 +147,15 @@ def _again_or_not(error: ModelUnavailableError, attempts: int) -> ApplicationErr
     before, asked = FailedCalls.known(), error.retry_after
     wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
     kind, remedy = ApplicationError, clean_remedy(error)
-    if error.is_limit and error.limit_seconds is not None:
+    if error.is_limit:
+        most = error.limit_seconds or RATE_LIMIT_SECONDS
         kind = WaitingError
         if wait is not None:  # a provider may ask for a second again and again
             wait = max(wait, min(before.limits, LONGEST_PAUSE_SECONDS))
         now = activity.info().started_time.timestamp()
-        is_last = now - (before.since or now) + (wait or 0) > error.limit_seconds
+        is_last = now - (before.since or now) + (wait or 0) > most
         if is_last:
-            remedy = f"It is waited out for {error.limit_seconds:g} s: {LIMIT_REMEDY}"
+            remedy = f"It is waited out for {most:g} s: {LIMIT_REMEDY}"
     else:
         is_unusable = error.code == UNUSABLE and before.unusable + 1 >= PAID
         is_last = is_unusable or 0 < attempts <= before.attempt
@@ -187,6 +190,13 @@ def counted(attempts: int) -> Generator[None]:
         if FailedCalls.known().attempt < attempts or error.non_retryable:
             raise
         raise with_fact(error, is_last=True) from None
+
+
+def lost_often() -> ApplicationError:
+    """Return the failure of an activity whose workers were lost as often as is allowed."""
+    lost = lost_failure(activity.info().activity_type)
+    known = facts(remedy=lost.remedy)
+    return ApplicationError(lost.message, *known, type=lost.type, non_retryable=True)
 
 
 @contextmanager

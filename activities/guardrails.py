@@ -12,8 +12,14 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.seen import history_before
 from holdfast.activities.data.source import Source, task_id, worker_identity
-from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import beside, ensure_ours, heartbeats
+from holdfast.activities.failures import counted, lost_often, typed_failures
+from holdfast.activities.heartbeat import (
+    FailedCalls,
+    beside,
+    counting_failed,
+    ensure_ours,
+    heartbeats,
+)
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
 from holdfast.agents.agent import Agent
@@ -27,6 +33,7 @@ from holdfast.task.data.failures import facts
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep
+from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import GuardInput
 from holdfast.task.queries.views import View
 from holdfast.values import json_patch as merge_patch
@@ -76,8 +83,12 @@ class GuardingActivities:
     @activity.defn(name="guard")
     async def guard(self, given: GuardInput) -> GuardFound:
         """Run one guardrail and say what it found."""
-        with typed_failures(attempts=given.step.attempts):
-            async with heartbeats():
+        attempts = given.step.attempts
+        starts = max(attempts, MOST_LOST)
+        if FailedCalls.known().attempt > starts:
+            raise lost_often()
+        with counted(starts), typed_failures(attempts=attempts):
+            async with heartbeats() as pulse, counting_failed(pulse):
                 with failing_for_all():
                     found = await self._guard(given)
                 if found.tripped:

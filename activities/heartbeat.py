@@ -220,11 +220,11 @@ class FailedCalls(NamedTuple):
         """Number of the running attempt, without those that a rate limit ended."""
         return activity.info().attempt - self.limits
 
-    def after(self, error: ModelUnavailableError, *, repeated: bool) -> FailedCalls:
-        """Return these and the one that has failed in this attempt; `repeated` is one to count."""
+    def after(self, error: ModelUnavailableError) -> FailedCalls:
+        """Return these and the one that has failed in this attempt."""
         began = activity.info().started_time.timestamp() if error.is_limit else 0.0
         return FailedCalls(
-            self.repeated + repeated,
+            self.repeated + error.is_repeated,
             self.limits + error.is_limit,
             self.since or began,
             self.unusable + (error.code == UNUSABLE),
@@ -401,6 +401,25 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
         _pulses.discard(mine)
         beat.cancel()
         await asyncio.gather(beat, return_exceptions=True)
+
+
+@asynccontextmanager
+async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
+    """Have the next attempt of the activity know which of its model calls have failed.
+
+    Raises:
+        ModelUnavailableError: That of the block, of a model call of ours or of the user's code.
+    """
+    pulse.failed = FailedCalls.known()
+    try:
+        yield
+    except ModelUnavailableError as error:
+        pulse.failed = pulse.failed.after(error)
+        # Else the worker sends an older one at the end, which would replace this.
+        pulse.beat_soon()
+        with suppress(RPCError, AsyncActivityCancelledError):
+            await tell_server(*pulse.details())
+        raise
 
 
 _pulses: set[tuple[str | None, Pulse]] = set()

@@ -445,12 +445,14 @@ class ModelUnavailableError(ModelError):
         retry_after: Seconds that the provider asked to wait, or None.
         code: The provider's code for the failure, as "conversation_locked"; empty for none.
         is_limit: Whether it is a rate limit or an overload: the provider has refused to work.
-        limit_seconds: How long such a limit is waited out; None counts it as a failed attempt.
+        limit_seconds: How long such a limit is waited out; None for the usual time.
+        is_repeated: Whether the usage counts the call as one that was made once more.
         usage: What the model said that its answer cost, of which nothing can be used; None when it
             said nothing.
     """
 
     limit_seconds: float | None = None
+    is_repeated: bool = False
     usage: Any = None
 
     def __init__(

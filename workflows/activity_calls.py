@@ -204,9 +204,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
         result_type=GuardFound,
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(
-            maximum_attempts=rules.starts, maximum_interval=timedelta(seconds=60)
-        ),
+        retry_policy=COUNTING,
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{due.rule.name}, step {n}",
     )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Literal
 
 from temporalio import activity
-from temporalio.client import AsyncActivityCancelledError
-from temporalio.service import RPCError
 
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours, tell_server
+from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.owning_task import ensure_wanted
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
@@ -78,20 +76,6 @@ def publishing(hub: LocalHub, pulse: Pulse, key: StreamKey, attempt: int) -> Gen
         yield publish
     finally:
         hub.end(key, shared)
-
-
-@asynccontextmanager
-async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
-    """Have the next attempt of the activity know which of its model calls have failed."""
-    before = pulse.failed = FailedCalls.known()
-    try:
-        yield
-    finally:
-        if pulse.failed != before:
-            # Else the worker sends an older one at the end, which would replace this.
-            pulse.beat_soon()
-            with suppress(RPCError, AsyncActivityCancelledError):
-                await tell_server(*pulse.details())
 
 
 class Asking:
@@ -227,7 +211,7 @@ class Asking:
             if retry is None:
                 if isinstance(error, ModelUnavailableError):
                     error.limit_seconds = request.settings.seconds_of_limits
-                    self._pulse.failed = self._pulse.failed.after(error, repeated=is_locked(error))
+                    error.is_repeated = is_locked(error)
                 raise
             if request.previous_response_id and self._is_forgotten(error):
                 raise  # no policy is asked before the whole conversation is sent
@@ -242,7 +226,7 @@ class Asking:
                 conversation_id=request.conversation_id or None,
             )
             if isinstance(failure, ModelUnavailableError):
-                self._pulse.failed = self._pulse.failed.after(failure, repeated=True)
+                failure.is_repeated, failure.is_limit = True, False  # the policy counts them
             raise failure from failure.__cause__
 
     def _is_forgotten(self, error: Exception) -> bool:

@@ -15,10 +15,16 @@ from holdfast.activities.data.seen import commits_now, seen_before
 from holdfast.activities.data.source import Source, task_id, worker_identity
 from holdfast.activities.failures import counted, failure_by, heals_by_time, typed_failures
 from holdfast.activities.guardrails import failing_for_all
-from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours, heartbeats
+from holdfast.activities.heartbeat import (
+    FailedCalls,
+    Pulse,
+    counting_failed,
+    ensure_ours,
+    heartbeats,
+)
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.kept_conversation import Continuation
-from holdfast.activities.steps.model_call import Asking, counting_failed
+from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts

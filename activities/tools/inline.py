@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
-from holdfast.activities.failures import failure_in
+from holdfast.activities.failures import failure_in, lost_often
 from holdfast.activities.heartbeat import Pulse, Signs, begin_part
 from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
@@ -31,7 +31,7 @@ from holdfast.archive.kept_answers import keep_answer
 from holdfast.errors import ArchiveError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
-from holdfast.task.data.failures import Failure, facts, lost_failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
@@ -57,9 +57,7 @@ def given_up(kept: KeptAnswer) -> Advanced:
         cut = tuple(i for i in kept.runs if i not in kept.done)
         told = {**kept.paid.told, **kept.done}
         return kept.paid.model_copy(update={"told": told, "cut": cut, "kept": True})
-    lost = lost_failure(activity.info().activity_type)
-    known = facts(remedy=lost.remedy)
-    raise ApplicationError(lost.message, *known, type=lost.type, non_retryable=True)
+    raise lost_often()
 
 
 class Batch(NamedTuple):

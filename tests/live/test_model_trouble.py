@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import (
     Agent,
+    GuardrailFunctionOutput,
+    InputGuardrail,
     ModelSettings,
+    OutputGuardrail,
+    Runner,
+    TaskStep,
+    TaskStepOutput,
 )
-from holdfast.errors import StepFailedError
+from holdfast.errors import ModelUnavailableError, StepFailedError
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
+from holdfast.workers import AgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 
 
@@ -95,6 +104,43 @@ async def test_rate_limits_are_waited_out_by_time_and_use_up_no_attempts(
     else:
         assert str(await runner.run_step(task)) == "done"
     assert len(model.requests) == 4
+
+
+class Judge:
+    """Asks a model of its own, whose provider limits it three times."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def __call__(self, *_: Any) -> Any:
+        self.asked += 1
+        if self.asked <= 3:
+            raise ModelUnavailableError("busy", is_limit=True, retry_after=0.01)
+        return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+
+@pytest.mark.parametrize("place", ["input", "output", "memo"])
+async def test_rate_limits_of_a_model_that_a_guardrail_or_a_memo_asks_use_up_no_attempts(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, place: str
+) -> None:
+    judge, model_settings = Judge(), ModelSettings(max_attempts=2)
+
+    class Judging(AgentWorker):
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            await ctx.memo("judged", judge)
+            said = await ctx.call_model()
+            return TaskStepOutput(output=said.text, task_step=step, is_last=True)
+
+    kinds: dict[str, dict[str, Any]] = {
+        "input": {"input_guardrails": [InputGuardrail(judge)]},
+        "output": {"output_guardrails": [OutputGuardrail(judge)]},
+        "memo": {"worker": Judging()},
+    }
+    agent = make_agent(model_settings=model_settings, **kinds[place])
+    await rig.serve(agent)
+    model.reply("done")
+    assert (await Runner.run(agent, "q", runner=rig.runner())).final_output == "done"
+    assert judge.asked == 4
 
 
 async def test_a_rate_limit_that_lasts_longer_than_is_allowed_asks_a_person(
