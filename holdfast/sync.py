@@ -10,5 +10,6 @@ of the process stops it.
 """
 
 from holdfast.client.blocking import AgentRunner, Session
+from holdfast.reading.progress import Progress
 
-__all__ = ["AgentRunner", "Session"]
+__all__ = ["AgentRunner", "Progress", "Session"]

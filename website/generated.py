@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from holdfast.cli.app import app
 from holdfast.cli.exits import EPILOG
-from holdfast.sync import AgentRunner, Session
+from holdfast.sync import AgentRunner, Progress, Session
 from website import messages
 from website.errors import SiteError
 from website.reference import Reference, page, plain
@@ -66,6 +66,7 @@ def _sync() -> str:
                 shown = f"[{shown}][holdfast.{twin.__name__}.{name}]"
             parts.append(f"* {shown}: {summary}")
         parts.append("")
+    parts.append(f"## Progress\n\n{inspect.getdoc(Progress)}\n")
     return "\n".join(parts)
 
 

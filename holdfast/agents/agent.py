@@ -58,11 +58,12 @@ from holdfast.values.checks.arguments import known_as
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ModelSettings
+from holdfast.values.text.html import InNotebook, written
 from holdfast.workers.base import AgentWorker, RunsSteps
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
 
-class Agent(DeclaredAgent[ContextT]):
+class Agent(InNotebook, DeclaredAgent[ContextT]):
     """An agent. `Agent[Context]` declares the type of the run's context object.
 
     Args:
@@ -302,6 +303,16 @@ class Agent(DeclaredAgent[ContextT]):
         """List the agents that this one calls as tools."""
         called = (tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
         return tuple(agent for agent in called if isinstance(agent, Agent))
+
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
+        """Return what a notebook shows."""
+        return f"Agent {self.name}", {
+            "model": written(self.model),
+            "instructions": written(self.instructions),
+            "tools": ", ".join(tool.qualified_name for tool in self.made_tools),
+            "handoffs": ", ".join(each.agent.name for each in self.made_handoffs),
+            "output": written(self.output_type),
+        }
 
     def tool(self, name: str, began: AgentSnapshot | None = None) -> Tool | None:
         """Return the tool of this name, or the handoff of this name as a tool, or None.

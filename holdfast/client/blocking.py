@@ -136,6 +136,10 @@ class Stream:
         while (event := shared_loop().run(following())) is not None:
             yield event
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self._twin._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
     def result(self) -> Any:
         """Wait for the step or chat and return its result."""
         return shared_loop().run(self._twin.result())

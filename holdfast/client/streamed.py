@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader
 from holdfast.reading.streams.turns import Reading, StreamedTurns
 from holdfast.values.pauses import pauses
+from holdfast.values.text.html import InNotebook
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
@@ -40,7 +41,7 @@ async def direct(coro: Coroutine[Any, Any, V], /) -> V:
 
 
 @without_plumbing
-class Streamed(Generic[T]):
+class Streamed(InNotebook, Generic[T]):
     """Work on a task, and a stream of its events.
 
     The work goes on whether or not its events are read, also when a reader breaks off.
@@ -93,6 +94,12 @@ class Streamed(Generic[T]):
         if not self._work.done() or self._work.cancelled():
             return None
         return self._work.exception()
+
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
+        """Return what a notebook shows."""
+        error = self.run_loop_exception
+        status = "failed" if error else "complete" if self.is_complete else "running"
+        return f"Stream of task {self.task_id}", {"status": status, "error": error or ""}
 
     async def result(self) -> T:
         """Wait for the work and return its result, or raise its error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,7 +13,7 @@ from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, 
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
-from holdfast.values.text.html import table
+from holdfast.values.text.html import InNotebook
 
 AFTER = -1
 """Says of a HistoryRef that it stands for the whole transcript after the step that hands it on."""
@@ -58,7 +59,7 @@ class HistoryRef(Value):
         return other is not None and (self.sha256, self.skip) == (other.sha256, other.skip)
 
 
-class Task(Value):
+class Task(InNotebook, Value):
     """One run of an agent on one input.
 
     Attributes:
@@ -106,23 +107,23 @@ class Task(Value):
     parent: str = ""
     budget: Budget | None = None
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
         rows = {
-            "status": self.status,
+            "status": self.status.replace("_", " "),
             "agent": self.agent,
             "session": self.session,
             "input": self.input,
-            "steps": self.steps,
-            "tokens": self.usage.total_tokens,
+            "steps": self.steps or "",
+            "tokens": self.usage.total_tokens or "",
             "error": self.error,
             "blocked by": self.blocked_by,
             "paused": self.paused,
         }
-        return table(f"Task {self.task_id}", rows)
+        return f"Task {self.task_id}", rows
 
 
-class TaskStep(Written):
+class TaskStep(InNotebook, Written):
     """A unit of work that can be run, audited and undone.
 
     Attributes:
@@ -156,7 +157,7 @@ class TaskStep(Written):
     enters: bool = False
     behind: int = 0
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
         rows = {
             "task": self.task_id,
@@ -164,7 +165,7 @@ class TaskStep(Written):
             "input": self.input or "",
             "waits for": ", ".join(self.prev_steps),
         }
-        return table(f"Step {self.step_id}", rows)
+        return f"Step {self.step_id}", rows
 
     def after(self, step: TaskStep) -> TaskStep:
         """Return this step as one that follows another: by the same agent, unless it names one."""
@@ -236,7 +237,7 @@ class TaskStep(Written):
         return next_step.model_copy(update={"prev_steps": waits})
 
 
-class ToolOutput(Value):
+class ToolOutput(InNotebook, Value):
     """What one tool call gave.
 
     Attributes:
@@ -266,14 +267,14 @@ class ToolOutput(Value):
         """Return the content."""
         return self.content
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
         status = "failed" if self.is_error and self.status == "done" else self.status
         rows = {"arguments": self.raw_input, "result": self.content, "status": status}
-        return table(f"Call of {self.tool_name}", rows)
+        return f"Call of {self.tool_name}", rows
 
 
-class TaskStepOutput(Written):
+class TaskStepOutput(InNotebook, Written):
     """What a step gave, or where it stands.
 
     An AgentWorker returns one with `output`, `task_step`, `next_steps`, `is_last` and perhaps
@@ -312,7 +313,7 @@ class TaskStepOutput(Written):
         """Return the output as text."""
         return as_text(self.output)
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
         rows = {
             "status": "the last step" if self.is_last else self.status,
@@ -322,7 +323,7 @@ class TaskStepOutput(Written):
             "next": ", ".join(step.step_id for step in self.next_steps),
             "tokens": self.usage.total_tokens,
         }
-        return table(f"Step {self.task_step.step_id}", rows)
+        return f"Step {self.task_step.step_id}", rows
 
 
 class UndoReceipt(Value):
@@ -343,7 +344,7 @@ class UndoReceipt(Value):
     check: tuple[str, ...] = ()
 
 
-class AgentResponse(Value):
+class AgentResponse(InNotebook, Value):
     """The answer of a finalized task.
 
     Attributes:
@@ -370,7 +371,7 @@ class AgentResponse(Value):
         """Return the answer's text."""
         return self.response
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
         rows = {
             "answer": self.response,
@@ -378,7 +379,7 @@ class AgentResponse(Value):
             "calls": _calls_shown(self.sources),
             "tokens": self.usage.total_tokens,
         }
-        return table(f"Answer of task {self.task_id}", rows)
+        return f"Answer of task {self.task_id}", rows
 
 
 def _calls_shown(calls: tuple[ToolOutput, ...]) -> str:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast import Agent, AgentResponse, RunContextWrapper, RunResult
+from holdfast.reading.step_events import (
+    ChatEnd,
+    ChatStart,
+    StepEnd,
+    StepEvent,
+    StepStart,
+    StepUndone,
+    ToolCalled,
+)
+from holdfast.sync import Progress
+from holdfast.values.messages import ToolCall
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.text.html import LONGEST, table
+from holdfast.values.text.html import LONGEST, Rows, table
 
 EVIL = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -44,6 +58,71 @@ def test_a_value_is_shown_and_nothing_in_it_is_markup(value: Any) -> None:
     assert ESCAPED in shown
     assert "<script" not in shown
     assert shown.startswith("<table>")
+
+
+def test_a_list_is_a_table_with_the_columns_that_have_values() -> None:
+    tasks = Rows([Task(task_id="a", input=EVIL), Task(task_id="b", agent="x", input="y" * 300)])
+    shown = shown_in_notebook(tasks)
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", shown) == ["", "status", "agent", "input"]
+    assert shown.count("<tr>") == 3
+    assert (ESCAPED in shown, "(100 more characters)" in shown) == (True, True)
+    assert tasks == [*tasks]
+
+
+def test_an_agent_shows_what_it_was_declared_with() -> None:
+    other = Agent(name="other")
+    made = Agent(name=EVIL, model="offline", instructions=shown_in_notebook, handoffs=[other])
+    shown = shown_in_notebook(made)
+    for said in (ESCAPED, "offline", "shown_in_notebook", "other"):
+        assert said in shown
+
+
+STEP = TaskStep(step_id="s1")
+OUTPUT = TaskStepOutput(output="done", task_step=STEP)
+EVENTS: tuple[StepEvent, ...] = (
+    ChatStart(number=0, task_id=EVIL, input=EVIL),
+    StepStart(number=1, task_id="t", step=STEP),
+    ToolCalled(
+        number=2, task_id="t", step_id="s1", call=ToolCall(id="c", name="pay", arguments=EVIL)
+    ),
+    StepEnd(number=3, task_id="t", output=OUTPUT),
+    StepUndone(number=4, task_id="t", steps=("s1",), by="ann", reason=""),
+    ChatEnd(number=5, task_id="t", status="abandoned"),
+)
+
+
+def test_progress_is_one_table_in_a_notebook_and_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for event in EVENTS:
+        Progress()(event)
+    assert "s1 calls pay" in capsys.readouterr().out
+    views = list[str]()
+
+    def update(new: object) -> None:
+        views.append(shown_in_notebook(new))
+
+    def display(_: object, *, display_id: bool) -> Any:
+        assert display_id
+        return SimpleNamespace(update=update)
+
+    notebook = SimpleNamespace(
+        get_ipython=lambda: SimpleNamespace(kernel=None), display=SimpleNamespace(display=display)
+    )
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    progress = Progress()
+    for event in EVENTS:
+        progress(event)
+    assert capsys.readouterr().out == ""
+    assert "<script" not in "".join(views)
+    states = [re.findall(r">(not begun|running|done|undone|abandoned)<", view) for view in views]
+    assert states == [
+        ["running"],
+        *[["running", "running"]] * 2,
+        ["running", "done"],
+        ["running", "undone"],
+        ["abandoned", "undone"],
+    ]
 
 
 def test_an_empty_row_is_left_out_and_a_long_value_is_cut() -> None:

@@ -19,7 +19,6 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.approvals import ApprovalLike
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.views.words import age
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -41,7 +40,7 @@ from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.values.text.decided import exact
-from holdfast.values.text.shown import time_shown
+from holdfast.values.text.shown import age, time_shown
 
 AGAIN_SECONDS = 0.2
 WORKER_SECONDS = 2.0

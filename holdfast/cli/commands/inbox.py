@@ -15,7 +15,6 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
 from holdfast.cli.options import Common
-from holdfast.desk.views.words import age
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -28,6 +27,7 @@ from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.text.decided import exact
+from holdfast.values.text.shown import age
 
 Result = Literal["decided", "skipped", "gone"]
 

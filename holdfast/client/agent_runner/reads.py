@@ -26,6 +26,7 @@ from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import union
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
+from holdfast.values.text.html import Rows
 
 POLL_SECONDS = 0.2
 
@@ -81,11 +82,11 @@ class TaskReading(RunnerBase):
                     break
                 if found.id not in tasks:
                     tasks[found.id] = await listed(found)
-        return list(tasks.values())
+        return Rows(tasks.values())
 
     async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""
-        return await self._read.upcoming(id_of(task))
+        return Rows(await self._read.upcoming(id_of(task)))
 
     async def get_completed_steps(
         self, task: TaskLike, *, undone: bool = False
@@ -99,8 +100,9 @@ class TaskReading(RunnerBase):
             undone: Whether to list undone steps too; their status is "undone".
         """
         if undone:
-            return await self._read.steps_of(id_of(task), await self._read.entries(id_of(task)))
-        return await self._read.steps(id_of(task))
+            entries = await self._read.entries(id_of(task))
+            return Rows(await self._read.steps_of(id_of(task), entries))
+        return Rows(await self._read.steps(id_of(task)))
 
     async def get_completed_step(self, task: TaskLike, step: TaskStep | str) -> TaskStepOutput:
         """Return one completed step's output.
@@ -129,7 +131,7 @@ class TaskReading(RunnerBase):
 
     async def get_completed_tasks(self) -> list[Task]:
         """List the tasks that have their answer, finalized or not."""
-        return [task for status in FINISHED for task in await self.list_tasks(status)]
+        return Rows([task for status in FINISHED for task in await self.list_tasks(status)])
 
     async def delete_task(self, task: TaskLike) -> None:
         """Delete a task from Temporal and the archive; its turn in the session stays.

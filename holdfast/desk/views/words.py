@@ -9,7 +9,10 @@ from typing import cast
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import age as _age
 from holdfast.values.text.shown import time_shown
+
+age = _age
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
@@ -37,14 +40,6 @@ def span(seconds: float) -> str:
             rest = whole % size // below
             return f"{whole // size} {name}" + (f" {rest} {unit}" if rest else "")
     return f"{whole} s"
-
-
-def age(seconds: float) -> str:
-    """Return how old something is, in its largest unit, which changes rarely."""
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {name}"
-    return f"{int(max(seconds, 0))} s"
 
 
 def counted(number: int, noun: str) -> str:

@@ -62,3 +62,11 @@ def _unawaited(given: object) -> str:
 def time_shown(seconds: float) -> str:
     """Return a time, in seconds since 1970, as people read it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def age(seconds: float) -> str:
+    """Return how old something is, in its largest unit, which changes rarely."""
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return f"{int(max(seconds, 0))} s"
