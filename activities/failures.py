@@ -28,7 +28,6 @@ from holdfast.activities.heartbeat import FailedCalls
 from holdfast.errors import (
     DAMAGED,
     LONGEST_WAIT_SECONDS,
-    UNUSABLE,
     ArchiveError,
     ConnectError,
     HoldfastError,
@@ -93,9 +92,6 @@ LONGEST_PAUSE_SECONDS = 60
 
 LIMIT_REMEDY = "run the step again later, or give more time by ModelSettings(rate_limit_seconds=)."
 
-PAID = 3
-"""Most times that a model is asked which gives answers that cannot be used: each is paid for."""
-
 
 @contextmanager
 def typed_failures(*, attempts: int = 0) -> Generator[None]:
@@ -157,8 +153,7 @@ def _again_or_not(error: ModelUnavailableError, attempts: int) -> ApplicationErr
         if is_last:
             remedy = f"It is waited out for {most:g} s: {LIMIT_REMEDY}"
     else:
-        is_unusable = error.code == UNUSABLE and before.unusable + 1 >= PAID
-        is_last = is_unusable or 0 < attempts <= before.attempt
+        is_last = 0 < attempts <= before.attempt
     # Temporal takes a wait of zero for none given, and waits for 1, 2, 4 s and so on.
     delay = None if wait is None else timedelta(seconds=max(wait, SHORTEST_WAIT_SECONDS))
     return kind(

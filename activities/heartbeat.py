@@ -25,7 +25,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.engine.clocks import Clocks, now
-from holdfast.errors import UNUSABLE, ModelUnavailableError
+from holdfast.errors import ModelUnavailableError
 from holdfast.task.data.failures import NOT_STARTED
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
@@ -200,13 +200,11 @@ class FailedCalls(NamedTuple):
         repeated: Those that the usage counts.
         limits: Those that a rate limit of the provider refused: such attempts do not count.
         since: When the first of these attempts began, seconds since the epoch.
-        unusable: Those that were answered, and paid for, with what cannot be used.
     """
 
     repeated: int = 0
     limits: int = 0
     since: float = 0.0
-    unusable: int = 0
 
     @classmethod
     def known(cls) -> FailedCalls:
@@ -227,7 +225,6 @@ class FailedCalls(NamedTuple):
             self.repeated + error.is_repeated,
             self.limits + error.is_limit,
             self.since or began,
-            self.unusable + (error.code == UNUSABLE),
         )
 
 

@@ -434,10 +434,6 @@ LONGEST_WAIT_SECONDS = 3600.0
 """Longest time until a model call is repeated, whatever the provider asks for."""
 
 
-UNUSABLE = "unusable_answer"
-"""Code of an answer that came, and was paid for, and with which nothing can go on."""
-
-
 class ModelUnavailableError(ModelError):
     """A failure of the model that may pass with time: 408, 409, 429, 5xx, timeout, lost connection.
 
@@ -447,8 +443,7 @@ class ModelUnavailableError(ModelError):
         is_limit: Whether it is a rate limit or an overload: the provider has refused to work.
         limit_seconds: How long such a limit is waited out; None for the usual time.
         is_repeated: Whether the usage counts the call as one that was made once more.
-        usage: What the model said that its answer cost, of which nothing can be used; None when it
-            said nothing.
+        usage: Cost of an answer that came and of which nothing can be used; None when none came.
     """
 
     limit_seconds: float | None = None

@@ -9,17 +9,24 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
 from holdfast.errors import (
-    UNUSABLE,
     ModelRequestError,
     ModelUnavailableError,
     WrongTypeError,
-    message_of,
 )
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.checks.json_shapes import is_object
-from holdfast.values.messages import Content, Message, TextPart, ToolCall, Usage, clean, last_text
+from holdfast.values.messages import (
+    ANSWERED,
+    Content,
+    Message,
+    TextPart,
+    ToolCall,
+    Usage,
+    clean,
+    last_text,
+)
 from holdfast.values.runs.failed_attempts import LOCKED, wait_in
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
@@ -307,7 +314,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         )
     usage = answer.usage
     if not all(0 <= count <= MOST_TOKENS for count in usage.model_dump().values()):
-        wrong, usage = "its usage holds a number that is not a count of tokens", Usage(requests=1)
+        wrong, usage = "its usage holds a number that is not a count of tokens", ANSWERED
     if wrong:
         raise _malformed(model, wrong, usage)
     return made
@@ -322,7 +329,7 @@ def unread(error: ModelUnavailableError, model: str) -> ModelAnswer:
     if error.usage is None:
         raise error
     said = Message(role="assistant")
-    return ModelAnswer(message=said, usage=error.usage, model=model, unread=message_of(error))
+    return ModelAnswer(message=said, usage=error.usage, model=model, unread=str(error))
 
 
 def _kept(answer: ModelAnswer) -> Json:
@@ -367,11 +374,10 @@ def _cleaned_content(content: Content) -> Content:
     )
 
 
-def _malformed(model: str, reason: str, usage: Usage | None = None) -> ModelUnavailableError:
+def _malformed(model: str, reason: str, usage: Usage = ANSWERED) -> ModelUnavailableError:
     made = ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"
         " away, and is asked for again a few times.",
-        code=UNUSABLE,
     )
     made.usage = usage
     return made

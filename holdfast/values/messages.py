@@ -379,6 +379,10 @@ class Usage(Value):
         )
 
 
+ANSWERED = Usage(requests=1)
+"""Cost of a model call whose answer says nothing of it."""
+
+
 def summed(costs: Iterable[Usage]) -> Usage:
     """Sum costs field by field; of one it is the very same value."""
     found = list(costs)

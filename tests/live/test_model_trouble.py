@@ -69,7 +69,7 @@ async def test_what_time_heals_is_retried(
     model.reply("done")
     output = await rig.runner().run_step(await rig.runner().create_task("q"))
     assert str(output) == "done"
-    assert output.usage.requests == 1
+    assert output.usage.requests == 1 + is_slow  # what is not JSON is an answer all the same
     assert len(model.requests) == 3
 
 

@@ -13,7 +13,6 @@ from holdfast.client.runner.runner import RunState
 from holdfast.errors import (
     InvalidArgumentError,
     ModelBehaviorError,
-    StepFailedError,
     UnfitAnswerError,
 )
 from holdfast.testing import FakeOpenAI
@@ -279,7 +278,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_three_times_then_waits
     for _ in range(3):
         model.malformed()
     task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="not JSON"):
+    with pytest.raises(UnfitAnswerError, match=r"(?s)not JSON.*base_url"):
         await runner.run_step(task)
     model.reply("done")
     assert ((await runner.run_step(task)).output, len(model.requests)) == ("done", 4)

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, foreign_error
 from holdfast.models.openai.item_contents import all_parts
-from holdfast.models.openai.model import read_usage
 from holdfast.values.base import Json
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
 
@@ -248,6 +247,8 @@ def _foreign_tool(tool: ToolSpec) -> Any:
 
 def _usage(response: Any) -> Usage:
     """Read what a call cost, where the provider's raw answer says so in OpenAI's words."""
+    from holdfast.models.openai.model import read_usage
+
     found = _get(_get(response, "raw"), "usage")
     taken = _get(found, "prompt_tokens") or _get(found, "input_tokens")
     given = _get(found, "completion_tokens") or _get(found, "output_tokens")

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
-    UNUSABLE,
     ModelError,
     ModelRequestError,
     ModelUnavailableError,
@@ -26,7 +25,7 @@ from holdfast.errors import (
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
-from holdfast.values.messages import Usage
+from holdfast.values.messages import ANSWERED, Usage
 from holdfast.values.runs.asked_waits import retry_after
 
 _ADVICE = {
@@ -240,14 +239,13 @@ def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
 
 
 def malformed(
-    model: str, reason: str, *, request_id: str | None = None, usage: Usage | None = None
+    model: str, reason: str, *, request_id: str | None = None, usage: Usage = ANSWERED
 ) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
     made = ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be read{where}: {reason.rstrip('.')}.",
         remedy="It is asked again a few times; if it stays so, check that base_url is such an API.",
-        code=UNUSABLE,
     )
     made.usage = usage
     return made
