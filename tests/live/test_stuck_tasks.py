@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowQueryFailedError
+from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import SPLIT
-from holdfast.errors import CommandRefusedError, StuckTaskError, TaskClosedError
+from holdfast.errors import CommandRefusedError, QueryFailedError, StuckTaskError, TaskClosedError
 from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
+from holdfast.workflows.core import Core
 from tests.support.rig import MakeRunner, until
 from tests.support.runs import pay
 from tests.support.workers import Counting
@@ -121,6 +124,30 @@ async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_recor
     bugs.clear()
     fork = await runner.fork(task, steps[0])
     assert (await runner.run_step(fork)).output["count"] == 2
+
+
+async def test_a_task_that_never_began_cannot_be_read_by_a_replay(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Core, "__init__", fails)
+    task_id = f"never-{runner.agent}"
+    asked = asyncio.ensure_future(runner.create_task("q", task_id=task_id))
+    handle = runner.client.get_workflow_handle(task_id)
+
+    async def is_stuck() -> bool:
+        with suppress(RPCError):
+            return (await handle.describe()).raw_description.pending_workflow_task.attempt > 1
+        return False
+
+    await until(is_stuck)
+    with pytest.raises(QueryFailedError, match="never began"):
+        await runner.abandon(task_id, "no", by="anna", force=True)
+    asked.cancel()
 
 
 async def test_a_forced_end_withdraws_what_a_person_was_asked(

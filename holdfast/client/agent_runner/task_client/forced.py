@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 from temporalio.worker import (
     ExecuteWorkflowInput,
@@ -126,20 +125,6 @@ async def _store(  # noqa: PLR0917  one caller
     await write_record(reader.archive, task_id, record)
 
 
-def _completed(history: WorkflowHistory) -> WorkflowHistory:
-    """Return a history up to its last workflow task that succeeded, with what that has begun."""
-    done = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    last = max((each.event_id for each in history.events if each.event_type == done), default=0)
-    kept = [each for each in history.events if each.event_id <= last or _is_of(each, last)]
-    return WorkflowHistory(history.workflow_id, kept)
-
-
-def _is_of(event: Any, completed: int) -> bool:
-    """Whether an event was made by a command of this workflow task."""
-    said = getattr(event, event.WhichOneof("attributes"))
-    return getattr(said, "workflow_task_completed_event_id", 0) == completed
-
-
 class _Keeps(WholeTasks):
     """A run that is left as it is at the end of the replay: an eviction cancels what goes on."""
 
@@ -185,14 +170,14 @@ class _Finds(Interceptor):
 
 @asynccontextmanager
 async def _replayed(
-    reader: Reader, whole: WorkflowHistory
+    reader: Reader, history: WorkflowHistory
 ) -> AsyncGenerator[tuple[AgentTask, str]]:
     """Replay a history as far as it goes; give the task, and why it goes no further.
 
     Raises:
         QueryFailedError: Not even its begin can be replayed.
     """
-    history, left = _completed(whole), list[Callable[[], object]]()
+    left = list[Callable[[], object]]()
     found: list[AgentTask] = []
     replayer = Replayer(
         workflows=[AgentTask],
@@ -201,10 +186,9 @@ async def _replayed(
         interceptors=[_Finds(found)],
         build_id=BUILD_ID,
     )
-    failed = None
-    if history.events:
-        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-        failed = result.replay_failure
+    # A replay passes over workflow tasks that have failed.
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    failed = result.replay_failure
     if not found:
         msg = (
             f"The history of task {history.workflow_id!r} cannot be replayed by this code:"
