@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from openai import AsyncOpenAI
 
-from holdfast import Agent, AgentRunner
+from holdfast import Agent, AgentRunner, tool
 from holdfast.activities import heartbeat
+from holdfast.agents.tools.decorator import Tool
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.openai.responses import ResponsesModel
@@ -168,6 +169,19 @@ def site(rig: Rig) -> Site:
 def world() -> World:
     """Give a test what its tools act on."""
     return World()
+
+
+@pytest.fixture
+def send(world: World) -> Tool:
+    """Give a tool whose calls cannot be taken back."""
+
+    @tool
+    async def send(text: str) -> str:
+        """Send."""
+        world.done.append(f"send {text}")
+        return f"sent {text}"
+
+    return send
 
 
 @pytest.fixture

@@ -167,19 +167,6 @@ def book(world: World) -> Tool:
     return book
 
 
-@pytest.fixture
-def send(world: World) -> Tool:
-    """A tool whose calls cannot be taken back."""
-
-    @tool
-    async def send(text: str) -> str:
-        """Send."""
-        world.done.append(f"send {text}")
-        return f"sent {text}"
-
-    return send
-
-
 async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
 ) -> None:

@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked
+from tests.support.programs import printed_by
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
@@ -28,7 +28,7 @@ def command_of(example: str) -> list[str]:
     return shlex.split(found[1])
 
 
-def printed_by(example: str, directory: Path) -> str:
+def output_of(example: str, directory: Path) -> str:
     """Run an example in a checkout of its own, `holdfast` installed; return what it printed."""
     hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
@@ -37,17 +37,8 @@ def printed_by(example: str, directory: Path) -> str:
         shutil.copytree(ROOT / "examples", checkout / "examples")
         installed.mkdir()
         (installed / "holdfast").symlink_to(ROOT / "holdfast")
-    done = subprocess.run(
-        forked.command(*command_of(example)),
-        cwd=checkout,
-        env={**kept, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment = {**kept, "PYTHONPATH": str(installed)}
+    return printed_by(forked.command(*command_of(example)), checkout, environment)
 
 
 def test_an_example_names_itself_in_its_command_and_needs_no_other() -> None:
@@ -164,7 +155,7 @@ PRINTED: dict[str, str] = {
     ],
 )
 def test_an_example_prints_what_it_shows(tmp_path: Path, example: str) -> None:
-    printed, at = printed_by(f"{example}.py", tmp_path), 0
+    printed, at = output_of(f"{example}.py", tmp_path), 0
     for line in (PRINTED.get(example) or PRINTED[f"*{example}"]).splitlines():
         at = printed.find(line.strip(), at)
         assert at >= 0, (line, printed)
@@ -172,6 +163,6 @@ def test_an_example_prints_what_it_shows(tmp_path: Path, example: str) -> None:
 
 @pytest.mark.exhaustive
 def test_a_task_is_gone_on_with_by_one_process_after_the_other(tmp_path: Path) -> None:
-    printed = [printed_by("step_by_step.py", tmp_path) for _ in range(4)]
+    printed = [output_of("step_by_step.py", tmp_path) for _ in range(4)]
     seen = zip(("multiply", "add", "405", "Done before"), printed, strict=True)
     assert [word for word, text in seen if word not in text] == []

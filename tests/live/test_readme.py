@@ -18,6 +18,7 @@ from holdfast.engine.dev_server.leases import leased_server
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
 from tests.support.pages import ALL, PAGES, ROOT
+from tests.support.programs import printed_by
 
 BLOCK = re.compile(
     r"^```python\n(.*?)^```(?:\n\nPrints:\n\n```\n(.*?)^```)?", re.MULTILINE | re.DOTALL
@@ -46,17 +47,7 @@ def environment() -> dict[str, str]:
 
 def run(arguments: list[str], directory: Path) -> str:
     """Run a Python program with its own data directory; return what it printed."""
-    done = subprocess.run(
-        forked.command(*arguments),
-        cwd=directory,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed_by(forked.command(*arguments), directory, environment())
 
 
 def test_every_block_is_run_or_its_page_says_why_not() -> None:

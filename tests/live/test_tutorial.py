@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from tests.live.test_readme import environment, model
 from tests.support import forked
 from tests.support.pages import PAGES, Block, blocks
+from tests.support.programs import printed_by
 
 __all__ = ["model"]  # a fixture
 
@@ -49,17 +49,8 @@ def commands(page: Path) -> list[tuple[str, str]]:
 def run(command: str, directory: Path) -> str:
     """Run a command of a page in the reader's directory."""
     path = [forked.programs(), str(Path(sys.executable).parent), os.environ["PATH"]]
-    done = subprocess.run(
-        ["bash", "-uo", "pipefail", "-c", command],
-        cwd=directory,
-        env={**environment(), "PATH": os.pathsep.join(path)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    bash = ["bash", "-uo", "pipefail", "-c", command]
+    return printed_by(bash, directory, {**environment(), "PATH": os.pathsep.join(path)})
 
 
 def test_the_tutorial_has_seven_steps_and_each_leads_to_the_next() -> None:

@@ -49,19 +49,6 @@ def book(world: World) -> Tool:
     return book
 
 
-@pytest.fixture
-def send(world: World) -> Tool:
-    """A tool whose calls cannot be taken back."""
-
-    @tool
-    async def send(text: str) -> str:
-        """Send."""
-        world.done.append(f"send {text}")
-        return f"sent {text}"
-
-    return send
-
-
 async def picture(runner: AgentRunner, task: Task) -> str:
     """Return everything of a task that an undo must bring back, as text."""
     found = await runner.get_task(task)

@@ -39,6 +39,7 @@ from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
+from tests.replay.recorded import Kind, kinds, record
 from tests.support.scale import EXHAUSTIVE
 
 if TYPE_CHECKING:
@@ -210,22 +211,13 @@ def as_embedded(rig: Rig, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentRunner, "is_embedded", property(lambda _own: True))
 
 
-_replayed: set[tuple[tuple[object, ...], tuple[object, ...]]] = set()
+_replayed: set[tuple[Kind, Kind]] = set()
 """Pairs of events that followed one another in what this process has replayed."""
 
 
 def _new(history: WorkflowHistory) -> bool:
     """Whether events follow one another in a history as in none before; count it as replayed."""
-    kinds = [
-        (
-            event.event_type,
-            event.activity_task_scheduled_event_attributes.activity_type.name,
-            event.workflow_execution_signaled_event_attributes.signal_name,
-            event.workflow_execution_update_accepted_event_attributes.accepted_request.input.name,
-        )
-        for event in history.events
-    ]
-    pairs = set(itertools.pairwise(kinds))
+    pairs = set(itertools.pairwise(kinds(history)))
     new = not pairs <= _replayed
     _replayed.update(pairs)
     return new
@@ -252,6 +244,7 @@ async def assert_replays(
         # The replayer waits without end for a workflow task where there is none.
         if len(history.events) > 1 and which(history):
             await replayer.replay_workflow(history)
+            record(history)
 
 
 async def until_rolled(client: Client, workflow_id: str) -> None:
