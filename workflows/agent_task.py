@@ -37,6 +37,7 @@ from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.base import Json
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import Task, TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
@@ -206,9 +207,15 @@ class AgentTask(Opening):
             return core.work is not None or self._next() != "wait"
 
         while not has_work():
+            known = self._deadline
+
+            def has_news(known: float = known) -> bool:
+                # A command may have brought an earlier deadline than the timer of this wait.
+                return has_work() or self._deadline != known
+
             try:
                 await workflow.wait_condition(
-                    has_work, timeout=self._left(), timeout_summary=self._due()
+                    has_news, timeout=self._left(), timeout_summary=self._due()
                 )
             except TimeoutError:
                 core.expire()
@@ -216,14 +223,19 @@ class AgentTask(Opening):
                     core.ending.try_again()
                 core.publish()
 
+    @property
+    def _deadline(self) -> float:
+        """When closing is tried again, or an approval is due; 0 for never."""
+        return self.core.ending.due or approvals.deadline(self.core.ledger)
+
     def _left(self) -> timedelta | None:
-        """Return the time until an approval expires or closing is tried again; None for never."""
-        deadline = self.core.ending.due or approvals.deadline(self.core.ledger)
+        """Return the time until then; None for never."""
+        deadline = self._deadline
         return calls.time_left(deadline, now=now()) if deadline else None
 
     def _due(self) -> str:
         """Label the timer of that wait."""
-        return "closing again" if self.core.ending.due else "approval expires or escalates"
+        return "closing again" if self.core.ending.due else "an approval is due"
 
     async def _work(self, work: asyncio.Task[None], *, undoing: bool = False) -> None:
         """Do a unit of work; an abandon or undo cancels it, a failure parks the task.
@@ -315,18 +327,7 @@ class AgentTask(Opening):
         """Refuse what cannot be undone."""
         self.updates.check_undo(asked)
 
-    pause_signal = command_signal("pause")
-    resume_signal = command_signal("resume")
-    abandon_signal = command_signal("abandon")
-    approve_signal = command_signal("approve")
-    reject_signal = command_signal("reject")
-    respond_signal = command_signal("respond")
-    uncover_signal = command_signal("uncover")
-    revoke_signal = command_signal("revoke")
-    feedback_signal = command_signal("feedback")
-    edit_step_signal = command_signal("edit_step")
-    drop_step_signal = command_signal("drop_step")
-    configure_signal = command_signal("configure")
+    vars().update({f"{verb}_signal": command_signal(verb) for verb in VERBS})
 
     @workflow.signal(dynamic=True, description="Reports and requests of other tasks.")
     def signal(self, name: str, args: Sequence[RawValue]) -> None:

@@ -65,11 +65,8 @@ class Notices:
         described = self._ledger.s.described
         if described is None or not described.notifies:
             return {}
-        return {
-            f"{approval.id}:{kind}": NoticeInput(approval=approval, kind=kind)
-            for approval in approvals.pending(self._ledger)
-            for kind in (approval.stage,)
-        }
+        found = approvals.messages(self._ledger)
+        return {id: NoticeInput(id=id, approval=approval) for id, approval in found.items()}
 
     def _is_new(self, key: str) -> bool:
         return key not in self._sending and key not in self._ledger.s.noticed
@@ -87,7 +84,7 @@ class Notices:
                 schedule_to_close_timeout=LONGEST,
                 heartbeat_timeout=timedelta(seconds=self._ledger.given.heartbeat),
                 retry_policy=PATIENT,
-                summary=f"{notice.kind}: {notice.approval.tool or notice.approval.kind}",
+                summary=f"{notice.approval.stage}: {notice.approval.tool or notice.approval.kind}",
             )
         except ActivityError as error:
             if is_cancelled_exception(error):

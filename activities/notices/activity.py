@@ -84,9 +84,9 @@ def notice_of(given: NoticeInput) -> Notice:
     """Make the message, without secrets."""
     approval = given.approval
     return Notice(
-        id=f"{approval.id}:{given.kind}",
-        type="approval.asked" if given.kind == "asked" else "approval.escalated",
-        at=approval.escalated or approval.asked,
+        id=given.id,
+        type=f"approval.{approval.stage}",
+        at=approval.stage_began,
         task=task_id(),
         agent=exact(approval.agent),
         approval=approval.id,

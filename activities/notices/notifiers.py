@@ -19,7 +19,7 @@ import string
 import time
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import quote, urlsplit
 
 from pydantic import Field
@@ -62,7 +62,8 @@ class Notice(Value):
 
     Attributes:
         id: Identifies the message: the same at each attempt to deliver it.
-        type: "approval.asked", or "approval.escalated" once more people may decide.
+        type: "approval.asked", "approval.escalated" once more people may decide: "approval." and
+            the last that has happened to it.
         at: When that happened, seconds since the epoch.
         task: Id of the task.
         agent: The agent that asks.
@@ -79,7 +80,7 @@ class Notice(Value):
     """
 
     id: str
-    type: Literal["approval.asked", "approval.escalated"]
+    type: str
     at: float
     task: str
     agent: str
@@ -98,8 +99,8 @@ class Notice(Value):
     def title(self) -> str:
         """The message in one line."""
         what = f"call {self.tool}" if self.kind == "tool" else f"have an answer ({self.kind})"
-        again = " (escalated)" if self.type == "approval.escalated" else ""
-        return f"{self.agent} wants to {what}{again}"
+        stage = self.type.removeprefix("approval.")
+        return f"{self.agent} wants to {what}" + f" ({stage})" * (stage != "asked")
 
     @property
     def body(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ from holdfast.cli.arguments import (
 )
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.options import Common, shared
+from holdfast.values.runs.verbs import LISTED, VERBS, Part, Verb, signature_of
 
 if TYPE_CHECKING:
     from holdfast.values.runs.approval_rules import Always
@@ -56,26 +58,6 @@ async def inbox(common: Common, by: ByOption = "", role: RoleOption = None) -> E
     from holdfast.cli.commands.inbox import inbox_command
 
     return await inbox_command(common, by=by or login_name(), roles=role)
-
-
-@people.command(epilog=EPILOG)
-@shared
-async def approvals(
-    common: Common,
-    task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Only of this task.", show_default=False)
-    ] = None,
-    *,
-    mine: Annotated[bool, typer.Option("--mine", help="Only what you can decide.")] = False,
-    by: ByOption = "",
-    role: RoleOption = None,
-) -> ExitCode | None:
-    """List what waits for a person."""
-    from holdfast.cli.commands.decisions import approvals_command
-    from holdfast.task.people.deciders import Person
-
-    person = Person(by or login_name(), role or ()) if mine else None
-    return await approvals_command(common, task, person)
 
 
 @people.command(epilog=EPILOG)
@@ -158,114 +140,77 @@ async def reject(
     return await decide_command(common, approval, decision, wait=wait)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def respond(
-    common: Common,
-    *,
-    approval: ApprovalArgument,
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="What the model reads.")],
-    by: ByOption = "",
-    role: RoleOption = None,
-    wait: WaitOption = False,
-) -> ExitCode | None:
-    """Give a result in place of the tool; or: it happened, with this result."""
-    from holdfast.cli.commands.decisions import Decision, decide_command
-
-    decision = Decision(verb="respond", by=by or login_name(), roles=role, text=result)
-    return await decide_command(common, approval, decision, wait=wait)
+_KINDS = {"flag": bool, "time": datetime}
+_DEFAULTS = {"option": "", "flag": False}
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def feedback(
-    common: Common,
-    *,
-    task: TaskArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message to the model.")],
-    queued: Annotated[
-        bool, typer.Option("--queued", help="As the next input, once the task has its answer.")
-    ] = False,
-    by: ByOption = "",
-) -> ExitCode | None:
-    """Say something to the model; nothing is interrupted."""
-    from holdfast.cli.commands.control import feedback_command
+def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
+    """Make the command of a verb: what it is about, the parts of its form, and who asks."""
+    declared = VERBS[verb]
+    form, on_approval = declared.form or {}, declared.about == "approval"
 
-    return await feedback_command(common, task, text, queued=queued, by=by or login_name())
+    async def command(common: Common, **given: Any) -> ExitCode | None:
+        from holdfast.cli.commands.decisions import verb_command
 
+        typed, by = given.pop("subject"), given.pop("by") or login_name()
+        for name, part in form.items():
+            if part.choice:
+                given |= {name: part.choice} if given.pop(name) else {}
+            elif part.form == "time":
+                given[name] = given[name].astimezone()
+        return await verb_command(common, verb, typed, {**given, "by": by})
 
-@people.command("edit-step", epilog=EPILOG)
-@shared
-async def edit_step(
-    common: Common,
-    *,
-    task: TaskArgument,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
-    input: Annotated[str, typer.Argument(metavar="INPUT", help="Its new input.")],
-    by: ByOption = "",
-    reason: ReasonOption = "",
-) -> ExitCode | None:
-    """Change the input of an upcoming step."""
-    from holdfast.cli.commands.control import edit_step_command
-
-    who = by or login_name()
-    return await edit_step_command(common, task, step, input, by=who, reason=reason)
+    taken: dict[str, tuple[Any, Any]] = {
+        "common": (Common, ...),
+        "subject": (ApprovalArgument if on_approval else TaskArgument, ...),
+        **{name: _option(name, part) for name, part in form.items()},
+        "by": (ByOption, ""),
+    }
+    if on_approval:
+        taken["roles"] = (RoleOption, None)
+    if declared.decided:
+        taken["wait"] = (WaitOption, False)
+    command.__doc__ = declared.does
+    vars(command)["__signature__"] = signature_of(taken)
+    return command
 
 
-@people.command("drop-step", epilog=EPILOG)
-@shared
-async def drop_step(
-    common: Common,
-    *,
-    task: TaskArgument,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
-    by: ByOption = "",
-    reason: ReasonOption = "",
-) -> ExitCode | None:
-    """Take an upcoming step out of the queue."""
-    from holdfast.cli.commands.control import drop_step_command
+def list_command() -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
+    """Make the command that lists what waits, with a flag for each kind of list."""
 
-    return await drop_step_command(common, task, step, by=by or login_name(), reason=reason)
+    async def approvals(
+        common: Common, task: str | None, by: str, role: list[str] | None, **flags: bool
+    ) -> ExitCode | None:
+        """List what waits for a person."""
+        from holdfast.cli.commands.decisions import approvals_command
+        from holdfast.task.people.deciders import Person
 
+        return await approvals_command(common, task, Person(by or login_name(), role or ()), flags)
 
-@people.command(epilog=EPILOG)
-@shared
-async def pause(
-    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
-) -> ExitCode | None:
-    """Let no further step of a task begin."""
-    from holdfast.cli.commands.control import pause_command
-
-    return await pause_command(common, task, by=by or login_name(), reason=reason)
+    task = typer.Argument(metavar="TASK", help="Only of this task.", show_default=False)
+    taken: dict[str, tuple[Any, Any]] = {
+        "common": (Common, ...),
+        "task": (Annotated[str | None, task], None),
+        **{flag: _option(flag, Part(means, "flag")) for flag, means in LISTED.items()},
+        "by": (ByOption, ""),
+        "role": (RoleOption, None),
+    }
+    vars(approvals)["__signature__"] = signature_of(taken)
+    return approvals
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def resume(
-    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
-) -> ExitCode | None:
-    """Let the steps of a paused task begin again."""
-    from holdfast.cli.commands.control import resume_command
-
-    return await resume_command(common, task, by=by or login_name(), reason=reason)
+def _option(name: str, part: Part) -> tuple[Any, Any]:
+    """Return the type of a part on the command line, and its default."""
+    if part.form == "word":
+        return Annotated[str, typer.Argument(metavar=name.upper(), help=part.help)], ...
+    option = typer.Option(f"--{part.choice or name}", help=part.help)
+    return Annotated[_KINDS.get(part.form, str), option], _DEFAULTS.get(part.form, ...)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def abandon(
-    common: Common,
-    task: TaskArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")],
-    by: ByOption = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="End a task in which workflow code fails.")
-    ] = False,
-) -> ExitCode | None:
-    """End a task without an answer; nothing reaches its session."""
-    from holdfast.cli.commands.control import abandon_command
-
-    who = by or login_name()
-    return await abandon_command(common, task, by=who, reason=reason, force=force)
+people.command("approvals", epilog=EPILOG)(shared(list_command()))
+for _verb, _declared in VERBS.items():
+    if _declared.form is not None:
+        people.command(_verb.replace("_", "-"), epilog=EPILOG)(shared(verb_command(_verb)))
 
 
 @people.command(epilog=EPILOG)

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from holdfast.cli import output
 from holdfast.cli.exits import ExitCode
+from holdfast.values.runs.verbs import VERBS
 
 GROUPS = {
     "Begin": ("init", "doctor"),
@@ -20,15 +21,9 @@ GROUPS = {
         "inbox",
         "approve",
         "reject",
-        "respond",
         "rules",
         "revoke",
-        "feedback",
-        "edit-step",
-        "drop-step",
-        "pause",
-        "resume",
-        "abandon",
+        *(verb.replace("_", "-") for verb, each in VERBS.items() if each.form is not None),
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
     "Servers and workers": ("dev", "desk", "mcp", "worker", "stop"),

@@ -13,9 +13,9 @@ from temporalio.common import RawValue
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
-from holdfast.task.data.commands import BODIES, VERBS
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
+from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
 from holdfast.workflows.core import Core
 from tests.support.rig import (
@@ -151,7 +151,7 @@ async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each
     assert (await runner.get_task(task)).paused == "ann: tea"
     found: WorkflowMetadata = await handle.query("__temporal_workflow_metadata")
     described = {each.name: each.description for each in found.definition.signal_definitions}
-    assert {verb: described.get(verb) for verb in VERBS} == BODIES
+    assert {verb: described.get(verb) for verb in VERBS} == {v: e.body for v, e in VERBS.items()}
     own = [each for each in found.definition.query_definitions if not each.name.startswith("__")]
     assert [each.name for each in own if not each.description] == []
 

@@ -99,12 +99,12 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
         '"euros": 500',
         "expires   never",
         "q  quit",
-        "a run it, e edit it, r do not run it, v give a result, s skip",
+        "a Run pay, e Edit arguments, r Do not run pay, v Enter a result, s skip",
         "pay cannot be undone. Press y if you mean it",
         "pay runs with:",
         '"euros": 5\n',
         "so nothing was decided",
-        "a one more model call, r finish now, s skip",
+        "a Allow one more model call, r Finish now, s skip",
         "must be a JSON object",
         "do not fit",
         "as they were",
@@ -205,7 +205,7 @@ cashier = Agent(name="cashier", model=ScriptedModel(answer), tools=[pay])
 def test_calls_that_may_have_happened_are_decided_by_keys_that_say_so(tmp_path: Path) -> None:
     cli = make_cli(tmp_path)
     (cli.home / "cashier.py").write_text(CASHIER, encoding="utf-8")
-    keys = {"Kim": "a\nh\nreceipt 7\n", "Lea": "n\nno\nn\ny\n", "Max": "g the bank is closed\n"}
+    keys = {"Kim": "h\nv\nreceipt 7\n", "Lea": "a\nno\na\ny\n", "Max": "r the bank is closed\n"}
     with cli.running("dev", "cashier:cashier", "--json") as dev:
         dev.first_json()
         here = Here(cli.home, cli.data_dir)
@@ -216,7 +216,7 @@ def test_calls_that_may_have_happened_are_decided_by_keys_that_say_so(tmp_path: 
         (cli.home / "open").touch()
         typed = "".join(keys[line["id"][:3]] for line in listed)
         decided, said = sweep(cli, typed, "--by", "ann")
-        assert "h it happened, n it did not happen: run it again, g give it up" in said
+        assert "a It did not happen: pay now, v It happened: enter the result, r Give it up" in said
         assert "approve" not in said
         assert said.count('method: "wire" (default)') == 3
         assert said.count("it happens twice. Press y if you mean it") == 2

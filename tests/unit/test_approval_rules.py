@@ -13,7 +13,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind
-from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
@@ -22,6 +22,7 @@ from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs.verbs import Verb
 
 N = 1
 PROPOSED = '{"sum": 1}'

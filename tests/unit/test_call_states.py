@@ -10,7 +10,7 @@ import pytest
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
-from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
@@ -19,6 +19,7 @@ from holdfast.task.tool_calls import Call, CallState, add_long, drop_long
 from holdfast.task.undo import leave_open_steps
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.runs.verbs import Verb
 
 N, AT = 1, 0
 PLACE = (0, N, 0, AT)

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.task.data.commands import BODIES, VERBS, Command, Refusal, Verb, decode
+from holdfast.task.data.commands import Command, Refusal, decode
 from holdfast.task.data.undo import UndoRequest
+from holdfast.values.runs.verbs import NAMES as VERB_NAMES
+from holdfast.values.runs.verbs import VERBS, Verb
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -28,7 +30,7 @@ NEAR = st.fixed_dictionaries(
         "more": JSON,
     },
 )
-NAMES = st.sampled_from(VERBS)
+NAMES = st.sampled_from(VERB_NAMES)
 
 
 @given(st.text(max_size=20) | NAMES, st.lists(st.binary(max_size=50), max_size=3))
@@ -54,7 +56,7 @@ def test_a_command_is_read_as_it_was_sent(identity: str, verb: Verb) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_knows_the_fields_of_its_description_and_no_others(verb: Verb) -> None:
-    named = set(re.findall(r'(?<!: )"(\w+)"', BODIES[verb].partition(" or {")[0]))
+    named = set(re.findall(r'(?<!: )"(\w+)"', VERBS[verb].body.partition(" or {")[0]))
     assert not Command(verb=verb, body=dict.fromkeys(named)).misspelt
     wrong = Command(verb=verb, body={**dict.fromkeys(named), "bye": "ann"}).misspelt
     assert wrong.startswith(f"Unknown fields of {verb!r}: bye. Did you mean 'by'? There are: ")
@@ -71,7 +73,7 @@ def test_an_update_notes_fields_that_it_does_not_have_and_forgets_none_that_it_h
 def test_a_refusal_says_why() -> None:
     cases = {
         b"[1]": "JSON object",
-        b'"be brief"': BODIES["pause"],
+        b'"be brief"': VERBS["pause"].body,
         b"null": "JSON object",
         b"nonsense": "not JSON",
         b'{"id":7}': "id",

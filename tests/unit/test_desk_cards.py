@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.commands.inbox import choices_of
 from holdfast.desk.views.arguments import differences, fields_of, parsed
-from holdfast.desk.views.buttons import buttons_of
 from holdfast.desk.views.cards import Card, Context, card_of
-from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
+from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Vote, call_digest
+from holdfast.task.people.choices import choices_of
 from holdfast.task.people.deciders import Person
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task
@@ -105,7 +104,7 @@ def test_a_deadline_says_what_happens_then() -> None:
 
 def test_buttons_say_what_they_do_in_the_case() -> None:
     labels = {
-        kind: [(b.key, b.verb, b.label) for b in buttons_of(approval(kind=kind))]
+        kind: [(b.key, b.verb, b.label) for b in choices_of(approval(kind=kind))]
         for kind in ("tool", "unknown", "limit", "undo")
     }
     assert labels["unknown"] == [
@@ -123,7 +122,7 @@ def test_buttons_say_what_they_do_in_the_case() -> None:
     ]
     assert [label for *_, label in labels["limit"]] == ["Allow one more model call", "Finish now"]
     money = approval(kind="limit", arguments='{"max_dollars": "0.40"}')
-    assert [(b.verb, b.label) for b in buttons_of(money)] == [
+    assert [(b.verb, b.label) for b in choices_of(money)] == [
         ("approve", "Raise the budget to $0.40"),
         ("edit", "Raise it to another amount"),
         ("reject", "Finish now"),
@@ -183,24 +182,22 @@ def test_mine_is_what_a_person_can_decide(fields: dict[str, Any], is_mine: bool)
     wanted = InboxFilter.read({"mine": "1"})
     assert wanted.query == {"mine": "1"}
     assert wanted.takes(approval(**fields), ANN, now=160.0) is is_mine
-    assert InboxFilter.read({"mine": "yes"}).takes(approval(**fields), ANN, now=160.0)
+    assert InboxFilter.read({"mine": "perhaps"}).takes(approval(**fields), ANN, now=160.0)
 
 
 def test_later_calls_are_approved_where_one_person_decides_alone() -> None:
-    [later] = [each for each in buttons_of(approval()) if each.verb == "always"]
+    [later] = [each for each in choices_of(approval()) if each.verb == "always"]
     assert (later.key, later.label, later.asks) == ("w", "Run pay, and later calls", "later")
     assert later.warning == "pay cannot be undone."
     for other in (approval(quorum=2), approval(kind="unknown"), approval(kind="limit")):
-        assert "always" not in [each.verb for each in buttons_of(other)]
+        assert "always" not in [each.verb for each in choices_of(other)]
 
 
 def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() -> None:
     hosted = approval(tool="crm.pay", server="crm")
-    assert [each.verb for each in buttons_of(hosted)] == ["approve", "always", "reject"]
-    assert [choice.verb for choice in choices_of(hosted).values()] == ["approve", "reject"]
+    assert [each.verb for each in choices_of(hosted)] == ["approve", "always", "reject"]
     shown = card(hosted)
     assert (shown.button("e"), shown.button("v")) == (None, None)
     same_name = card(approval(server="crm"), has_undo=True)  # of a namespace that is called so
     assert (same_name.fields[0].description, same_name.undo) == ("", "")
-    assert {each.verb for each in buttons_of(approval())} > {"edit", "respond"}
-    assert {each.verb for each in choices_of(approval()).values()} > {"edit", "respond"}
+    assert {each.verb for each in choices_of(approval())} > {"edit", "respond"}

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described, TaskInput
@@ -18,6 +18,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.requests.tools_to_find import tools_to_find
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs.verbs import Verb
 
 N = 1
 POLICIES = {

@@ -11,7 +11,6 @@ from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.requests.phase import (
     ALLOWED,
     UPDATES,
-    VERBS,
     WORDS,
     Answer,
     Next,
@@ -20,6 +19,7 @@ from holdfast.task.requests.phase import (
     decide,
     phase_of,
 )
+from holdfast.values.runs.verbs import VERBS
 
 # One row for each request: open, undoing, closing, stuck, closed.
 TABLE: dict[Request, tuple[Answer, Answer, Answer, Answer, Answer]] = {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
     Entry,
@@ -28,6 +28,7 @@ from holdfast.task.requests.command_effects import obey
 from holdfast.task.step_effects import undoable
 from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
 from holdfast.values.messages import assistant
+from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep
 from tests.support.scale import times
 

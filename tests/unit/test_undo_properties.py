@@ -16,7 +16,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, SegmentRef, StepResult
@@ -40,6 +40,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.money import NOTHING
+from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep
 from tests.support.scale import times
 

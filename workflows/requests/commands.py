@@ -20,13 +20,10 @@ from holdfast.task.data.children import (
     secret_of_child,
 )
 from holdfast.task.data.commands import (
-    BODIES,
-    DECISIONS,
     LONGEST_REASON,
     Command,
     Receipt,
     Refusal,
-    Verb,
     decode,
 )
 from holdfast.task.people import approvals
@@ -36,6 +33,7 @@ from holdfast.task.requests.phase import ALLOWED
 from holdfast.task.requests.signals import hear
 from holdfast.task.tool_calls import add_long
 from holdfast.values.base import Json
+from holdfast.values.runs.verbs import DECIDED, VERBS, Verb
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core
 from holdfast.workflows.requests.parent import ParentWords
@@ -87,7 +85,7 @@ def command_signal(verb: Verb) -> Callable[..., None]:
         Parameter("body", Parameter.POSITIONAL_OR_KEYWORD, annotation=RawValue),
     ]
     vars(handle)["__signature__"] = Signature(parameters)
-    return workflow.signal(name=verb, description=BODIES[verb])(handle)
+    return workflow.signal(name=verb, description=VERBS[verb].body)(handle)
 
 
 class Commands:
@@ -169,7 +167,7 @@ class Commands:
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]
-            is_vote = not reason and got.verb in DECISIONS and approvals.is_vote(ledger, wanted)
+            is_vote = not reason and got.verb in DECIDED and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
             kind, by, text = "vote" if is_vote else "command", got.by, got.reason
         else:

@@ -1,14 +1,15 @@
-"""`approvals`, `approve`, `reject` and `respond`."""
+"""`approvals`, `approve`, `rules`, `revoke`, and the commands of the other verbs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Literal, NoReturn, assert_never, cast
+from datetime import datetime
+from typing import Any, NoReturn, cast
 
 from holdfast.cli import output
 from holdfast.cli.commands.control import print_output
@@ -17,7 +18,7 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.client.agent_runner.approvals import ApprovalLike
+from holdfast.client.agent_runner.approvals import ApprovalLike, open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,
@@ -25,19 +26,24 @@ from holdfast.errors import (
     InvalidArgumentError,
     NotFoundError,
     NoWorkerError,
+    StepNotFoundError,
     TaskClosedError,
     message_of,
 )
+from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
 from holdfast.task.people.approvals import decided_by
-from holdfast.task.people.deciders import Person, can_decide
+from holdfast.task.people.choices import Done
+from holdfast.task.people.deciders import Person
 from holdfast.task.people.decisions import is_whole
+from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.status import CLOSED
+from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.values.text.decided import exact
 from holdfast.values.text.shown import age, time_shown
@@ -57,14 +63,16 @@ class Decision:
         text: The note of approve, the reason of reject, the result of respond.
         roles: Roles of the person who decides.
         always: Whether approve or reject holds for later calls as well, and for which.
+        until: Until when, for another verb.
     """
 
-    verb: Literal["approve", "reject", "respond"]
+    verb: Done
     by: str
     arguments: dict[str, Json] | None = None
     text: str = ""
     roles: Sequence[str] | None = None
     always: bool | Always = False
+    until: datetime | None = None
 
     async def send(self, runner: AgentRunner, approval: ApprovalLike) -> Receipt:
         """Send it to the task.
@@ -88,8 +96,9 @@ class Decision:
                 )
             case "respond":
                 return await runner.respond(approval, self.by, self.text, roles=self.roles)
-            case _:
-                assert_never(self.verb)
+            case verb:
+                send: Callable[..., Awaitable[Receipt]] = getattr(runner, verb)
+                return await send(approval, self.by, self.until, roles=self.roles)
 
 
 def parse_arguments(text: str) -> dict[str, Json]:
@@ -115,17 +124,17 @@ def _no_constant(name: str) -> NoReturn:
 
 
 async def approvals_command(
-    common: Common, typed: str | None, person: Person | None = None
+    common: Common, typed: str | None, person: Person, flags: Mapping[str, bool]
 ) -> ExitCode:
-    """List what waits for a person, oldest first; with one named, what that person can decide."""
+    """List what waits for a person, oldest first, as the flags say."""
     async with engine_of(common) as engine:
         if typed is None:
-            found = await engine.runner().pending_approvals()
+            waiting = await open_approvals(engine.runner())
         else:
-            waiting = await waiting_in(engine, await find_task(engine, typed))
-            found = [each.approval for each in waiting]
-    if person is not None:
-        found = [each for each in found if can_decide(each, person)]
+            of_task = await waiting_in(engine, await find_task(engine, typed))
+            waiting = [each.approval for each in of_task]
+    wanted, now = InboxFilter.model_validate(flags), time.time()
+    found = [each for each in waiting if wanted.takes(each, person, now=now)]
     if common.json:
         for approval in found:
             output.emit({"task_id": task_of(approval.id), **approval.model_dump(mode="json")})
@@ -133,7 +142,6 @@ async def approvals_command(
     if not found:
         output.say("Nothing waits for a person.")
         return ExitCode.OK
-    now = time.time()
     rows = [
         (
             a.id,
@@ -154,8 +162,9 @@ async def approvals_command(
 
 def _deciders(approval: Approval) -> str:
     """Return who may decide, and who has approved so far, for a list."""
-    who, so_far = approval.who_decides or "anybody", approval.progress
-    return f"{who} ({so_far})" if so_far else who
+    who = approval.about.get("decides", "anybody")
+    so_far = [f"{name} {text}" for name, text in approval.about.items() if name != "decides"]
+    return f"{who} ({', '.join(so_far)})" if so_far else who
 
 
 async def rules_command(common: Common, typed: str | None, session: str | None = None) -> ExitCode:
@@ -212,6 +221,60 @@ async def revoke_command(
     return ExitCode.OK
 
 
+async def verb_command(
+    common: Common, verb: Verb, typed: str, given: Mapping[str, Any]
+) -> ExitCode:
+    """Send a task a verb; it is recorded even when no worker is up.
+
+    Args:
+        common: Where the task is.
+        verb: The verb.
+        typed: The task or the approval that it is about.
+        given: The arguments of the client's method; `wait` for a decision.
+    """
+    declared = VERBS[verb]
+    if declared.decided:
+        [text] = (given[name] for name in declared.form or ())
+        decision = Decision(verb=verb, by=given["by"], roles=given["roles"], text=text)
+        return await decide_command(common, typed, decision, wait=given["wait"])
+    async with engine_of(common) as engine:
+        if declared.about == "approval":
+            subject, _, _ = await find_approval(engine, typed)
+            about: dict[str, Json] = {"approval": subject, "task_id": task_of(subject)}
+        else:
+            subject = await find_task(engine, typed)
+            about = {"task_id": subject}
+        with _finding(given.get("step")):
+            send = getattr(engine.runner(), declared.method or verb)
+            receipt: Receipt = await send(subject, **given)
+    if common.json:
+        output.emit({**about, "by": given["by"], **receipt.model_dump(mode="json")})
+    _say(receipt, subject)
+    return ExitCode.OK
+
+
+@contextmanager
+def _finding(step: str | None) -> Generator[None]:
+    """Tell a step that is not there from other reasons for which a task refuses a command.
+
+    Raises:
+        StepNotFoundError: The task has no such step to come.
+    """
+    try:
+        yield
+    except CommandRefusedError as error:
+        if step is None or NOT_UPCOMING.format(step) not in str(error):
+            raise
+        raise StepNotFoundError(*error.args) from error
+
+
+def _say(receipt: Receipt, subject: str) -> None:
+    name = receipt.verb.replace("_", "-")
+    is_applied = receipt.status != "recorded"
+    late = "recorded; it takes effect when a worker is up."
+    output.say(f"{name} is applied to {subject}." if is_applied else f"{name} is {late}")
+
+
 async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
     """Decide one approval; the decision is recorded even when no worker is up."""
     async with engine_of(common) as engine:
@@ -233,10 +296,7 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
             "by": decision.by,
             **receipt.model_dump(mode="json"),
         }
-        if receipt.status == "recorded":
-            output.say(f"{decision.verb} is recorded; it takes effect when a worker is up.")
-        else:
-            output.say(f"{decision.verb} is applied to {approval_id}.")
+        _say(receipt, approval_id)
         if not wait:
             if common.json:
                 output.emit(facts)

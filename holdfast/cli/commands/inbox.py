@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from holdfast.cli import output
@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.people.approvals import decided_by
+from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.text.decided import exact
@@ -40,58 +41,6 @@ TITLES: Mapping[ApprovalKind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A key, for one kind of question.
-
-    Attributes:
-        verb: The decision that it makes.
-        does: What it does, in the prompt.
-        more: What it does, in the help.
-    """
-
-    verb: Literal["approve", "edit", "reject", "respond"]
-    does: str
-    more: str
-
-
-CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
-    "tool": {
-        "a": Choice("approve", "run it", "run it as it is"),
-        "e": Choice("edit", "edit it", "run it with other arguments; the model sees that"),
-        "r": Choice("reject", "do not run it", "do not run it; the model reads why"),
-        "v": Choice("respond", "give a result", "do not run it; the model gets your result"),
-    },
-    "unknown": {
-        "h": Choice("respond", "it happened", "it happened, with the result that you give"),
-        "n": Choice("approve", "it did not happen: run it again", "it did not happen: run it now"),
-        "g": Choice(
-            "reject",
-            "give it up",
-            "do not run it again; the model reads that its outcome is unknown",
-        ),
-    },
-    "limit": {
-        "a": Choice("approve", "one more model call", "allow one more model call"),
-        "r": Choice("reject", "finish now", "finish now, without tools"),
-    },
-    "undo": {
-        "a": Choice("approve", "undo it", "undo it"),
-        "r": Choice("reject", "leave it", "leave it as it is; the undo ends here"),
-    },
-    "question": {
-        "v": Choice("respond", "answer", "the call goes on with your answer"),
-        "r": Choice("reject", "decline", "the call goes on without an answer"),
-    },
-}
-OF_MONEY: Mapping[str, Choice] = {
-    "a": Choice("approve", "raise the budget", "raise the budget to the amount shown"),
-    "e": Choice("edit", "another amount", "raise the budget to the amount that you give"),
-    "r": CHOICES["limit"]["r"],
-}
-"""The choices when a budget in money is used up: its approval has arguments."""
-OF_PROVIDER: Mapping[str, Choice] = {key: CHOICES["tool"][key] for key in ("a", "r")}
-"""The choices for a call that the provider of the model runs, as it stands or not at all."""
 ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
 MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
 NOTHING = "Nothing was given, so nothing was decided."
@@ -149,8 +98,8 @@ class _Sweep:
             return await self._gone(listed)
         _show(shown, place)
         asked = shown.approval
-        keys = choices_of(asked)
-        labels = {key: choice.does for key, choice in keys.items()} | ALWAYS
+        keys = _keys(asked)
+        labels = {key: choice.label for key, choice in keys.items()} | ALWAYS
         short = ", ".join(f"{key} {text}" for key, text in labels.items())
         while True:
             key, rest = self._keyboard.key(f"{short} > ")
@@ -170,7 +119,7 @@ class _Sweep:
         """Take one decision; None to ask again."""
         try:
             decision = self._decision(shown, choice, rest)
-            if decision is None or not self._is_meant(shown.approval, decision):
+            if decision is None or not self._is_meant(shown.approval, choice, decision):
                 return None
             receipt = await decision.send(self._runner, shown.approval)
         except InvalidArgumentError as error:
@@ -181,8 +130,9 @@ class _Sweep:
                 return await self._gone(shown.approval)
             output.say(f"error: {error}", style="red")
             return None
-        self._print(shown, DONE[choice.verb], receipt.status, decision)
-        return "decided"
+        done = DONE.get(choice.verb, choice.verb)
+        self._print(shown, done, receipt.status, decision)
+        return "decided" if choice.verb in DONE else "skipped"
 
     def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
         """Ask for the details of a decision; None when the person takes it back."""
@@ -200,16 +150,20 @@ class _Sweep:
                 return Decision(verb="respond", by=self._by, roles=self._roles, text=text)
             case "approve":
                 return Decision(verb="approve", by=self._by, roles=self._roles, text=rest)
+            case verb:
+                until = _time(rest or self._said("Until (as 2027-01-31 14:00): "))
+                return Decision(verb=verb, by=self._by, roles=self._roles, until=until)
 
-    def _is_meant(self, approval: Approval, decision: Decision) -> bool:
+    def _is_meant(self, approval: Approval, choice: Choice, decision: Decision) -> bool:
         """Ask again before a decision that cannot be undone, and show edited arguments."""
-        question = _warning(approval, decision)
-        if not question:
-            return True
+        question = choice.warning
         if decision.arguments is not None:
+            question = "These are the arguments that you have edited."
             output.say(f"  {approval.tool} runs with:")
             text = json.dumps(decision.arguments, indent=2, ensure_ascii=False)
             output.say(f"    {exact(text)}".replace("\n", "\n    "), style="cyan")
+        if not question:
+            return True
         key, _ = self._keyboard.key(f"{question} Press y if you mean it > ")
         if key.lower() == "y":
             return True
@@ -273,13 +227,6 @@ class _Sweep:
             output.answer(f"{approval.id} {what} by {self._by}{late}")
 
 
-def choices_of(approval: Approval) -> Mapping[str, Choice]:
-    """Return what a person can decide about an approval, by key."""
-    if approval.kind == "limit" and approval.arguments:
-        return OF_MONEY
-    return OF_PROVIDER if approval.is_as_it_stands else CHOICES[approval.kind]
-
-
 def _show(shown: Waiting, place: str) -> None:
     approval, now = shown.approval, time.time()
     output.say(f"\n{place}: {TITLES[approval.kind]}", style="bold")
@@ -290,8 +237,7 @@ def _show(shown: Waiting, place: str) -> None:
         "agent": shown.agent,
         "tool": approval.tool,
         "known": approval.text,
-        "decides": approval.who_decides,
-        "approved": approval.progress,
+        **approval.about,
         "escalated": f"to {', '.join(approval.escalate_to)}" if approval.escalated else "",
         "since": f"{output.clock(approval.asked)} UTC, {age(now - approval.asked)} ago",
         "expires": f"in {age(approval.expires - now)}" if approval.expires else "never",
@@ -303,19 +249,19 @@ def _show(shown: Waiting, place: str) -> None:
         show_call(approval)
 
 
-def _warning(approval: Approval, decision: Decision) -> str:
-    """Return why a decision needs a second question; empty when it does not."""
-    if decision.verb != "approve":
-        return ""
-    if approval.kind == "unknown":
-        return f"If {approval.tool} has happened after all, it happens twice."
-    if decision.arguments is not None:
-        return "These are the arguments that you have edited."
-    if not is_whole(approval):
-        return "Only the beginning of the call is shown."
-    if approval.kind == "tool" and approval.effect not in ("read", "reversible"):
-        return f"{approval.tool} cannot be undone."
-    return ""
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        msg = f"{text!r} is no time: write it as 2027-01-31 14:00, in local time."
+        raise InvalidArgumentError(msg) from None
+
+
+def _keys(approval: Approval) -> dict[str, Choice]:
+    """Return what a person can do here with an approval, by key."""
+    unseen = "" if is_whole(approval) else "Only the beginning of the call is shown."
+    found = asked_twice(choices_of(approval), unseen)
+    return {choice.key: choice for choice in found if choice.asks != "later"}
 
 
 def _help(keys: Mapping[str, Choice]) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from typing import cast
 
 from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.client.agent_runner.roles import check_own, roles_of
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
+from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import memo_of
 from holdfast.task.data.calls import Approval, StandingRule
@@ -24,6 +25,7 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.verbs import DECIDED, Verb
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
@@ -41,15 +43,6 @@ class TaskApprovals(RunnerBase):
     `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
     """
 
-    async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
-        """List all open approvals of a task; the listed ones when it cannot answer."""
-        try:
-            async with asyncio.timeout(LISTED_SECONDS):
-                asked = await self._read.approvals(task_id)
-        except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
-            return shown
-        return [approval for approval in asked if approval.status == "open"]
-
     async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
         """List what waits for a person, of one task or of all.
 
@@ -60,15 +53,9 @@ class TaskApprovals(RunnerBase):
         """
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
-        found: list[Approval] = []
-        query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
-        with server_errors():
-            async for execution in self.client.list_workflows(query, page_size=1000):
-                cards = (await memo_of(execution)).get(APPROVALS_MEMO, [])
-                shown = [Approval.model_validate(card) for card in cards]
-                many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
-                found += await self._asked_of(execution.id, shown) if many else shown
-        return sorted(found, key=lambda approval: approval.asked)
+        wanted = InboxFilter()
+        found = await open_approvals(self)
+        return [approval for approval in found if wanted.takes(approval, now=time.time())]
 
     async def approve(
         self,
@@ -246,7 +233,7 @@ class TaskApprovals(RunnerBase):
     async def _decide(
         self,
         approval: ApprovalLike,
-        verb: Literal["approve", "reject", "respond", "uncover"],
+        verb: Verb,
         by: str,
         body: dict[str, Json],
         roles: Iterable[str] | None,
@@ -260,7 +247,7 @@ class TaskApprovals(RunnerBase):
         if has:
             sent["roles"] = list[Json](has)
         _check_size(sent)
-        if isinstance(approval, Approval) and verb != "uncover":
+        if isinstance(approval, Approval) and verb in DECIDED:
             sent["digest"] = approval.bound or approval.digest
         try:
             return await self._tasks.command(task_id, verb, by=by, body=sent)
@@ -297,6 +284,29 @@ class TaskApprovals(RunnerBase):
                 msg = f"{found.text} Approval {wanted!r} stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def open_approvals(runner: RunnerBase) -> list[Approval]:
+    """List the open approvals of all tasks, oldest first, those included that no list shows."""
+    found: list[Approval] = []
+    query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
+    with server_errors():
+        async for execution in runner.client.list_workflows(query, page_size=1000):
+            cards = (await memo_of(execution)).get(APPROVALS_MEMO, [])
+            shown = [Approval.model_validate(card) for card in cards]
+            many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
+            found += await _asked_of(runner, execution.id, shown) if many else shown
+    return sorted(found, key=lambda approval: approval.asked)
+
+
+async def _asked_of(runner: RunnerBase, task_id: str, shown: list[Approval]) -> list[Approval]:
+    """List all open approvals of a task; the listed ones when it cannot answer."""
+    try:
+        async with asyncio.timeout(LISTED_SECONDS):
+            asked = await runner.reader.approvals(task_id)
+    except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
+        return shown
+    return [approval for approval in asked if approval.status == "open"]
 
 
 def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
+from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
@@ -24,13 +25,13 @@ from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of, task_of
 from holdfast.desk.views.effects import Effect, effects_of
-from holdfast.desk.views.filters import InboxFilter
 from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.event import AuditEvent
+from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
@@ -268,22 +269,15 @@ async def verify(asked: Asked, task_id: str) -> Findings:
 @reads.get("/approvals", response_class=DecisionJSON)
 async def list_approvals(
     asked: Asked,
-    *,
-    agent: str = "",
-    tool: str = "",
-    kind: Literal["", "tool", "unknown", "limit", "undo", "question"] = "",
-    q: Annotated[str, Query(description="Text in tool, arguments, agent or task id.")] = "",
-    older: Annotated[int, Query(ge=0, description="Seconds that it waits at least.")] = 0,
-    mine: bool = False,
+    wanted: Annotated[InboxFilter, Query()],
 ) -> list[Approval]:
     """List what waits for a person over all tasks, oldest first.
 
     With `mine`, only what the sender of the request can decide.
     """
-    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q, older=older, mine=mine)
     person = Person(asked.visitor.name, asked.runner.roles_of(asked.visitor.name))
     now = time.time()
-    found = await asked.runner.pending_approvals()
+    found = await open_approvals(asked.runner)
     return [approval for approval in found if wanted.takes(approval, person, now=now)]
 
 

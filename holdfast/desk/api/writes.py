@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, create_model
 
-from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
 from holdfast.desk.views.branches import origin_of
 from holdfast.desk.views.cards import task_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
 from holdfast.task.happenings import happenings
-from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.verbs import VERBS, Part, Verb, signature_of
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
 
@@ -66,38 +69,10 @@ class Edit(Body):
     note: str = ""
 
 
-class Reject(Body):
-    """A rejection; `message` replaces the text for the model."""
-
-    reason: str
-    message: str | None = None
-    always: bool | Always = False
-
-
-class Respond(Body):
-    """A result in place of the tool's."""
-
-    result: Any
-
-
-class Feedback(Body):
-    """A message to the model."""
-
-    text: str
-    when: Literal["next_model_call", "queued"] = "next_model_call"
-
-
 class Reason(Body):
     """Why something is done."""
 
     reason: str = ""
-
-
-class Abandon(Body):
-    """Why a task is given up; by force, as `AgentRunner.abandon` says."""
-
-    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    force: bool = False
 
 
 class NextStep(Body):
@@ -197,36 +172,6 @@ async def finalize(asked: Asked, task_id: str) -> AgentResponse:
     """Close a task that has its answer, and commit its turn to its session."""
     await asked.may("finalize", task_id)
     return await asked.runner.finalize_response(task_id)
-
-
-@writes.post("/tasks/{task_id:path}/feedback")
-async def feedback(asked: Asked, task_id: str, body: Feedback, key: Key = None) -> Receipt:
-    """Send a message to the model."""
-    by = await asked.may("feedback", task_id)
-    return await asked.runner.give_feedback(
-        task_id, body.text, body.when, by, request_id=_request(by, key)
-    )
-
-
-@writes.post("/tasks/{task_id:path}/pause")
-async def pause(asked: Asked, task_id: str, body: Reason) -> Receipt:
-    """Let no further step begin."""
-    by = await asked.may("pause", task_id)
-    return await asked.runner.pause(task_id, body.reason, by)
-
-
-@writes.post("/tasks/{task_id:path}/resume")
-async def resume(asked: Asked, task_id: str, body: Reason | None = None) -> Receipt:
-    """Let steps begin again."""
-    by = await asked.may("resume", task_id)
-    return await asked.runner.resume(task_id, by, reason=body.reason if body else "")
-
-
-@writes.post("/tasks/{task_id:path}/abandon")
-async def abandon(asked: Asked, task_id: str, body: Abandon) -> Receipt:
-    """End a task without an answer."""
-    by = await asked.may("abandon", task_id)
-    return await asked.runner.abandon(task_id, body.reason, by, force=body.force)
 
 
 @writes.put("/tasks/{task_id:path}/steps/{step_id}")
@@ -333,23 +278,6 @@ async def edit(asked: Asked, approval_id: str, body: Edit) -> Receipt:
     return await asked.runner.approve(approval_id, by, body.arguments, body.note)
 
 
-@writes.post("/approvals/{approval_id:path}/reject")
-async def reject(asked: Asked, approval_id: str, body: Reject) -> Receipt:
-    """Do not let a call run."""
-    by = await asked.may("reject_always" if body.always else "reject", approval_id)
-    return await asked.runner.reject(
-        approval_id, by, body.reason, message=body.message, always=body.always
-    )
-
-
-@writes.post("/approvals/{approval_id:path}/respond")
-async def respond(asked: Asked, approval_id: str, body: Respond) -> Receipt:
-    """Give a result in place of the tool."""
-    by = await asked.may("respond", approval_id)
-    result: Json = body.result
-    return await asked.runner.respond(approval_id, by, result)
-
-
 def _new_id(by: str, key: str | None, given: str | None) -> str | None:
     """Return the id of a task that a request creates; None for one that is made up.
 
@@ -369,3 +297,50 @@ def _request(by: str, key: str | None) -> str | None:
     if key is None:
         return None
     return hashlib.sha256(f"{by}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
+
+
+_Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _body_of(method: Callable[..., Any], form: Mapping[str, Part]) -> type[Body]:
+    """Return the body of a verb's request: the arguments of the client's method."""
+    fields: dict[str, Any] = {}
+    for each in [*inspect.signature(method, eval_str=True).parameters.values()][2:]:
+        if each.name not in ("by", "roles", "request_id"):
+            is_needed = each.name in form and form[each.name].form == "needed"
+            default = ... if each.default is each.empty else each.default
+            fields[each.name] = (_Said if is_needed else each.annotation, default)
+    return create_model(method.__name__.title(), __base__=Body, **fields)
+
+
+def _serve(verb: Verb) -> None:
+    """Serve a verb by the client's method."""
+    declared = VERBS[verb]
+    method = getattr(AgentRunner, declared.method or verb)
+    body_type = _body_of(method, declared.form or {})
+
+    async def act(
+        asked: Access, body: Body | None = None, key: str | None = None, **id: str
+    ) -> Receipt:
+        [subject] = id.values()
+        given = dict(body or ())
+        role_of: Any = f"{verb}_always" if given.get("always") else verb
+        by = await asked.may(role_of, subject)
+        given |= {"request_id": _request(by, key)} if key else {}
+        receipt: Receipt = await method(asked.runner, subject, by=by, **given)
+        return receipt
+
+    needs_body = any(field.is_required() for field in body_type.model_fields.values())
+    body: tuple[Any, Any] = (body_type, ...) if needs_body else (body_type | None, None)
+    taken = {"asked": (Asked, ...), f"{declared.about}_id": (str, ...), "body": body}
+    if "request_id" in inspect.signature(method).parameters:
+        taken["key"] = (Key, None)
+    act.__doc__ = declared.does
+    vars(act)["__signature__"] = signature_of(taken, Receipt)
+    writes.post(f"/{declared.about}s/{{{declared.about}_id:path}}/{verb}", name=verb)(act)
+
+
+_by_hand = {getattr(route, "name", "") for route in writes.routes}
+for _verb, _declared in VERBS.items():
+    if _declared.role and _verb not in _by_hand:
+        _serve(_verb)

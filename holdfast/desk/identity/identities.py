@@ -8,6 +8,8 @@ from typing import Literal, cast, get_args
 
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.checks.ids import check_name
+from holdfast.values.runs import verbs
+from holdfast.values.runs.verbs import VERBS
 from holdfast.values.text.shown import shown
 
 Role = Literal["viewer", "operator", "approver"]
@@ -16,42 +18,31 @@ Role = Literal["viewer", "operator", "approver"]
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 
 Verb = Literal[
+    verbs.Verb,
     "read",
     "create",
     "run",
     "finalize",
-    "feedback",
-    "edit_step",
-    "drop_step",
-    "pause",
-    "resume",
     "undo",
     "rewind",
     "fork",
-    "abandon",
-    "approve",
     "approve_always",
     "edit",
-    "reject",
     "reject_always",
-    "respond",
-    "uncover",
-    "revoke",
 ]
 """What can be done with the desk."""
 
-VERBS = cast("tuple[Verb, ...]", get_args(Verb))
-
 READ: Verb = "read"
 
-_DECIDING: frozenset[Verb] = frozenset(VERBS[VERBS.index("approve") :])
 
-_OPERATING: frozenset[Verb] = frozenset(VERBS) - _DECIDING
+def _of_role(role: Role, *more: Verb) -> frozenset[Verb]:
+    return frozenset({*(verb for verb, each in VERBS.items() if each.role == role), READ, *more})
+
 
 ALLOWED: Mapping[Role, frozenset[Verb]] = {
     "viewer": frozenset((READ,)),
-    "operator": _OPERATING,
-    "approver": frozenset((*_DECIDING, READ)),
+    "operator": _of_role("operator", "create", "run", "finalize", "undo", "rewind", "fork"),
+    "approver": _of_role("approver", "approve_always", "edit", "reject_always"),
 }
 """The verbs that each role allows. Every role may read."""
 

@@ -6,9 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from holdfast.archive.archive import Archive
+from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.views.cards import Context
 from holdfast.errors import EngineError, HoldfastError, TaskNotFoundError
@@ -65,7 +67,7 @@ class Feed:
     def __init__(self, runner: AgentRunner) -> None:
         """Read by this runner."""
         self._runner = runner
-        self._waiting = Shared(runner.pending_approvals)
+        self._waiting = Shared(partial(open_approvals, runner))
         self._snapshots: dict[str, AgentSnapshot] = {}
 
     async def waiting(self) -> list[Approval]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,8 @@ from holdfast.desk.identity.identities import (
 from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.parts import QUIET, TONES, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
+from holdfast.reading.inbox import InboxFilter
+from holdfast.task.data.calls import Approval
 from holdfast.values.text.terminal import printable
 
 TICK_SECONDS = 0.7
@@ -216,10 +218,11 @@ class Frame:
         if self._is_ended or not self._is_seen():
             return
         with suppress(HoldfastError):  # what is missing is said by what the page itself reads
-            self.count(len(await self.desk.feed.waiting()))
+            self.count(await self.desk.feed.waiting())
 
-    def count(self, waiting: int) -> None:
-        """Show how much waits for a person."""
+    def count(self, found: Sequence[Approval]) -> None:
+        """Show how many approvals the inbox lists."""
+        waiting = sum(InboxFilter().takes(each, now=time.time()) for each in found)
         self._count.text = f"{waiting}"
         self._count.set_visibility(waiting > 0)
 

@@ -23,8 +23,8 @@ from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
 from holdfast.desk.pages.tasks import Tasks
 from holdfast.desk.pages.workers import Workers
-from holdfast.desk.views.filters import InboxFilter
 from holdfast.desk.views.tasks import TaskFilter
+from holdfast.reading.inbox import InboxFilter
 
 KEY = "holdfast.desk"
 """Key in a request's scope of the desk that it is for: a process may have several."""

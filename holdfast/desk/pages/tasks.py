@@ -112,7 +112,7 @@ class Tasks:
             now = time.time()
             self._draw_rows([row_of(task, now=now, is_detailed=False) for task in tasks])
         waiting = await self._frame.desk.feed.waiting()
-        self._frame.count(len(waiting))
+        self._frame.count(waiting)
         asked: dict[str, list[Approval]] = {}
         for approval in waiting:
             asked.setdefault(approval.id.rpartition(":")[0], []).append(approval)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.desk.views.arguments import Field, fields_of
-from holdfast.desk.views.buttons import Button, asked_twice, buttons_of
 from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
+from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -62,7 +62,7 @@ class Card:
     progress: str = ""
     escalation: str = ""
     session: str = ""
-    buttons: tuple[Button, ...] = ()
+    buttons: tuple[Choice, ...] = ()
     is_uncovered: bool = False
 
     @property
@@ -92,7 +92,7 @@ class Card:
         """What the tool fills in for arguments that are left out."""
         return [for_decision(line) for line in self.approval.filled_in]
 
-    def button(self, key: str) -> Button | None:
+    def button(self, key: str) -> Choice | None:
         """Return the button of a key."""
         return next((button for button in self.buttons if button.key == key), None)
 
@@ -175,7 +175,7 @@ def card_of(
     )
     unseen = "A part of the call is hidden." if made.is_secret else ""
     unseen = unseen if made.is_whole else "Only the beginning of the call is shown."
-    return replace(made, buttons=asked_twice(buttons_of(approval), unseen))
+    return replace(made, buttons=asked_twice(choices_of(approval), unseen))
 
 
 def _schema_of(approval: Approval) -> Mapping[str, Json] | None:

@@ -21,6 +21,7 @@ from holdfast.task.happenings import (
 from holdfast.task.step_effects import effect_place
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json, Value, extend
+from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.redact import REDACTED
 
 __all__ = ["AuditEvent", "Finding", "audit_events", "verify"]
@@ -129,7 +130,6 @@ def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
     return ""
 
 
-DECISIONS = {"approve": "approved", "reject": "rejected", "respond": "responded"}
 ABOUT_APPROVALS = ("asked", "expired", "withdrawn", "standing", "escalated")
 
 
@@ -142,7 +142,7 @@ def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) ->
     about: dict[str, Json] = asked[approval].body if approval in asked else {}
     verb = str(body.get("verb", "")) or ("undo" if "undo" in event.kind and event.by else "")
     is_refused = event.kind == "refused"
-    decision = "expired" if event.kind == "expired" else DECISIONS.get(verb, "")
+    decision = "expired" if event.kind == "expired" else DECIDED.get(verb, "")
     if is_refused or event.kind == "vote" or not approval:
         decision = ""
     status = "applied" if event.kind in ("command", "vote") else str(body.get("status", ""))

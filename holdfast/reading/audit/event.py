@@ -19,8 +19,7 @@ class AuditEvent(Value):
             "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
             "vote" (one of several needed approvals), "escalated", "closed".
         actor: Who caused it: a person's name, "model", "task".
-        verb: What a person asked for: "approve", "reject", "respond", "feedback", "edit_step",
-            "drop_step", "configure", "pause", "resume", "abandon", "undo".
+        verb: What a person asked for: the name of a signal, as "approve", or "undo".
         reason: Why, in words.
         step: Id of the step.
         branch: Branch of the ledger.

@@ -17,14 +17,9 @@ from holdfast.reading.step_events import (
 from holdfast.task.data.commands import said_in
 from holdfast.task.happenings import Noted, StepsUndone
 from holdfast.values.base import Json
+from holdfast.values.runs.verbs import DECIDED
 
 _Status = Literal["approved", "rejected", "responded", "expired", "withdrawn"]
-
-_DECISIONS: dict[str, _Status] = {
-    "approve": "approved",
-    "reject": "rejected",
-    "respond": "responded",
-}
 
 
 def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
@@ -39,7 +34,7 @@ def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
         case "asked" | "escalated":
             return _waiting(noted, task_id)
         case "standing" | "expired" | "withdrawn" as kind:
-            status = _DECISIONS[str(body["verb"])] if kind == "standing" else kind
+            status = DECIDED[str(body["verb"])] if kind == "standing" else kind
             return _decided(noted, task_id, body.get("id", ""), status, note=event.text)
         case "command" | "refused" | "vote":
             return _command(noted, task_id)
@@ -95,8 +90,8 @@ def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
     given = cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {}
     # Edited arguments that are refused have no verb: they came with an approval.
     verb, refused = str(body.get("verb") or "approve"), event.kind == "refused"
-    if verb in _DECISIONS and event.kind == "command":
-        approval, status = given.get("approval", ""), _DECISIONS[verb]
+    if verb in DECIDED and event.kind == "command":
+        approval, status = given.get("approval", ""), DECIDED[verb]
         return _decided(noted, task_id, approval, status, note=said_in(given))
     return CommandGiven(
         number=noted.number,

@@ -71,6 +71,9 @@ class Vote(Value):
     note: str = ""
 
 
+Stage = Literal["asked", "escalated"]
+
+
 class Approval(Value):
     """Something that waits for a person, or was decided by one for the step in progress.
 
@@ -161,9 +164,20 @@ class Approval(Value):
         return bool(self.server)
 
     @property
-    def stage(self) -> Literal["asked", "escalated"]:
-        """Whether it has been escalated."""
+    def stage(self) -> Stage:
+        """What has happened to it last."""
         return "escalated" if self.escalated else "asked"
+
+    @property
+    def stage_began(self) -> float:
+        """When that was."""
+        return self.escalated or self.asked
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Who decides it, and how far that is, in words; what there is nothing of is left out."""
+        found = {"decides": self.who_decides, "approved": self.progress}
+        return {name: text for name, text in found.items() if text}
 
     @property
     def may_decide(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ becomes a refusal with its reason, and the task goes on.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -18,90 +18,15 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_known
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import Blob, ImagePart
+from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.settings import NOT_TRACED
 from holdfast.values.steps import TaskStep
-
-Verb = Literal[
-    "pause",
-    "resume",
-    "abandon",
-    "approve",
-    "reject",
-    "respond",
-    "uncover",
-    "revoke",
-    "feedback",
-    "edit_step",
-    "drop_step",
-    "configure",
-]
-VERBS: tuple[str, ...] = get_args(Verb)
-
-BODIES: Mapping[Verb, str] = {
-    "pause": 'Begin no more steps. {"by": "ann", "reason": "lunch"}; both optional.',
-    "resume": 'End a pause, or try again to close. {"by": "ann", "reason": "..."}; both optional.',
-    "abandon": 'End the task without an answer. {"by": "ann", "reason": "..."}; both optional.',
-    "approve": (
-        'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
-        ' object instead of the proposed one), "note", "always" (true: later calls too;'
-        ' or {"same": ["to"], "until": 1780000000}: those with the same values, and so long;'
-        ' with "scope": "session" in all tasks of the session).'
-    ),
-    "reject": (
-        'Reject what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "reason", "message"'
-        ' (what the model reads), "always".'
-    ),
-    "respond": (
-        "Give the result of a call in its place, which is not made."
-        ' {"approval": "<task id>:1", "by": "ann", "result": "..."}'
-    ),
-    "uncover": (
-        "Record that somebody who may decide is shown the secrets of what waits."
-        ' {"approval": "<task id>:1", "by": "ann"}'
-    ),
-    "revoke": 'End a decision for later calls. {"rule": "<task id>:1", "by": "ann"}',
-    "feedback": (
-        'Say something before the next model call. {"text": "...", "by": "ann"}; "when": "queued"'
-        " makes it the next input, after the answer."
-    ),
-    "edit_step": (
-        'Change the input of a queued step. {"step": "s3", "input": "...", "by": "ann"}; optional:'
-        ' "reason".'
-    ),
-    "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
-    "configure": (
-        'Give the run new settings, as Runner.run with a state does. {"names": [...],'
-        ' "run": {...}, "by": "ann"}; optional: "model", "settings".'
-    ),
-}
-"""What each signal does, and its body: the descriptions that Temporal's UI shows."""
-
-DECISIONS = ("approve", "reject", "respond")
-"""Verbs that decide an approval."""
 
 NOT_OPEN = "There is no open approval"
 """Begins the reason when one is refused for an approval that the task does not have."""
 
 ENVELOPE = ("by", "id", "branch")
 """Keys of a body that are not arguments of the verb."""
-
-_DECISION = ("approval", "note", "reason", "message", "always", "roles", "digest")
-
-ARGUMENTS: Mapping[Verb, tuple[str, ...]] = {
-    "pause": ("reason", "after", "run"),
-    "resume": ("reason",),
-    "abandon": ("reason",),
-    "approve": (*_DECISION, "arguments"),
-    "reject": _DECISION,
-    "respond": (*_DECISION, "result"),
-    "uncover": ("approval", "roles", "reason"),
-    "revoke": ("rule", "reason"),
-    "feedback": ("text", "when"),
-    "edit_step": ("step", "input", "reason"),
-    "drop_step": ("step", "reason"),
-    "configure": ("names", "model", "settings", "run"),
-}
-"""Arguments of each verb, those included that only Holdfast's own clients send."""
 
 LONGEST_REASON = 2000
 LARGEST_COMMAND = 256 * 1024
@@ -139,7 +64,7 @@ class Command(Value):
     @property
     def misspelt(self) -> str:
         """Why the command is refused for arguments that its verb does not have, or empty."""
-        return misspelt(self.verb, self.body, (*ARGUMENTS[self.verb], *ENVELOPE))
+        return misspelt(self.verb, self.body, (*VERBS[self.verb].arguments, *ENVELOPE))
 
     @property
     def shown(self) -> dict[str, Json]:
@@ -367,7 +292,9 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
     except InvalidArgumentError as cause:
         return Refusal(verb=name, reason=str(cause)[:LONGEST_REASON])
     if not isinstance(data, dict):
-        text = f"A body is a JSON object, not {type(data).__name__}. {BODIES[cast('Verb', name)]}"
+        text = (
+            f"A body is a JSON object, not {type(data).__name__}. {VERBS[cast('Verb', name)].body}"
+        )
         return Refusal(verb=name, reason=text)
     given = cast("dict[str, Json]", data)
     named = {key: given[key] for key in ENVELOPE if key in given}

@@ -99,12 +99,12 @@ class NoticeInput(Value):
     """Input of the notify activity.
 
     Attributes:
+        id: Identifies the message.
         approval: The approval that people are notified of.
-        kind: What has happened to it.
     """
 
+    id: str
     approval: Approval
-    kind: Literal["asked", "escalated"] = "asked"
 
 
 class KeepInput(Value):

@@ -23,7 +23,7 @@ from typing import cast
 
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
-from holdfast.task.data.commands import DECISIONS, NOT_OPEN, Command
+from holdfast.task.data.commands import NOT_OPEN, Command
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import deciders
@@ -38,6 +38,7 @@ from holdfast.task.people.decisions import (
 )
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Content, ToolCall
+from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.shown import named, time_shown
 
 CARD_TEXT = 500
@@ -150,6 +151,11 @@ def place_of(ledger: Ledger, approval_id: str) -> dict[str, Json]:
 def pending(ledger: Ledger) -> list[Approval]:
     """List the open approvals of the task, oldest first."""
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
+
+
+def messages(ledger: Ledger) -> dict[str, Approval]:
+    """Return the approvals that people are to be told of now, by the id of the message."""
+    return {f"{each.id}:{each.stage}": each for each in pending(ledger)}
 
 
 def asked_everywhere(ledger: Ledger) -> list[Approval]:
@@ -294,7 +300,7 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
             return ""
         if event.kind == "command":
             given: Json = event.body.get("arguments") or {}
-            if given.get("approval") == approval_id and event.body.get("verb") in DECISIONS:
+            if given.get("approval") == approval_id and event.body.get("verb") in DECIDED:
                 return f"{event.body.get('verb')} by {event.by} at {time_shown(event.at)}"
     return ""
 

@@ -15,6 +15,7 @@ from holdfast.task.people import approvals, deciders, decisions
 from holdfast.values.base import Json, canonical
 from holdfast.values.checks import gate
 from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.verbs import DECIDED
 
 ONCE: Mapping[ApprovalKind, str] = {
     "limit": "The approval asks whether to go on past a budget",
@@ -125,7 +126,7 @@ def _drop(ledger: Ledger, rule_id: str) -> None:
 def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
     """Decide a call, the waiting calls of the same tool, and its later calls."""
     found = ledger.asked.find(str(command.body.get("approval", "")))
-    bounds = _bounds(command.body.get("always")) if command.verb != "uncover" else None
+    bounds = _bounds(command.body.get("always")) if command.verb in DECIDED else None
     if bounds is None or found is None or found.status != "open":
         return approvals.decide(ledger, command, now=now)
     if isinstance(bounds, str):
@@ -138,7 +139,7 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
     decided = ledger.asked.find(found.id)
     if reason or decided is None:
         return reason
-    arguments = _arguments(found)
+    arguments = arguments_of(found)
     rule = StandingRule(
         verb="approve" if command.verb == "approve" else "reject",
         by=decided.by,
@@ -172,7 +173,7 @@ def _barred(
         return "Only a plain approve or reject can hold for later calls as well."
     if command.verb == "approve" and found.quorum > 1:
         return f"{found.quorum} people must approve each call: one cannot for later calls."
-    arguments = _arguments(found)
+    arguments = arguments_of(found)
     missing = [name for name in bounds.same if name not in arguments]
     if missing:
         return f"The call has no argument {missing[0]!r}, so later calls cannot have the same."
@@ -206,7 +207,8 @@ def _bounds(given: Json) -> Always | str | None:
         return str(error)
 
 
-def _arguments(approval: Approval) -> dict[str, Json]:
+def arguments_of(approval: Approval) -> dict[str, Json]:
+    """Return the arguments of the call as they were proposed; none if they are no object."""
     try:
         data = gate.read(approval.arguments)
     except InvalidArgumentError:
@@ -222,7 +224,7 @@ def _holds(rule: StandingRule, approval: Approval) -> bool:
         return False
     if approval.quorum > 1 and rule.verb == "approve":
         return False
-    given = _arguments(approval) if rule.values else {}
+    given = arguments_of(approval) if rule.values else {}
     same = all(
         name in given and canonical(given[name]) == canonical(value)
         for name, value in rule.values.items()

@@ -210,6 +210,7 @@ def _approval(approval: Approval) -> dict[str, Json]:
             tool=approval.tool,
             arguments=plain_arguments(approval.arguments) if approval.tool else None,
             effect=approval.effect,
+            **approval.about,
             text=cut(approval.text),
             expires=time_shown(approval.expires) if approval.expires else "",
             by=approval.by,

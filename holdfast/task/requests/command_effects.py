@@ -16,6 +16,7 @@ from holdfast.task.people import standing
 from holdfast.task.refusals import not_upcoming
 from holdfast.task.requests.checks import told_parent
 from holdfast.values.messages import user
+from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import TaskStep
 
 LONGEST_TEXT = 16 * 1024
@@ -37,6 +38,8 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
     """
     if command.branch and command.branch != str(ledger.s.branch):
         return f"The command is for branch {command.branch}; the task is on {ledger.s.branch}."
+    if VERBS[command.verb].about == "approval":
+        return standing.decide_always(ledger, command, now=now)
     match command.verb:
         case "pause":
             return _pause(ledger, command)
@@ -46,8 +49,6 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
                 return held or "The task is not paused."
             ledger.change(paused="", paused_by_run=False, paused_after=0)
             return ""
-        case "approve" | "reject" | "respond" | "uncover":
-            return standing.decide_always(ledger, command, now=now)
         case "revoke":
             return standing.revoke(ledger, command, now=now)
         case "feedback":
@@ -58,7 +59,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return _drop(ledger, command)
         case "configure":
             return _configure(ledger, command)
-        case "abandon":
+        case _:
             return ""
 
 

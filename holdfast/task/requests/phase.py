@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from holdfast.task.data.commands import Verb
 from holdfast.task.data.failures import CLOSING, Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.state import Carried, Closing
@@ -22,6 +21,7 @@ from holdfast.task.requests.run_requests import Pending, RunRequests
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
 from holdfast.values.pauses import pause_of
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import TaskStep
 
 LONGEST_PAUSE_SECONDS = 3600.0
@@ -293,7 +293,6 @@ changes nothing. busy_undo, other_undo and closed refuse it: for the undo in pro
 undo, for the end that was accepted."""
 
 UPDATES: tuple[Update, ...] = get_args(Update)
-VERBS: tuple[Verb, ...] = get_args(Verb)
 WORDS: tuple[Word, ...] = get_args(Word)
 
 
@@ -304,15 +303,12 @@ def _row(usual: Answer, others: Mapping[Request, Answer] | None = None) -> dict[
 
 ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
     "open": _row("take"),
-    # Refused meanwhile: changes that the undo would take back, unseen, together with the steps.
     "undoing": _row(
         "take",
         {
             "finalize": "busy_undo",
             "undo": "other_undo",
-            "feedback": "busy_undo",
-            "edit_step": "busy_undo",
-            "drop_step": "busy_undo",
+            **{verb: "busy_undo" for verb, each in VERBS.items() if each.can_wait},
         },
     ),
     "closing": _row(
@@ -331,8 +327,7 @@ ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
         {
             "run": "close",
             "finalize": "close",
-            "abandon": "take",
-            "resume": "close",
+            **{verb: each.stuck for verb, each in VERBS.items()},
             "end": "close",
             "run_for": "close",
             "undo_for": "close",

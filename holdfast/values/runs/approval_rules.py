@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from holdfast.values.base import Written
 from holdfast.values.text.invisible import INVISIBLE
@@ -86,6 +86,22 @@ LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
 """Last time, in seconds since the epoch, that can be written in every time zone."""
 
 
+def _seconds(given: float | datetime) -> float:
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            msg = "a datetime without a time zone is a different time for each reader"
+            raise ValueError(msg)
+        given = given.timestamp()
+    if not 0 <= given <= LAST_TIME:
+        msg = "no time has this number of seconds since the epoch"
+        raise ValueError(msg)
+    return given
+
+
+Until = Annotated[float | datetime, AfterValidator(_seconds)]
+"""A time: a datetime with a time zone, or seconds since the epoch, which it becomes."""
+
+
 class Always(Written):
     """For which later calls of a tool a decision holds as well.
 
@@ -101,26 +117,13 @@ class Always(Written):
     """
 
     same: Names = ()
-    until: float | datetime | None = None
+    until: Until | None = None
     scope: Literal["task", "session"] = "task"
 
     @field_validator("same", mode="before")
     @classmethod
     def _names(cls, given: object) -> object:
         return (given,) if isinstance(given, str) else given
-
-    @field_validator("until")
-    @classmethod
-    def _has_zone(cls, given: float | datetime | None) -> float | None:
-        if isinstance(given, datetime):
-            if given.tzinfo is None:
-                msg = "a datetime without a time zone is a different time for each reader"
-                raise ValueError(msg)
-            given = given.timestamp()
-        if given is not None and not 0 <= given <= LAST_TIME:
-            msg = "no time has this number of seconds since the epoch"
-            raise ValueError(msg)
-        return given
 
 
 def person_key(name: str) -> str:

@@ -33,21 +33,19 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import Command, Receipt, RunRequest, Verb, compose
+from holdfast.task.data.commands import Command, Receipt, RunRequest, compose
 from holdfast.task.data.state import TaskInput
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import check_by
+from holdfast.values.runs.verbs import VERBS, Verb
 
 MOST_EVENTS = 30_000
 """Events in the history of one run of a task from which on it takes no more deferrable commands:
 the server ends a workflow at 51,200. A task continues as new while a tool runs, but not while
 another activity does: a model call, an AgentWorker's step, an `undo=`."""
-
-DEFERRABLE = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
-"""Verbs that can wait, and are refused then."""
 
 RECEIPT_SECONDS = 1.0
 """How long to wait for a worker process that can answer with the receipt of a recorded command."""
@@ -171,7 +169,7 @@ class TaskClient(TaskUpdates):
         """
         name = request_id_of(request_id)
         sent = compose(name, verb, by=check_by(by), body=body or {})
-        if verb in DEFERRABLE:
+        if VERBS[verb].can_wait:
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
         try:

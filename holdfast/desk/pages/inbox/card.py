@@ -25,8 +25,8 @@ from holdfast.desk.pages.parts import (
     text,
 )
 from holdfast.desk.views.arguments import Field
-from holdfast.desk.views.buttons import Button
 from holdfast.desk.views.cards import TITLES, Card, waits_for
+from holdfast.task.people.choices import Choice
 
 _EFFECT_TONES: dict[str, Tone] = {
     "read": "calm",
@@ -45,7 +45,7 @@ def draw_card(
     card: Card,
     *,
     now: float,
-    choose: Callable[[Button], None],
+    choose: Callable[[Choice], None],
     uncover: Callable[[], object],
     steps: str,
 ) -> None:
@@ -108,8 +108,7 @@ def _rule(card: Card) -> None:
     """Say who decides, how many have, and to whom it goes next."""
     facts(
         [
-            ("Decides", card.who),
-            ("Approved", card.progress),
+            *((name.capitalize(), text) for name, text in card.approval.about.items()),
             ("Arguments", "as these have edited them" * bool(card.approval.agreed)),
             ("Escalation", card.escalation),
         ]
@@ -178,7 +177,7 @@ def _why(card: Card) -> None:
                 text("span", card.goal, f"min-w-0 break-words text-sm {STRONG}")
 
 
-def _draw_button(shown: Button, choose: Callable[[Button], None]) -> None:
+def _draw_button(shown: Choice, choose: Callable[[Choice], None]) -> None:
     made = ui.button(on_click=lambda: choose(shown), color=None)
     made.props(f'unelevated no-caps data-verb="{shown.verb}"')
     made.classes(f"rounded-lg font-medium {_LOOKS[shown.colour]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +14,6 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.inbox.card import draw_arguments
 from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, open_dialog, text
 from holdfast.desk.views.arguments import Field, differences, parsed
-from holdfast.desk.views.buttons import Button, Verb
 from holdfast.desk.views.cards import Card
 from holdfast.desk.views.words import cut
 from holdfast.errors import (
@@ -24,8 +23,10 @@ from holdfast.errors import (
     TaskClosedError,
 )
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.choices import Choice, Done
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.verbs import VERBS
 from holdfast.values.text.terminal import printable
 
 
@@ -37,9 +38,11 @@ class Said:
         text: The reason, the result or the note.
         arguments: Edited arguments.
         always: For which later calls it holds as well.
+        until: A time, seconds since the epoch; 0 for none.
     """
 
     text: str = ""
+    until: float = 0.0
     arguments: dict[str, Json] | None = None
     always: Always | None = None
 
@@ -64,7 +67,7 @@ _TITLES = {
 }
 
 
-async def decide(runner: AgentRunner, approval: Approval, verb: Verb, by: str, said: Said) -> bool:
+async def decide(runner: AgentRunner, approval: Approval, verb: Done, by: str, said: Said) -> bool:
     """Send a decision.
 
     Args:
@@ -87,10 +90,10 @@ async def decide(runner: AgentRunner, approval: Approval, verb: Verb, by: str, s
                 await runner.approve(approval, by, arguments=said.arguments, note=note)
             case "always":
                 await runner.approve(approval, by, always=said.always or True)
-            case "reject":
-                await runner.reject(approval, by, said.text)
-            case "respond":
-                await runner.respond(approval, by, said.text)
+            case _:
+                await getattr(runner, VERBS[verb].method or verb)(
+                    approval, by, said.until or said.text
+                )
     except (TaskClosedError, NotFoundError):
         return False
     except CommandRefusedError as error:
@@ -102,7 +105,7 @@ async def decide(runner: AgentRunner, approval: Approval, verb: Verb, by: str, s
 
 def ask(
     card: Card,
-    chosen: Button,
+    chosen: Choice,
     send: Send,
     closed: Callable[[], None],
     others: Sequence[Card] = (),
@@ -128,13 +131,15 @@ def ask(
             _Edit(card, chosen, send, dialog).draw()
         elif chosen.asks == "later":
             _later(card, chosen, send, dialog)
+        elif chosen.asks == "time":
+            _time(chosen, send, dialog)
         elif chosen.asks:
             _typed(chosen, send, dialog)
         else:
             _sure(chosen, lambda: send(Said()), dialog)
 
 
-def _typed(chosen: Button, send: Send, dialog: ui.dialog) -> None:
+def _typed(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
     title = _TITLES[chosen.asks]
     given = ui.textarea(title).props("outlined autogrow autofocus").classes("w-full")
 
@@ -150,7 +155,7 @@ def _typed(chosen: Button, send: Send, dialog: ui.dialog) -> None:
     _actions(chosen.label, submit, dialog, is_danger=chosen.verb == "reject")
 
 
-def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
+def _later(card: Card, chosen: Choice, send: Send, dialog: ui.dialog) -> None:
     """Ask for which later calls a decision holds as well."""
     if chosen.warning:
         notice("bad", chosen.warning, role="alert")
@@ -164,21 +169,36 @@ def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
         scopes = {"task": "In this task", "session": f"In all tasks of session {card.session}"}
         where = ui.select(scopes, label="Where", value="task").props("outlined")
         where.classes("w-full")
-    lasting: Any = ui.select(LASTING, label="How long", value=0).props("outlined")
-    lasting.classes("w-full")
+    until = _lasting(LASTING)
 
     async def submit() -> None:
         dialog.close()
         names = [name for name, each in same.items() if each.value]
-        seconds = cast("int", lasting.value)
-        until = time.time() + seconds if seconds else None
         scope: Any = "task" if where is None else where.value
-        await send(Said(always=Always(same=names, until=until, scope=scope)))
+        await send(Said(always=Always(same=names, until=until() or None, scope=scope)))
 
     _actions(chosen.label, submit, dialog, is_danger=bool(chosen.warning), focus=True)
 
 
-def _sure(chosen: Button, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
+def _lasting(offered: Mapping[int, str]) -> Callable[[], float]:
+    """Ask how long; return what tells the time that is chosen, 0 for no end."""
+    made: Any = ui.select({**offered}, label="How long", value=min(offered)).props("outlined")
+    made.classes("w-full")
+    return lambda: time.time() + made.value if made.value else 0.0
+
+
+def _time(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
+    """Ask for a time."""
+    until = _lasting({seconds: text for seconds, text in LASTING.items() if seconds})
+
+    async def submit() -> None:
+        dialog.close()
+        await send(Said(until=until()))
+
+    _actions(chosen.label, submit, dialog, focus=True)
+
+
+def _sure(chosen: Choice, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
     """Ask a second time."""
     if chosen.warning:
         notice("bad", chosen.warning, role="alert")
@@ -210,7 +230,7 @@ _HIDDEN = "A secret in it is hidden. Left empty, it stays; what you type replace
 class _Edit:
     """The dialog that edits the arguments of a call, typed as its schema says."""
 
-    def __init__(self, card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
+    def __init__(self, card: Card, chosen: Choice, send: Send, dialog: ui.dialog) -> None:
         self._card, self._chosen, self._send, self._dialog = card, chosen, send, dialog
         self._inputs: dict[str, tuple[Field, Any, object]] = {}
         self._whole: Any = None
@@ -307,7 +327,7 @@ class _Edit:
                     code(f"+ {each.new or 'left out'}").classes(
                         "text-emerald-800 dark:text-emerald-300"
                     )
-            sure = Button(
+            sure = Choice(
                 verb="edit",
                 key="e",
                 label=f"run {self._card.approval.tool} with these",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
 
 from holdfast.desk.pages.parts import button, empty, heading, open_dialog, text
 from holdfast.desk.views.cards import TITLES
-from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.desk.views.words import counted
+from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.calls import Approval
+from holdfast.values.runs.verbs import LISTED, VERBS
 
 KEYS = (
     ("a", "approve"),
@@ -19,6 +22,7 @@ KEYS = (
     ("w", "approve, and later calls that fit"),
     ("r", "reject, with a reason"),
     ("v", "give the result yourself"),
+    *((each.button[0], each.button[1].lower()) for each in VERBS.values() if each.button),
     ("s", "skip to the next"),
     ("j / k", "next and previous"),
     ("x", "mark for a decision on several"),
@@ -77,8 +81,8 @@ class Filters:
     def _draw(self, wanted: InboxFilter) -> None:
         search = ui.input(
             placeholder="Search",
-            value=wanted.text,
-            on_change=lambda event: self._filter_by(text=event.value or ""),
+            value=wanted.q,
+            on_change=lambda event: self._filter_by(q=event.value or ""),
         ).props('dense outlined debounce=200 clearable type=search aria-label="Search"')
         search.classes("w-full sm:w-56")
         names: tuple[Literal["agent", "tool"], ...] = ("agent", "tool")
@@ -90,12 +94,12 @@ class Filters:
         self._select("kind", "Kind", kinds, wanted.kind)
         ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
         self._select("older", "Age", ages, wanted.older)
-        mine = ui.checkbox(
-            "Mine",
-            value=wanted.mine,
-            on_change=lambda event: self._filter_by(mine=bool(event.value)),
-        )
-        mine.tooltip("Only what you can decide")
+        for flag, means in LISTED.items():
+            made = ui.checkbox(flag.capitalize(), value=bool(getattr(wanted, flag)))
+            made.on_value_change(partial(self._tick, flag)).tooltip(means)
+
+    def _tick(self, flag: str, event: ValueChangeEventArguments[Any]) -> None:
+        self._filter_by(**{flag: bool(event.value)})
 
     def _select(self, name: str, label: str, options: Any, value: object) -> Any:
         made: Any = ui.select(

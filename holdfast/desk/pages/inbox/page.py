@@ -18,7 +18,6 @@ from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
 from holdfast.desk.pages.inbox.filters import Filters, draw_nothing, show_keys
 from holdfast.desk.pages.inbox.rows import Rows, draw_several
 from holdfast.desk.pages.parts import button, heading, link, show_address, url
-from holdfast.desk.views.buttons import Button
 from holdfast.desk.views.cards import (
     Card,
     Context,
@@ -26,9 +25,10 @@ from holdfast.desk.views.cards import (
     task_of,
     title_of,
 )
-from holdfast.desk.views.filters import InboxFilter
 from holdfast.desk.views.words import counted
+from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.choices import Choice
 from holdfast.task.people.deciders import Person
 from holdfast.values.steps import Task
 
@@ -49,6 +49,7 @@ DONE = {
     "edit": "Approved with edits",
     "always": "Approved, with later calls",
     "reject": "Rejected",
+    "respond": "Answered",
 }
 
 
@@ -105,7 +106,7 @@ class Inbox:
         found = await self._frame.desk.feed.waiting()
         self._mine = {each: until for each, until in self._mine.items() if until > now}
         self._all = [each for each in found if each.id not in self._mine]
-        self._frame.count(len(self._all))
+        self._frame.count(self._all)
         self._shown = self._fitting(now)
         self._marked &= {each.id for each in self._shown}
         self._filters.show(self._wanted, self._all)
@@ -173,7 +174,7 @@ class Inbox:
     # ---- filters
 
     def _filter(self, **changes: Any) -> None:
-        self._wanted = replace(self._wanted, **changes)
+        self._wanted = self._wanted.model_copy(update=changes)
         self._show_address()
         self._shown = self._fitting(time.time())
         self._draw_list()
@@ -246,7 +247,7 @@ class Inbox:
         if await self._frame.act("uncover", card.id, run, "Recorded, and shown."):
             self._choose(card.id)
 
-    def _press(self, chosen: Button) -> None:
+    def _press(self, chosen: Choice) -> None:
         """Begin a decision on the card that is shown."""
         card = self._card
         if card is None or self._is_sending:
@@ -263,7 +264,7 @@ class Inbox:
     def _open(
         self,
         card: Card,
-        chosen: Button,
+        chosen: Choice,
         send: Send,
         others: Sequence[Card] = (),
     ) -> None:
@@ -276,7 +277,7 @@ class Inbox:
     async def _send(
         self,
         approvals: list[Approval],
-        chosen: Button,
+        chosen: Choice,
         said: Said,
     ) -> None:
         """Send a decision, once, and go on to the next card."""
@@ -294,7 +295,7 @@ class Inbox:
     async def _send_each(
         self,
         approvals: list[Approval],
-        chosen: Button,
+        chosen: Choice,
         said: Said,
     ) -> list[Approval]:
         """Send a decision on each; return those that were decided meanwhile."""
@@ -311,7 +312,7 @@ class Inbox:
                 self._mine[approval.id] = time.time() + SETTLING_SECONDS
                 done += 1
         if done:
-            what = DONE.get(chosen.verb, "Answered")
+            what = DONE.get(chosen.verb, chosen.label)
             named = approvals[0].id if len(approvals) == 1 else counted(done, "call")
             ui.notify(f"{what}: {named}", type="positive")
         return gone
@@ -319,7 +320,7 @@ class Inbox:
     def _decision(
         self,
         approval: Approval,
-        chosen: Button,
+        chosen: Choice,
         said: Said,
         gone: list[Approval],
     ) -> Callable[[str], Awaitable[None]]:
@@ -338,7 +339,7 @@ class Inbox:
         self._shown = left
         self._all = [each for each in self._all if each.id not in decided]
         self._marked -= decided
-        self._frame.count(len(self._all))
+        self._frame.count(self._all)
         if gone:
             who = await self._frame.desk.feed.decided_by(gone[0].id)
             self._card, self._drawn = None, GONE
@@ -367,7 +368,7 @@ class Inbox:
             with self._several:
                 draw_several(marked, partial(self._press_several, marked), self._unmark)
 
-    def _press_several(self, marked: list[Approval], chosen: Button) -> None:
+    def _press_several(self, marked: list[Approval], chosen: Choice) -> None:
         async def show() -> None:
             whole = await asyncio.gather(*map(self._frame.desk.feed.approval, marked))
 

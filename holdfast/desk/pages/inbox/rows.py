@@ -9,10 +9,10 @@ from nicegui import ui
 from nicegui.element import Element
 
 from holdfast.desk.pages.parts import QUIET, STRONG, button, chip, quiet, text
-from holdfast.desk.views.buttons import Button, buttons_of
 from holdfast.desk.views.cards import TITLES, title_of, waits_for
 from holdfast.desk.views.words import brief, data_of
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.choices import Choice, choices_of
 from holdfast.values.text.decided import for_decision
 
 AT_FIRST = 50
@@ -145,7 +145,7 @@ class Rows:
 
 
 def draw_several(
-    marked: Sequence[Approval], press: Callable[[Button], None], clear: Callable[[], None]
+    marked: Sequence[Approval], press: Callable[[Choice], None], clear: Callable[[], None]
 ) -> None:
     """Draw the decisions on all approvals that are marked, if they are calls of one tool."""
     look = "w-full gap-2 rounded-lg border border-indigo-300 p-3 dark:border-indigo-700"
@@ -153,7 +153,7 @@ def draw_several(
         if len({(each.tool, each.kind) for each in marked}) > 1:
             quiet(f"{len(marked)} marked, of several tools: mark calls of one tool only.")
         else:
-            for chosen in buttons_of(marked[0]):
+            for chosen in choices_of(marked[0]):
                 if chosen.verb in ("approve", "reject"):
                     label = f"{chosen.label} ({len(marked)})"
                     made = button(label, tone="danger" if chosen.verb == "reject" else "main")

@@ -1,20 +1,21 @@
-"""The decisions that a card of the inbox offers, labelled by what they do in its case."""
+"""What a person can do with an approval, labelled by what it does in its case."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.desk.views.words import data_of, object_of
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.standing import arguments_of
+from holdfast.values.runs.verbs import VERBS, Declared, Verb
 
-Verb = Literal["approve", "always", "edit", "reject", "respond"]
+Done = Literal[Verb, "always", "edit"]
 Colour = Literal["positive", "primary", "negative", "grey"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Button:
-    """A decision that a card offers.
+class Choice:
+    """One of the things that a person can do with an approval.
 
     Attributes:
         verb: What is decided; "edit" approves with other arguments, "always" later calls as well.
@@ -26,28 +27,39 @@ class Button:
         colour: How it is drawn.
     """
 
-    verb: Verb
+    verb: Done
     key: str
     label: str
     more: str
-    asks: Literal["", "note", "reason", "result", "arguments", "later"] = ""
+    asks: Literal["", "note", "reason", "result", "arguments", "later", "time"] = ""
     warning: str = ""
     colour: Colour = "grey"
 
 
-def asked_twice(buttons: tuple[Button, ...], why: str) -> tuple[Button, ...]:
-    """Return buttons of which those that let a call run are asked twice, if there is a reason."""
+def asked_twice(choices: tuple[Choice, ...], why: str) -> tuple[Choice, ...]:
+    """Return choices of which those that let a call run are asked twice, if there is a reason."""
     runs = ("approve", "always")
     return tuple(
         replace(each, warning=f"{each.warning} {why}".strip())
         if why and each.verb in runs
         else each
-        for each in buttons
+        for each in choices
     )
 
 
-def buttons_of(approval: Approval) -> tuple[Button, ...]:
-    """Return the decisions on an approval, labelled by what they do in its case."""
+def choices_of(approval: Approval) -> tuple[Choice, ...]:
+    """Return what can be done with an approval; decisions say what they do in its case."""
+    more = (_more(verb, each) for verb, each in VERBS.items() if each.button)
+    return (*_decisions(approval), *more)
+
+
+def _more(verb: Verb, declared: Declared) -> Choice:
+    key, label, more = declared.button or ("", "", "")
+    asks = any(part.form == "time" for part in (declared.form or {}).values())
+    return Choice(verb=verb, key=key, label=label, more=more, asks="time" if asks else "")
+
+
+def _decisions(approval: Approval) -> tuple[Choice, ...]:
     tool = approval.tool or "it"
     match approval.kind:
         case "tool":
@@ -58,7 +70,7 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
             return _of_limit(approval)
         case "question":
             return (
-                Button(
+                Choice(
                     verb="respond",
                     key="v",
                     label="Answer",
@@ -66,7 +78,7 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
                     asks="result",
                     colour="primary",
                 ),
-                Button(
+                Choice(
                     verb="reject",
                     key="r",
                     label="Decline",
@@ -76,14 +88,14 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
             )
         case "undo":
             return (
-                Button(
+                Choice(
                     verb="approve",
                     key="a",
                     label=f"Undo {tool}",
                     more="The tool's own undo runs now.",
                     colour="primary",
                 ),
-                Button(
+                Choice(
                     verb="reject",
                     key="r",
                     label=f"Leave {tool} as it is",
@@ -91,7 +103,7 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
                     asks="reason",
                     colour="negative",
                 ),
-                Button(
+                Choice(
                     verb="respond",
                     key="v",
                     label="It is undone already",
@@ -101,8 +113,8 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
             )
 
 
-def _of_limit(approval: Approval) -> tuple[Button, ...]:
-    finish = Button(
+def _of_limit(approval: Approval) -> tuple[Choice, ...]:
+    finish = Choice(
         verb="reject",
         key="r",
         label="Finish now",
@@ -110,9 +122,9 @@ def _of_limit(approval: Approval) -> tuple[Button, ...]:
         asks="reason",
         colour="negative",
     )
-    raised = (object_of(data_of(approval.arguments)) or {}).get("max_dollars")
+    raised = arguments_of(approval).get("max_dollars")
     if not isinstance(raised, str):
-        one_more = Button(
+        one_more = Choice(
             verb="approve",
             key="a",
             label="Allow one more model call",
@@ -121,14 +133,14 @@ def _of_limit(approval: Approval) -> tuple[Button, ...]:
         )
         return one_more, finish
     return (
-        Button(
+        Choice(
             verb="approve",
             key="a",
             label=f"Raise the budget to ${raised}",
             more="The task goes on until that is used up.",
             colour="primary",
         ),
-        Button(
+        Choice(
             verb="edit",
             key="e",
             label="Raise it to another amount",
@@ -139,10 +151,10 @@ def _of_limit(approval: Approval) -> tuple[Button, ...]:
     )
 
 
-def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
+def _of_call(approval: Approval, tool: str) -> tuple[Choice, ...]:
     final = f"{tool} cannot be undone." if approval.effect not in ("read", "reversible") else ""
     found = (
-        Button(
+        Choice(
             verb="approve",
             key="a",
             label=f"Run {tool}",
@@ -150,7 +162,7 @@ def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
             warning=final,
             colour="positive",
         ),
-        Button(
+        Choice(
             verb="edit",
             key="e",
             label="Edit arguments",
@@ -160,7 +172,7 @@ def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
             colour="primary",
         ),
         *_for_later(approval, tool, final),
-        Button(
+        Choice(
             verb="reject",
             key="r",
             label=f"Do not run {tool}",
@@ -168,7 +180,7 @@ def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
             asks="reason",
             colour="negative",
         ),
-        Button(
+        Choice(
             verb="respond",
             key="v",
             label="Enter a result",
@@ -181,11 +193,11 @@ def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
     return tuple(each for each in found if each.verb not in ("edit", "respond"))
 
 
-def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Button, ...]:
+def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Choice, ...]:
     """Return the approval of later calls, which one person can give where one decides alone."""
     if approval.quorum > 1:
         return ()
-    made = Button(
+    made = Choice(
         verb="always",
         key="w",
         label=f"Run {tool}, and later calls",
@@ -196,9 +208,9 @@ def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Button, ...
     return (made,)
 
 
-def _of_unknown(tool: str) -> tuple[Button, ...]:
+def _of_unknown(tool: str) -> tuple[Choice, ...]:
     return (
-        Button(
+        Choice(
             verb="approve",
             key="a",
             label=f"It did not happen: {tool} now",
@@ -206,7 +218,7 @@ def _of_unknown(tool: str) -> tuple[Button, ...]:
             warning=f"If {tool} has happened after all, it happens twice.",
             colour="primary",
         ),
-        Button(
+        Choice(
             verb="respond",
             key="v",
             label="It happened: enter the result",
@@ -214,7 +226,7 @@ def _of_unknown(tool: str) -> tuple[Button, ...]:
             asks="result",
             colour="positive",
         ),
-        Button(
+        Choice(
             verb="reject",
             key="r",
             label="Give it up",
