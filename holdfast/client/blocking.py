@@ -292,6 +292,7 @@ class AgentRunner(_Twin):
     approve = _sync(_async.AgentRunner.approve)
     reject = _sync(_async.AgentRunner.reject)
     respond = _sync(_async.AgentRunner.respond)
+    snooze = _sync(_async.AgentRunner.snooze)
     uncover = _sync(_async.AgentRunner.uncover)
     standing_rules = _sync(_async.AgentRunner.standing_rules)
     revoke_rule = _sync(_async.AgentRunner.revoke_rule)

@@ -22,6 +22,7 @@ class InboxFilter(Value):
         older: Only those that wait for at least so many seconds.
         q: Only those with this text in tool, arguments, agent or task id.
         mine: Only those that the person who looks can decide.
+        snoozed: Those as well whose snooze is not over.
     """
 
     agent: str = ""
@@ -30,6 +31,7 @@ class InboxFilter(Value):
     older: int = Field(default=0, ge=0, description="Seconds that it waits at least.")
     q: str = Field(default="", description="Text in tool, arguments, agent or task id.")
     mine: bool = False
+    snoozed: bool = False
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> InboxFilter:
@@ -54,6 +56,7 @@ class InboxFilter(Value):
             and self.tool in ("", approval.tool)
             and self.kind in ("", approval.kind)
             and now - approval.asked >= self.older
+            and (self.snoozed or now >= approval.snoozed_until)
             and any(self.q.casefold() in each.casefold() for each in where)
             and (not self.mine or (person is not None and can_decide(approval, person)))
         )

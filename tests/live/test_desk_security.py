@@ -49,6 +49,7 @@ BODIES: dict[str, Any] = {
     "edit": {"arguments": {}},
     "reject": {"reason": "x"},
     "respond": {"result": 1},
+    "snooze": {"until": "2100-01-01T00:00:00Z"},
 }
 """A body that fits for each route that acts; a new route needs one, and is tested by it."""
 
@@ -144,7 +145,7 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
                     allowed[name].add(each.name)
                 else:
                     assert answered.json()["type"] == "urn:holdfast:error:NotAllowed"
-    deciding = {"approve", "edit", "reject", "respond", "uncover", "revoke"}
+    deciding = {"approve", "edit", "reject", "respond", "snooze", "uncover", "revoke"}
     assert allowed == {"vic": set(), "ole": set(BODIES) - deciding, "ada": deciding}
     assert (await runner.get_task(task)).status == "running"
     asked: list[tuple[str, str, str]] = []

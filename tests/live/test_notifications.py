@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,7 +14,12 @@ from temporalio.api.enums.v1 import EventType
 
 from holdfast import AgentRunner, ApprovalRule, Notice, Notifier, Task, Webhook, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import NotificationError
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    NotificationError,
+    TaskClosedError,
+)
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.receiver import SECRET, Receiver, receiving
@@ -223,3 +230,62 @@ async def until_noted(runner: AgentRunner, task: Task) -> None:
     """Wait until the newest run of a task has taken a command, and with it what it begins with."""
     await runner.give_feedback(task, "that is all")
     await ask(runner, task)
+
+
+async def test_a_snoozed_approval_comes_back_by_itself_and_says_so_also_after_a_rollover(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book()
+    runner = await serve(rig, make_agent, book, roll_events=50)
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def listed(*, snoozed: bool = False) -> bool:
+        found = await runner.pending_approvals(snoozed=snoozed)
+        return question.id in {each.id for each in found}
+
+    await until(listed)
+    with pytest.raises(CommandRefusedError, match="is over already"):
+        await runner.snooze(question, "ann", time.time() - 1)
+    with pytest.raises(CommandRefusedError, match="There is no open approval"):
+        await runner.snooze(f"{task.task_id}:9", "ann", time.time() + 60)
+    with pytest.raises(InvalidArgumentError, match="without a time zone"):
+        await runner.snooze(question, "ann", datetime(2100, 1, 1))  # noqa: DTZ001  the claim
+    handle = runner.client.get_workflow_handle(task.task_id)
+    later = {"approval": question.id, "until": "2100-01-01T00:00:00Z", "by": "ann"}
+    await handle.signal("snooze", later)
+
+    async def gone() -> bool:
+        return not await listed()
+
+    await until(gone)
+    for _ in range(50):
+        await handle.signal("resume", {"by": "ann"})
+    await until_rolled(runner.client, task.task_id)
+    assert await gone()
+    assert await listed(snoozed=True)
+    [asked] = await runner.pending_approvals(task)
+    assert asked.about["snoozed"] == "until 2100-01-01 00:00:00 UTC by ann"
+    await runner.snooze(question, "ben", time.time() + 0.5, reason="lunch")
+    await until(listed)
+
+    async def told() -> bool:
+        return len(book.sent) > 1
+
+    await until(told)
+    assert [each.rstrip("0123456789") for each in book.sent] == [
+        f"{question.id}:asked",
+        f"{question.id}:returned",
+    ]
+    await runner.snooze(question, "ann", time.time() + 600)
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    await runner.finalize_response(task)
+    with pytest.raises(TaskClosedError):
+        await runner.snooze(question, "ann", time.time() + 60)
+    said = [each for each in await runner.audit(task) if each.verb == "snooze"]
+    assert [(e.actor, e.status == "applied") for e in said if e.kind == "command"] == [
+        ("ann", True),
+        ("ben", True),
+        ("ann", True),
+    ]

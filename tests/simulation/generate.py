@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.simulation.clock import EPOCH
 from tests.simulation.play import FATES, Choice, Schedule
 
 LENGTH = 9
@@ -42,7 +43,7 @@ MISFITS: tuple[tuple[str, list[str]], ...] = (
 STEERING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("pause", {"by": "ann"}),
     ("resume", {"by": "ann"}),
-    ("resume", {}),
+    ("snooze", {"approval": "open", "until": EPOCH + 40, "by": "ann"}),
     ("feedback", {"text": "look again", "by": "ann"}),
     ("feedback", {"text": "and then", "by": "ann", "when": "queued"}),
     ("edit_step", {"step": "s2", "input": "other", "by": "ann"}),
@@ -293,6 +294,11 @@ class CalmAuthor(Author):
         kinds = (self._decide, self._decide, self._decide, self._run, self._run, self._undo)
         others = (self._steer, self._finalize, self._misfit, self._tool_trouble, self._evict)
         return [self._chance.choice((*kinds, *others))()]
+
+    def _steer(self) -> Choice:
+        kind, who, verb, body = super()._steer()
+        later = {"until": 4_000_000_000} if "until" in body else {}  # a server has another clock
+        return (kind, who, verb, {**body, **later})
 
     def _tool_trouble(self) -> Choice:
         tool = self._chance.choice(("book", "pay", "mark", "undo book"))

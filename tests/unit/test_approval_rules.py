@@ -11,6 +11,7 @@ import pytest
 from holdfast import Always, ApprovalRule, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
+from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.data.commands import Command, RunRequest
@@ -389,3 +390,33 @@ def test_a_decision_on_one_servers_tool_is_none_on_anothers_of_its_name() -> Non
     policy = ToolPolicy(needs_approval="yes")
     known = [standing.standing_rule(desk.ledger, N, i, policy) for i in range(3)]
     assert [rule is not None for rule in known] == [True, True, False]
+
+
+def test_a_snooze_ends_at_its_time_by_a_vote_and_when_it_escalates() -> None:
+    rule = ApprovalRule(by=("ann", "ben"), quorum=2, escalate_after_seconds=50, escalate_to="boss")
+    desk = Desk(rule)
+    assert "may not decide" in desk.decide("eve", "snooze", until=30.0)
+    for wrong in ("noon", None, "2027-01-31T14:00:00", [1]):
+        assert "until must be a time" in desk.decide("ann", "snooze", until=wrong)
+    assert not desk.decide("ann", "snooze", until=30.0, now=4.0)
+    assert approvals.deadline(desk.ledger) == 30.0
+    assert (InboxFilter().takes(desk.at(), now=29.0), desk.at().stage) == (False, "asked")
+    assert InboxFilter(snoozed=True).takes(desk.at(), now=29.0)
+    assert InboxFilter().takes(desk.at(), now=30.0)  # before any worker process is up
+    assert approvals.messages(desk.ledger) == {}
+    approvals.escalate(desk.ledger, now=30.5)
+    assert (desk.at().stage, desk.at().stage_began, desk.at().snoozed_by) == ("returned", 30.5, "")
+    assert not desk.decide("ann", "snooze", until=300.0, now=31.0)
+    desk.decide("ben", now=32.0)
+    assert (desk.at().progress, desk.at().snoozed_until) == ("1 of 2: ben", 0.0)
+    assert not desk.decide("ann", "snooze", until=300.0, now=33.0)
+    approvals.escalate(desk.ledger, now=90.0)
+    assert (desk.at().stage, desk.at().snoozed_until) == ("escalated", 0.0)
+
+
+def test_an_approval_is_not_snoozed_past_its_deadline() -> None:
+    desk = Desk(ApprovalRule(expires_seconds=60))
+    late = desk.decide("ann", "snooze", until=desk.at().expires)
+    assert "expires at 1970-01-01" in late
+    assert "say a time before that" in late
+    assert not desk.decide("ann", "snooze", until=desk.at().expires - 1)

@@ -32,6 +32,7 @@ TABLE: dict[Request, tuple[Answer, Answer, Answer, Answer, Answer]] = {
     "approve": ("take", "take", "closed", "closed", "closed"),
     "reject": ("take", "take", "closed", "closed", "closed"),
     "respond": ("take", "take", "closed", "closed", "closed"),
+    "snooze": ("take", "take", "closed", "closed", "closed"),
     "uncover": ("take", "take", "closed", "closed", "closed"),
     "revoke": ("take", "take", "closed", "closed", "closed"),
     "feedback": ("take", "busy_undo", "closed", "closed", "closed"),

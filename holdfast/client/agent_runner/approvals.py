@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import cast
 
 from holdfast.client.agent_runner.base import RunnerBase
@@ -24,7 +25,7 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
-from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.approval_rules import Always, Until
 from holdfast.values.runs.verbs import DECIDED, Verb
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -43,8 +44,12 @@ class TaskApprovals(RunnerBase):
     `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
     """
 
-    async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
+    async def pending_approvals(
+        self, task: TaskLike | None = None, *, snoozed: bool = False
+    ) -> list[Approval]:
         """List what waits for a person, of one task or of all.
+
+        What is snoozed is in the list of its task; in that of all tasks with `snoozed`.
 
         For all tasks this is one query of Temporal's visibility store, which is up to a second
         behind; long arguments are cut to 500 characters there. A task with more than 20 open
@@ -53,7 +58,8 @@ class TaskApprovals(RunnerBase):
         """
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
-        wanted = InboxFilter()
+        check_arguments(TaskApprovals.pending_approvals, snoozed=snoozed)
+        wanted = InboxFilter(snoozed=snoozed)
         found = await open_approvals(self)
         return [approval for approval in found if wanted.takes(approval, now=time.time())]
 
@@ -152,6 +158,36 @@ class TaskApprovals(RunnerBase):
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
         return await self._decide(approval, "respond", by, {"result": result}, roles)
+
+    async def snooze(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        until: Until,
+        *,
+        reason: str = "",
+        roles: Iterable[str] | None = None,
+    ) -> Receipt:
+        """Leave an approval out of the lists of all tasks until a time, and tell nobody of it.
+
+        It comes back by itself, or with the next vote or escalation. It can be decided all the
+        same, and expires as it would. Another snooze replaces this one.
+
+        Args:
+            approval: The approval.
+            by: Who asks for it: somebody who may decide it.
+            until: When it comes back; a datetime with a time zone, or seconds since the epoch.
+            reason: Why.
+            roles: As for `approve`.
+
+        Raises:
+            CommandRefusedError: The time is over, or not before the approval expires; the approval
+                does not wait any more, or the person may not decide it.
+        """
+        check_arguments(TaskApprovals.snooze, until=until, reason=reason)
+        seconds = until.timestamp() if isinstance(until, datetime) else until
+        body: dict[str, Json] = {"until": seconds, **({"reason": reason} if reason else {})}
+        return await self._decide(approval, "snooze", by, body, roles)
 
     async def uncover(
         self, approval: ApprovalLike, by: str, *, roles: Iterable[str] | None = None

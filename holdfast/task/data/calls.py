@@ -14,6 +14,7 @@ from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import Blob, CallKind, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
+from holdfast.values.text.shown import time_shown
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question"]
 
@@ -71,7 +72,7 @@ class Vote(Value):
     note: str = ""
 
 
-Stage = Literal["asked", "escalated"]
+Stage = Literal["asked", "escalated", "returned"]
 
 
 class Approval(Value):
@@ -111,6 +112,9 @@ class Approval(Value):
         escalates: Time at which `escalate_to` may decide as well; 0 for never.
         escalate_to: People and roles that may decide from then on.
         escalated: When that happened; 0 when it has not.
+        snoozed_until: Time before which lists over all tasks leave it out; 0 for none.
+        snoozed_by: Who has asked for that.
+        returned: When it came back after that; 0 when it has not.
         asks: The questions, of kind "question".
         after: What the attempt came to that went on without answers.
         answers: Key of a question to its answer: `action`, and `content` if it was accepted.
@@ -153,6 +157,9 @@ class Approval(Value):
     escalates: float = 0.0
     escalate_to: tuple[str, ...] = ()
     escalated: float = 0.0
+    snoozed_until: float = 0.0
+    snoozed_by: str = ""
+    returned: float = 0.0
     asks: Asks | None = None
     after: Content = ""
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
@@ -166,17 +173,21 @@ class Approval(Value):
     @property
     def stage(self) -> Stage:
         """What has happened to it last."""
+        if self.returned > self.escalated:
+            return "returned"
         return "escalated" if self.escalated else "asked"
 
     @property
     def stage_began(self) -> float:
         """When that was."""
-        return self.escalated or self.asked
+        return max(self.returned, self.escalated) or self.asked
 
     @property
     def about(self) -> dict[str, str]:
         """Who decides it, and how far that is, in words; what there is nothing of is left out."""
+        until = f"until {time_shown(self.snoozed_until)} by {self.snoozed_by}"
         found = {"decides": self.who_decides, "approved": self.progress}
+        found |= {"snoozed": until} if self.snoozed_until else {}
         return {name: text for name, text in found.items() if text}
 
     @property

@@ -18,8 +18,10 @@ runs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
@@ -38,10 +40,12 @@ from holdfast.task.people.decisions import (
 )
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Content, ToolCall
+from holdfast.values.runs.approval_rules import Until
 from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.shown import named, time_shown
 
 CARD_TEXT = 500
+_UNTIL = TypeAdapter(Until)
 NOT_IN_TIME = "nobody decided in time"
 
 
@@ -155,7 +159,8 @@ def pending(ledger: Ledger) -> list[Approval]:
 
 def messages(ledger: Ledger) -> dict[str, Approval]:
     """Return the approvals that people are to be told of now, by the id of the message."""
-    return {f"{each.id}:{each.stage}": each for each in pending(ledger)}
+    awake = (each for each in pending(ledger) if not each.snoozed_until)
+    return {f"{e.id}:{e.stage}{f'{e.returned:.0f}' * bool(e.returned)}": e for e in awake}
 
 
 def asked_everywhere(ledger: Ledger) -> list[Approval]:
@@ -194,7 +199,7 @@ def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
 
 
 def decide(ledger: Ledger, command: Command, *, now: float) -> str:
-    """Apply approve, reject, respond or uncover; return why it is refused, or empty."""
+    """Apply a verb about an approval; return why it is refused, or empty."""
     wanted = str(command.body.get("approval", ""))
     found = ledger.asked.find(wanted)
     if found is None:
@@ -220,21 +225,50 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     barred = deciders.refused(found, command.by, roles_of(command))
     if barred:
         return barred
+    return _take(ledger, found, command, now=now)
+
+
+def _take(ledger: Ledger, found: Approval, command: Command, *, now: float) -> str:
+    """Apply a verb of somebody who may decide; return why it is refused, or empty."""
     note = str(command.body.get("note", "") or command.reason)
     message = str(command.body.get("message", ""))
-    changes = {"by": command.by, "at": now, "note": note, "message": message}
+    changes = {"by": command.by, "at": now, "note": note, "message": message, **_AWAKE}
     decided = found.model_copy(update=changes)
     match command.verb:
         case "approve":
-            reason = approve(ledger, decided, command.body.get("arguments"))
+            return approve(ledger, decided, command.body.get("arguments"))
         case "reject":
-            reason = reject(ledger, decided)
+            return reject(ledger, decided)
         case "respond":
-            reason = respond(ledger, decided, command.body.get("result"))
-        case _:  # who may decide may see it all, and the record says who was shown it
-            is_shown = command.verb == "uncover"
-            reason = "" if is_shown else f"{command.verb!r} does not decide an approval."
-    return reason
+            return respond(ledger, decided, command.body.get("result"))
+        case "snooze":
+            return _snooze(ledger, found, command, now=now)
+        case "uncover":  # who may decide may see it all, and the record says who was shown it
+            return ""
+        case verb:
+            return f"{verb!r} does not decide an approval."
+
+
+_AWAKE: Mapping[str, object] = {"snoozed_until": 0.0, "snoozed_by": ""}
+
+
+def _snooze(ledger: Ledger, found: Approval, command: Command, *, now: float) -> str:
+    """Leave an approval out of lists until a time; return why not, or empty."""
+    try:
+        until = cast("float", _UNTIL.validate_python(command.body.get("until")))
+    except ValidationError:
+        given = command.body.get("until")
+        return f"until must be a time, as 2027-01-31T14:00:00Z or in seconds; it was {given!r:.80}."
+    if until <= now:
+        return f"{time_shown(until)} is over already: say a time that is to come."
+    if found.expires and until >= found.expires:
+        return (
+            f"Approval {found.id!r} expires at {time_shown(found.expires)}, also while it is"
+            " snoozed: say a time before that."
+        )
+    snoozed = {"snoozed_until": until, "snoozed_by": command.by}
+    ledger.put_approval(found.model_copy(update=snoozed))
+    return ""
 
 
 def _misdirected(found: Approval, command: Command) -> str:
@@ -324,14 +358,17 @@ def expire(ledger: Ledger, *, now: float) -> None:
 
 
 def escalate(ledger: Ledger, *, now: float) -> None:
-    """Let more people decide approvals that have waited for as long as their rule says."""
+    """Let more people decide approvals that have waited long enough; let the snoozed come back."""
+    for approval in pending(ledger):
+        if approval.snoozed_until and now >= approval.snoozed_until:
+            ledger.put_approval(approval.model_copy(update={**_AWAKE, "returned": now}))
     for approval in pending(ledger):
         if approval.escalates and now >= approval.escalates and not approval.escalated:
             _escalate(ledger, approval, now=now)
 
 
 def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
-    wider = approval.model_copy(update={"escalated": now})
+    wider = approval.model_copy(update={"escalated": now, **_AWAKE})
     body = {**_asked_of(ledger, wider), "escalate_to": list(approval.escalate_to)}
     text = f"Escalated to {', '.join(approval.escalate_to)}: nobody has decided yet."
     ledger.note("escalated", now=now, text=text, body=body)
@@ -340,19 +377,21 @@ def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
 
 
 def deadline(ledger: Ledger) -> float:
-    """Return when the next approval expires or escalates, 0 for never."""
+    """Return when the next approval expires, escalates or comes back, 0 for never."""
     waiting = pending(ledger)
     times = [a.expires for a in waiting if a.expires]
     times += [a.escalates for a in waiting if a.escalates and not a.escalated]
+    times += [a.snoozed_until for a in waiting if a.snoozed_until]
     return min(times, default=0)
 
 
 def card_state(approval: Approval) -> str:
     """Return what identifies a card: the id, and what people have done to it, if they have."""
     votes = ",".join(vote.by for vote in approval.votes)
-    if not votes and not approval.escalated:
+    if not votes and not approval.escalated and not approval.snoozed_until:
         return approval.id
-    return f"{approval.id} {approval.bound} {approval.escalated:g} {votes}"
+    until = f" {approval.snoozed_until:.0f}" if approval.snoozed_until else ""
+    return f"{approval.id} {approval.bound} {approval.escalated:g} {votes}{until}"
 
 
 def card(approval: Approval) -> dict[str, Json]:

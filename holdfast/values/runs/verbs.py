@@ -21,6 +21,7 @@ Verb = Literal[
     "approve",
     "reject",
     "respond",
+    "snooze",
     "uncover",
     "revoke",
     "feedback",
@@ -148,6 +149,23 @@ VERBS: Mapping[Verb, Declared] = {
         decided="responded",
         form={"result": Part("What the model reads.", "word")},
     ),
+    "snooze": Declared(
+        about="approval",
+        role="approver",
+        does="Leave what waits out of the lists until a time; it can be decided all the same.",
+        body=(
+            'Leave what waits out of the lists until a time. {"approval": "<task id>:1",'
+            ' "until": "2027-01-31T14:00:00Z", "by": "ann"}; "until" may be seconds since the'
+            ' epoch; optional: "reason".'
+        ),
+        arguments=("approval", "until", "reason", "roles"),
+        form={"until": Part("When it comes back, in local time.", "time"), "reason": _WHY},
+        button=(
+            "z",
+            "Snooze",
+            "It is left out of the lists until then. Its deadline stands, and it can be decided.",
+        ),
+    ),
     "uncover": Declared(
         about="approval",
         role="approver",
@@ -218,7 +236,7 @@ DECIDED: Mapping[str, Decision] = {
 }
 """Verbs that decide an approval, each to what the approval is then."""
 
-LISTED = {"mine": "Only what you can decide."}
+LISTED = {"mine": "Only what you can decide.", "snoozed": "What is snoozed as well."}
 """What lists of approvals can be asked for, each with its meaning: an option of `approvals`, a
 parameter of the HTTP API and a box of the inbox. `InboxFilter` says which approvals fit."""
 
