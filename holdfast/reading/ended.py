@@ -48,7 +48,7 @@ async def why_ended(client: Client, found: WorkflowExecution) -> str:
     except EngineError as error:
         log.warning("Why run %r of %r has ended cannot be read: %s", found.run_id, found.id, error)
     except WorkflowFailureError as error:
-        return _said(error.cause)
+        return said_by(error.cause)
     return ""
 
 
@@ -128,15 +128,18 @@ def activities_of(found: WorkflowExecutionDescription) -> list[PendingActivityIn
 
 async def cause_of(client: Client, failure: Failure) -> str:
     """Name a failure by its innermost cause, decoded, without secrets."""
-    cause = await client.data_converter.decode_failure(failure)
+    try:
+        cause: BaseException = await client.data_converter.decode_failure(failure)
+    except Exception as error:  # noqa: BLE001  of a codec; shown
+        return f"why cannot be read here: {said_by(error)}"
     while cause.__cause__ is not None:
         cause = cause.__cause__
     if isinstance(cause, ActivityTimeout):
         return WORKER_LOST if cause.type is TimeoutType.HEARTBEAT else "it took too long"
-    return _said(cause)
+    return said_by(cause)
 
 
-def _said(cause: BaseException | None) -> str:
+def said_by(cause: BaseException | None) -> str:
     """Return the type of a failure and what it says."""
     kind = (cause.type if isinstance(cause, ApplicationError) else "") or type(cause).__name__
     said = cause.message if isinstance(cause, FailureError) else str(cause)

@@ -14,6 +14,7 @@ from temporalio.client import Client
 from temporalio.converter import DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 from holdfast.cli.following.live import LiveView
+from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import UNREAD, plain_memo
 from holdfast.reading.streams.attempts import Attempts
 from holdfast.testing import FakeOpenAI
@@ -69,6 +70,13 @@ class Turned(PayloadCodec):
         ]
 
 
+class Lost(Turned):
+    """A codec whose key is away."""
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        raise RuntimeError("no key")
+
+
 async def test_why_something_is_tried_again_is_decoded_for_every_reader(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -99,5 +107,15 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(
         return "slow down" in printed.getvalue()
 
     await until(is_printed)
+    lost = dataclasses.replace(converter, payload_codec=Lost())
+    blind = Client(own.service_client, namespace=own.namespace, data_converter=lost)
+    of_task = await blind.get_workflow_handle(task.task_id).describe()
+    assert "cannot be read here: RuntimeError: no key" in await why_blocked(blind, of_task)
+    unread = io.StringIO()
+    view = LiveView(blind, runner.archive, task.task_id, Console(file=unread, width=200))
+    looking = asyncio.ensure_future(view.follow())
+
     await runner.abandon(task, "enough")
-    await following
+    await asyncio.gather(following, looking)
+    assert "RuntimeError: no key" in unread.getvalue()
+    assert "abandon" in unread.getvalue().splitlines()[-2]  # it went on to the end

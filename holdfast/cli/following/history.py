@@ -17,7 +17,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from holdfast.engine.search_attributes import APPROVALS_MEMO
-from holdfast.reading.ended import cause_of
+from holdfast.reading.ended import cause_of, said_by
 from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
@@ -113,7 +113,12 @@ class TaskHistory:
                 next_run = _next_run(event)
                 if event.event_id <= self._seen:
                     continue
-                found = await self._take(event)
+                try:
+                    found = await self._take(event)
+                except Exception as error:  # noqa: BLE001  of a codec; shown
+                    found = LiveEvent(
+                        kind="failed", name=f"reading event {event.event_id}", text=said_by(error)
+                    )
                 self._seen = event.event_id
                 for each in (*([] if found is None else [found]), *self._inline):
                     yield each

@@ -134,8 +134,8 @@ def told_again(
             remedy="Run the step again: the model is asked again. Feedback before it says more to"
             " the model, and undo_step goes back.",
         ) from error
-    cause = error.__cause__
-    why = (cause and cause.__cause__) or cause or error  # without the answer once more
+    cause = error if error.__cause__ is None else error.__cause__
+    why = cause if cause.__cause__ is None else cause.__cause__  # without the answer once more
     reason = clean(redact(str(why)))[:LONGEST_REASON]
     if ids := answer.message.call_ids:  # each needs a result, also where the provider keeps them
         return (answer.message, *not_run(ids, reason))
