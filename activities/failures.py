@@ -1,7 +1,7 @@
 """How errors and results of activities cross into the task.
 
 Errors cross by class name, retried or not. Every result is decoded once before it is handed over,
-because the task has to decode it, too.
+because the task has to decode it as well.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
 
     What may pass with time is retried, after the provider's Retry-After. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person, a
-    UserError as well: it says that code is to be mended, and then the task can go on.
+    UserError as well: it says that code must be mended, and then the task can go on.
 
     The original error is logged, with its traceback unless it is a HoldfastError. It does not
     become the cause of the new one: causes are stored in the history, and secrets would have to be

@@ -51,7 +51,7 @@ MOST_SHOWN_BYTES = 2048
 def hasten_others() -> None:
     """Have the other activities of the task in this process hear soon that they are cancelled.
 
-    An activity that fails, or a guardrail that trips, has the task cancel those beside it. They
+    An activity that fails, or a guardrail that trips, has the task cancel those next to it. They
     hear of it by a heartbeat, and the next one may be seconds away.
     """
     for each in beside():

@@ -243,7 +243,7 @@ class Pulse:
     """The heartbeats of one activity, with their details. Safe from any thread.
 
     Attributes:
-        news: Set when a heartbeat is to be sent soon.
+        news: Set when a heartbeat must be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
         failed: The model calls that have failed; each heartbeat carries them.
@@ -376,7 +376,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
 
     Args:
         trusts_start: Whether to trust the start of the attempt, see `Lease.trust_start`; a block
-            inside of another may decide that, too.
+            inside of another may decide that as well.
     """
     if current.get(None) is not None:
         if trusts_start:

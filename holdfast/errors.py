@@ -203,13 +203,13 @@ class CommandRefusedError(HoldfastError):
     """
 
     def __init__(self, message: str, *, is_decided: bool = False, remedy: str = "") -> None:
-        """Keep the fact beside the text."""
+        """Keep the fact next to the text."""
         self.is_decided = is_decided
         super().__init__(message, remedy=remedy)
 
 
 class UndoRefusedError(CommandRefusedError):
-    """Effects stand in the way of an undo; the text lists them. Nothing was changed."""
+    """Effects are in the way of an undo; the text lists them. Nothing was changed."""
 
 
 class UndoFailedError(CommandRefusedError):
@@ -281,7 +281,7 @@ class StepFailedError(HoldfastError):
     def __init__(
         self, message: str, *, task_id: str, step_id: str, cause_type: str = "", remedy: str = ""
     ) -> None:
-        """Keep the facts beside the text."""
+        """Keep the facts next to the text."""
         self.task_id = task_id
         self.step_id = step_id
         self.cause_type = cause_type
@@ -459,7 +459,7 @@ class ModelUnavailableError(ModelError):
         is_limit: bool = False,
         remedy: str = "",
     ) -> None:
-        """Keep the provider's wish and code beside the text."""
+        """Keep the provider's wish and code next to the text."""
         self.retry_after = retry_after
         self.code = code
         self.is_limit = is_limit
@@ -477,7 +477,7 @@ class ModelRequestError(ModelError):
     def __init__(
         self, message: str, *, status: int | None = None, code: str = "", remedy: str = ""
     ) -> None:
-        """Keep status and code beside the text."""
+        """Keep status and code next to the text."""
         self.status = status
         self.code = code
         super().__init__(message, remedy=remedy)
@@ -532,7 +532,7 @@ class GuardrailTripwireTriggered(AgentsException):
     guardrail_result: Any = None
 
     def __init__(self, *texts: Any, guardrail: Any = None, output: Any = None, **more: Any) -> None:
-        """Keep what was found, if it is given instead of a text or beside it.
+        """Keep what was found, if it is given instead of a text or next to it.
 
         Args:
             texts: The text; or the result of an input or output guardrail; or the guardrail of a

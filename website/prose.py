@@ -3,8 +3,8 @@
     python -m website.prose [--write] [PAGE ...]
 
 Prints each page's figures, and of pages that are named what they have of `words.txt`. `pages.toml`
-has the kind of each page, and the limits of pages that do not meet the standard yet: they may only
-fall. `--write` lowers them.
+has the kind of each page, and the limits of pages, and of the docstrings, that do not meet the
+standard yet: they may only fall. `--write` lowers them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
 ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 ENDS = re.compile(r"\n\s*\n|\n[ \t]*(?:[*+-]|\d+\.)[ \t]+|(?<=[.!?])[)\"*_]*\s+(?=\W*[A-Z0-9])")
 """Where a sentence ends: a blank line, an item of a list, or a full stop before a capital."""
+DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+DOCSTRINGS = "docstrings"
+"""Where the table has the limit of the product's docstrings: of their words alone."""
 WORD = re.compile(r"\w[\w'-]*")
 
 
@@ -86,9 +89,17 @@ def pages() -> dict[str, Figures]:
     """Return the figures of all pages that people wrote, by their paths in the repository."""
     words = read_words()
     files = [*(ROOT / name for name in ELSEWHERE), *sorted(DOCS.rglob("*.md"))]
-    return {
+    figures = {
         path.relative_to(ROOT).as_posix(): measure(path.read_text("utf-8"), words) for path in files
     }
+    return figures | {DOCSTRINGS: Figures(0, 0, len(hits(docstrings(), words)))}
+
+
+def docstrings() -> str:
+    """Return the docstrings of the product: the reference is made of them."""
+    parts = (ROOT / name for name in ("holdfast", "workflows", "activities"))
+    code = (path.read_text("utf-8") for part in parts for path in sorted(part.rglob("*.py")))
+    return ".\n\n".join(text for each in code for text in DOCSTRING.findall(each))
 
 
 def problems(found: dict[str, Figures], table: dict[str, dict[str, Any]]) -> list[str]:
@@ -147,7 +158,8 @@ def main() -> None:
         print(f"{page:32} {each.words:6g} words {each.sentence:5g} a sentence {each.hits:4} hits")
     print(f"{sum(each.words for each in found.values()):g} words")
     for page in found.keys() & {*sys.argv}:
-        print(page, *hits((ROOT / page).read_text("utf-8"), read_words()), sep="\n  ")
+        text = docstrings() if page == DOCSTRINGS else (ROOT / page).read_text("utf-8")
+        print(page, *hits(text, read_words()), sep="\n  ")
     if "--write" in sys.argv:
         kept = {page: row for page, row in table.items() if page in found}
         write_table({page: lowered(found[page], row) for page, row in kept.items()})

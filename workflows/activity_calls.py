@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 QUICK = timedelta(minutes=2)
 AT_ONCE = timedelta(seconds=2)
-"""How long a workflow task may take longer for what it does by itself."""
+"""How long a workflow task may take longer for what it does on its own."""
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
@@ -66,7 +66,7 @@ COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_erro
 
 COUNTING = RetryPolicy(maximum_interval=timedelta(seconds=60))
 """Of a step: the activity itself counts its attempts. The server cannot, since it would count those
-that a rate limit ended, too."""
+that a rate limit ended as well."""
 
 
 async def quick(
@@ -115,7 +115,7 @@ def lost_dollars(error: BaseException, reserved: Decimal | None) -> Decimal:
     """Return the most that lost attempts of a step's model call can have cost, which has failed.
 
     Args:
-        error: How its activity has failed; when all attempts were lost, nobody says what they were
+        error: How its activity has failed; when all attempts were lost, no one says what they were
             for.
         reserved: Money that was reserved for the call; None without a budget in money.
     """

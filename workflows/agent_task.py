@@ -406,7 +406,7 @@ class AgentTask(Opening):
 
     @workflow.query(name="entries", description="For programs: a page of the ledger.")
     def entries_query(self, asked: EntriesRequest) -> EntriesPage:
-        """Show a page of the ledger; note that somebody may want more than that."""
+        """Show a page of the ledger; note that someone may want more than that."""
         local_hub.asked(workflow.info().workflow_id, asked.hub)
         return entries_page(self.core.ledger, asked)
 
@@ -424,7 +424,7 @@ class AgentTask(Opening):
 
     @workflow.query(name="standing_rules", description="Decisions that hold for later calls.")
     def standing_rules_query(self) -> list[StandingRule]:
-        """Show the decisions that hold for later calls, also those on their way to the session."""
+        """Show the decisions that hold for later calls, also those in transit to the session."""
         return standing.listed(self.core.ledger)
 
     @workflow.query(
@@ -438,7 +438,7 @@ class AgentTask(Opening):
 
     @workflow.query(name=AWAITED, description="For activities: the long calls that are awaited.")
     def awaited_query(self) -> list[str]:
-        """List the long calls whose outcomes the task awaits; others are to be cancelled."""
+        """List the long calls whose outcomes the task awaits; others must be cancelled."""
         is_cut = self.core.phase != "open"
         return [] if is_cut else [call.id for call in self.core.ledger.s.long_calls]
 

@@ -1,6 +1,6 @@
 """The state of one task that its drivers share, and what lists show of it.
 
-The drivers own no state. Beside the ledger, `Core` holds what only the present run knows.
+The drivers own no state. Next to the ledger, `Core` holds what only the present run knows.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Core:
         ending: The end that was accepted, if one was; part of the ledger.
         details: What Temporal's UI shows of the task.
         agenda: What can be done now.
-        background: Work beside the main loop.
+        background: Work next to the main loop.
         notices: Messages to people about open approvals.
         children: The tasks that calls of agents as tools are.
         child_undos: Undoes what children did.
@@ -170,7 +170,7 @@ class Core:
 
     @property
     def rolls(self) -> bool:
-        """Whether the task is to continue as new, as soon as nothing stands in the way.
+        """Whether the task is to continue as new, as soon as nothing is in the way.
 
         A message to a person that is on its way would be sent by the next run once more.
         """
@@ -246,7 +246,7 @@ class Core:
     def judge(self, failure: Failure | None, n: int = 0) -> None:
         """End the task with a verdict; park it with any other failure of a step.
 
-        A child task parks with its verdict, too: its parent decides what follows.
+        A child task parks with its verdict as well: its parent decides what follows.
 
         Args:
             failure: The failure, if there is one.
@@ -263,7 +263,7 @@ class Core:
     def park(self, failure: Failure, n: int = 0) -> None:
         """Leave a step first in the queue with its failure, with which waiting requests fail.
 
-        They fail once the steps beside it have ended.
+        They fail once the steps next to it have ended.
         """
         current = self.ledger.find(n)
         if current is not None:

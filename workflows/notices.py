@@ -1,4 +1,4 @@
-"""Messages to people about open approvals, sent by activities beside the task's own work.
+"""Messages to people about open approvals, sent by activities next to the task's own work.
 
 A message that cannot be delivered never holds up the task.
 """
@@ -89,7 +89,7 @@ class Notices:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise asyncio.CancelledError from error
-            workflow.logger.warning("Nobody was notified of %s: %s", key, error.cause)
+            workflow.logger.warning("No one was notified of %s: %s", key, error.cause)
         due = self._due()
         kept = [each for each in self._ledger.s.noticed if each in due]
         self._ledger.change(noticed=(*kept, key))

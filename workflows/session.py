@@ -25,7 +25,7 @@ RECENT_KEPT = 1000
 
 RULES_KEPT = 100
 """Rules that a session keeps, the newest ones: of what an older one was for, a person is asked. As
-many that have ended are kept beside them."""
+many that have ended are kept next to them."""
 
 INDEX_TIMEOUT = timedelta(minutes=2)
 INDEX_ATTEMPTS = 5
@@ -122,7 +122,7 @@ class Session(Opening):
     def _append(self, name: str, payloads: list[bytes]) -> None:
         turn = read_commit(name, payloads)
         if turn is None:
-            workflow.logger.warning("A signal %r that is no commit was dropped", name[:80])
+            workflow.logger.warning("A signal %r that is not a commit was dropped", name[:80])
             return
         # A close that is repeated commits again. The turn stands in the session once.
         if turn.task and turn.task in self.s.recent:  # it has committed already

@@ -248,7 +248,7 @@ class TaskMemory:
         """Return the answer that a step's earlier attempt paid for and did not hand over.
 
         One that was handed over is given again only to further attempts of the same activity, whose
-        result may not have reached the server. A step that is started anew makes its own calls.
+        result may not have reached the server. A step that is started again makes its own calls.
         """
         paid = self.paid.get(n)
         return paid.entry if paid is not None and paid.activity in ("", activity_id) else None

@@ -68,7 +68,7 @@ class Notice(Value):
         task: Id of the task.
         agent: The agent that asks.
         approval: Id of the approval.
-        kind: What is to be decided: "tool" is a call before it is made; see `Approval`.
+        kind: What must be decided: "tool" is a call before it is made; see `Approval`.
         tool: The tool to be called.
         arguments: Its arguments, JSON text.
         defaults: What the tool fills in for arguments that are left out: "to: 5 (default)".
@@ -118,7 +118,7 @@ class Notifier(Protocol):
 
         Raises:
             NotificationError: It was not delivered, and perhaps never will be.
-            Exception: It was not delivered, and is to be sent again.
+            Exception: It was not delivered, and must be sent again.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Conversations that the provider keeps beside the record: what a model call sends of them."""
+"""Conversations that the provider keeps next to the record: what a model call sends of them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def within(
     """Limit a request to the money that is reserved for it.
 
     Args:
-        sent: The request as it is to be sent.
+        sent: The request as it must be sent.
         prices: What models cost.
         given: The activity's input.
 

@@ -6,8 +6,8 @@ answer. Before, the answer is kept in the archive: when the worker process is lo
 next attempt of the activity finds it, pays for no model call and leaves the calls to activities of
 their own. (A heartbeat could carry the answer, too. Temporal Cloud bills each; the server does as
 much work for it as for the turn's own events; and the worker's own heartbeats may overtake it.) A
-call that takes longer than its bound goes on by itself; the activity `tool` that is scheduled for
-it then waits for it.
+call that takes longer than its bound continues on its own; the activity `tool` that is scheduled
+for it then waits for it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ MOST = 32
 """Most calls of one answer that run in its activity."""
 
 LEFT_SECONDS = 20.0
-"""How long a call that goes on by itself waits for its activity, before it is cancelled: its step
-may have been undone, or its task abandoned, before there was one."""
+"""How long a call that continues on its own waits for its activity, before it is cancelled: its
+step may have been undone, or its task abandoned, before there was one."""
 
 
 def given_up(kept: KeptAnswer) -> Advanced:
@@ -88,7 +88,7 @@ class Ends(NamedTuple):
     Attributes:
         known: Outcomes.
         stopped: Why the step stops after a call.
-        failed: Calls that are to be run again.
+        failed: Calls that must be run again.
     """
 
     known: dict[int, Outcome]

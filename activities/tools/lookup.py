@@ -286,7 +286,7 @@ def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:
     """Name the action: what is called with which arguments, and at which place in the task.
 
     Two equal calls of one step have two keys, because they have two places: branch, step, batch
-    and position. All attempts of a call have one key, as has the call of a step that is run anew
+    and position. All attempts of a call have one key, as has the call of a step that is run again
     and makes it at the same place. A step that is undone and run again is on a new branch, so its
     calls are new actions; so are those of a fork, which is another task.
     """

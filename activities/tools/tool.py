@@ -201,7 +201,7 @@ class ToolActivities:
     async def _done_with_images(
         self, tool: Tool, result: Sequence[str | Image | FilePart]
     ) -> Outcome:
-        """Keep images by reference, unless the texts beside them are too long."""
+        """Keep images by reference, unless the texts next to them are too long."""
         text = clean("\n".join(each for each in result if isinstance(each, str)))
         if len(text.encode()) > tool.max_output_bytes:
             return await self._done(tool, text, ())

@@ -124,7 +124,7 @@ class UserLoop:
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Make a task and remember the work that it belongs to: tools make tasks, too."""
+        """Make a task and remember the work that it belongs to: tools make tasks as well."""
         work = working.get(None) if context is None else context.get(working)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
         if work is not None:

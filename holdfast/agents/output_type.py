@@ -250,7 +250,7 @@ _BEGIN = re.compile(r"[{\[]")
 def readings(text: str) -> Iterator[Json]:
     """Yield what an answer can only mean that is not the JSON which was asked for.
 
-    It may stand in a Markdown fence or among words, begin with a block of thoughts, have the small
+    It may be in a Markdown fence or among words, begin with a block of thoughts, have the small
     faults that `lenient_json` reads, write whole numbers as 3.0, or be a list of the one object.
     Where a second value follows, or one that is cut off, nothing is yielded.
     """

@@ -1,4 +1,4 @@
-"""The archive: content-addressed bytes beside Temporal's history, and the records in it."""
+"""The archive: content-addressed bytes next to Temporal's history, and the records in it."""
 
 from holdfast.archive.archive import Archive
 

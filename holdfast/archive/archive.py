@@ -56,7 +56,7 @@ class Archive:
         Args:
             url: A directory, or an fsspec URL such as `s3://bucket/prefix` or `memory://name`.
             options: Storage options of the fsspec file system (endpoint, credentials, ...); they
-                stand in no error and no log.
+                are in no error and no log.
 
         Raises:
             ArchiveError: Unknown protocol, or a missing package for it.
@@ -158,7 +158,7 @@ class Archive:
         return self._read_json(record_path(name))
 
     def find_record(self, name: str) -> Json | None:
-        """Return a JSON record, or None when there is none of this name.
+        """Return a JSON record, or None if there is no such record.
 
         Raises:
             ArchiveError: The archive cannot be read, or the record is not JSON.

@@ -126,7 +126,7 @@ class LocalStore:
             return None
 
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
-        """Replace a file: written beside it, then renamed, so that no reader sees half of it."""
+        """Replace a file: written next to it, then renamed, so that no reader sees half of it."""
         target, temporary = self._temporary(path, data, forced=forced)
         try:
             temporary.replace(target)
@@ -159,7 +159,7 @@ class LocalStore:
         ]
 
     def _temporary(self, path: str, data: bytes, *, forced: bool = True) -> tuple[Path, Path]:
-        """Write the data beside its target and force it to the disk.
+        """Write the data next to its target and force it to the disk.
 
         Without that, a power cut after the rename can leave the new name with an empty file: the
         file system may write the name before the bytes.

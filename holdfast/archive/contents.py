@@ -1,4 +1,4 @@
-"""Large contents of messages on their way to the archive and back: texts, and bytes of images."""
+"""Large contents of messages in transit to the archive and back: texts, and bytes of images."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ async def _resolved(part: Part, read: ReadText) -> Part:
 async def rehydrate(message: Message, data_of: ReadData) -> Message:
     """Put the bytes of its images and files into a message, as texts: for the model alone.
 
-    Also into items that are kept whole, where what a run gave stands beside parts unknown here.
+    Also into items that are kept whole, where what a run gave is next to parts unknown here.
 
     Raises:
         InvalidArgumentError: An item names an image or file by what is no reference.

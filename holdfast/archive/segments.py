@@ -18,7 +18,7 @@ from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 
 HEAVY_BYTES = 64 * 1024
-"""Size of a segment above which it is read in a thread beside the event loop: about 2 ms."""
+"""Size of a segment above which it is read in a thread next to the event loop: about 2 ms."""
 
 
 class Segment(NamedTuple):
@@ -138,7 +138,7 @@ async def read_archived(
         archive: The archive.
         newest: The newest segment, None when nothing is archived.
         skip: Number of entries not to read, counted from the oldest.
-        legible: Whether an entry stands in place of those that are lost, and says why.
+        legible: Whether an entry is in place of those that are lost, and says why.
 
     Raises:
         BlobMissingError: Some are lost; the error says which.

@@ -84,7 +84,7 @@ async def _begin(
 
 
 async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription | None:
-    """Describe a session; None when there is none.
+    """Describe a session; None without one.
 
     A workflow of another type is refused: it would drop the turn silently.
 

@@ -64,7 +64,10 @@ SessionOption = Annotated[
 RoleOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--role", metavar="ROLE", help="A role of who decides, as finance.", show_default=False
+        "--role",
+        metavar="ROLE",
+        help="A role of the person who decides, such as finance.",
+        show_default=False,
     ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept with the task.")]

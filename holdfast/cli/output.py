@@ -1,7 +1,7 @@
 """Output: results on stdout, everything else on stderr.
 
 A reader may close its end of a pipe at any time, as `head` does. What is printed then is dropped,
-and the command goes on: its exit code tells how it ended, whoever reads along. On a full disk it
+and the command goes on: its exit code tells how it ended, no matter who reads. On a full disk it
 goes on as well, and says at its end that its output is lost.
 """
 

@@ -1,4 +1,4 @@
-"""Streamed work: a task that runs by itself while its events are read."""
+"""Streamed work: a task that runs on its own while its events are read."""
 
 from __future__ import annotations
 

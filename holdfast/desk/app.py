@@ -31,7 +31,7 @@ API = "/api/v1"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
-        401: "Nobody is known to have sent the request.",
+        401: "No one is known to have sent the request.",
         403: "The sender may not do this, or the request comes from another site.",
         404: "There is no such task, step, approval or session.",
         405: "The address, with the ids in it, is not one of this method.",

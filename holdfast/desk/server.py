@@ -1,4 +1,4 @@
-"""Serves the desk in the present event loop, alone or beside a worker."""
+"""Serves the desk in the present event loop, alone or next to a worker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def desk_served(
     Args:
         runner: Reads and steers the tasks.
         tokens: File of the tokens. Without tokens in it, only this machine's user is served, by a
-            token in a file beside it.
+            token in a file next to it.
         host: Address to listen at.
         port: Port to listen at; 0 for any.
         any_port: Whether another port will do when that one is taken.

@@ -1,4 +1,4 @@
-"""Clocks: one that goes on while the machine is suspended, and the server's beside this one's."""
+"""Clocks: one that goes on while the machine is suspended, and the server's next to this one's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now() -> float:
 
 
 class Clocks:
-    """For how long activities were on their way from the server to this process.
+    """For how long activities were in transit from the server to this process.
 
     Of the differences between this machine's time and the server's time of the start, the least one
     of the last minutes is the difference of the two clocks.

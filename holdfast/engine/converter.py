@@ -116,7 +116,7 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
 def _refuse_unknown(given: dict[str, Json]) -> None:
     """Refuse fields that nothing reads in the input of a task that has no request.
 
-    Beside a request an unknown field may be one that newer clients send, and is ignored; without
+    Next to a request an unknown field may be one that newer clients send, and is ignored; without
     one it is where the request went, and the task would begin with nothing to do.
 
     Raises:

@@ -37,7 +37,7 @@ def rest_of(task_id: str) -> Generator[asyncio.Event]:
 
 
 def may_rest(task_id: str) -> None:
-    """Tell whoever waits for it that a task may rest. Safe from any thread."""
+    """Tell anyone who waits for it that a task may rest. Safe from any thread."""
     with _lock:
         told = tuple(_waiting.get(task_id, ()))
     for tell in told:

@@ -212,7 +212,7 @@ def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Mes
         name: Name of the session when none is given.
 
     Raises:
-        InvalidArgumentError: It is none of these.
+        InvalidArgumentError: It is not one of these.
     """
     match given:
         case None:

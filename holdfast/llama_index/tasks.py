@@ -46,7 +46,7 @@ class UnclearCallError(HoldfastError):
 
     Attributes:
         task_id: The task.
-        approval: Id of what is to be decided.
+        approval: Id of what must be decided.
     """
 
     def __init__(self, task_id: str, asked: Approval) -> None:

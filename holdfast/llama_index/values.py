@@ -184,7 +184,7 @@ def scored_node(node: SourceNode) -> Any:
 
 @dataclass(frozen=True)
 class OwnRecord:
-    """What the record of a step of the program's own step logic has beside the text of its output.
+    """What the record of a step of the program's own step logic has next to the text of its output.
 
     Attributes:
         sources: Those of its response.

@@ -100,7 +100,7 @@ class ServerCall:
         inquiries: The calls on it that may be asked in their middle.
         tool: The tool.
         arguments: The arguments.
-        meta: What is sent beside them.
+        meta: What is sent next to them.
         answers: Key of a question to its answer.
         resume: What the attempt before has left, see `Pending`.
         repeats: How often the user wants the call repeated; -1 for without end.
@@ -207,5 +207,5 @@ def _flaw(error: ValidationError | RuntimeError) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
-        return f"what is no result of a call: {place}: {first['msg']}"
+        return f"what is not the result of a call: {place}: {first['msg']}"
     return f"data that do not fit: {told(error).splitlines()[0]}"

@@ -2,7 +2,7 @@
 
 Since its version of 2026 the protocol ends a call that needs an answer with the question, and the
 client calls again with the answer: such a call can wait for days. Servers of earlier versions ask
-in the middle of the call. They are told that nobody has answered yet; a person sees what the call
+in the middle of the call. They are told that no one has answered yet; a person sees what the call
 came to, and with an answer it is made again, where the same question gets it at once.
 """
 
@@ -78,7 +78,7 @@ def asked_for(result: InputRequiredResult) -> tuple[Pending, Asks]:
     """Return the questions with which a server has ended a call, and how it goes on with answers.
 
     Raises:
-        UserError: It wants something else than an answer of a person, or too much is to be kept.
+        UserError: It wants something else than an answer of a person, or too much must be kept.
     """
     from mcp.types import ElicitRequest
 
@@ -111,7 +111,7 @@ class Inquiry:
         self.asked: list[Question] = []
 
     def answer(self, params: ElicitRequestParams) -> ElicitResult:
-        """Answer a question, or note it and say that nobody has answered."""
+        """Answer a question, or note it and say that no one has answered."""
         question = question_of(params)
         known = self._answers.get(question.key)
         if known is not None:

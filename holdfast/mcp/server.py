@@ -194,7 +194,7 @@ class MCPServer(abc.ABC):
 
     @property
     def cached_tools(self) -> list[MCPTool] | None:
-        """The newest list of tools, unfiltered; None when there is none."""
+        """The newest list of tools, unfiltered; None without one."""
         return None
 
     def __repr__(self) -> str:

@@ -250,7 +250,7 @@ def checked_timeout(seconds: float | None) -> float | None:
     """Return a timeout; None when there is no limit, which 0 also says.
 
     Raises:
-        WrongTypeError: It is no number.
+        WrongTypeError: It is not a number.
         InvalidArgumentError: It is below 0, or not finite.
     """
     if seconds is None:

@@ -165,7 +165,7 @@ def _served(name: str, provider: Any, rest: str) -> Model:
     """Return what a provider makes of a name, the same for the same provider.
 
     Raises:
-        InvalidArgumentError: It is no model.
+        InvalidArgumentError: It is not a model.
     """
     known = _SERVED.get(name)
     if known is None or known[0] is not provider:

@@ -29,7 +29,7 @@ from holdfast.values.text.shown import time_shown
 def has_begun(found: WorkflowExecution) -> bool:
     """Whether a closed run has ever been a task: one with an input that cannot be read has not.
 
-    Nobody can query such a run: a worker process that replays it fails as the run did.
+    No one can query such a run: a worker process that replays it fails as the run did.
     """
     is_failed = found.status is WorkflowExecutionStatus.FAILED
     is_task = found.workflow_type == AGENT_TASK

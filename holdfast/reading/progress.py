@@ -24,7 +24,7 @@ from holdfast.values.text.html import grid, table
 class Progress:
     """Shows a task while it runs: a handler of its events.
 
-    In a notebook it is a table, which stands where it was made and is updated in place. Elsewhere
+    In a notebook it is a table, which is where it was made and is updated in place. Elsewhere
     it prints a line for each event, as `verbose=True` does.
 
         runner.chat("Find me a hotel", on_event=Progress())

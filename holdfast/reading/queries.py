@@ -167,7 +167,7 @@ class TaskQueries:
             ) from error
 
     async def refuse_stuck(self, task_id: str) -> WorkflowExecutionDescription | None:
-        """Say what stands in the way of an answer, if workflow code fails in the task.
+        """Say what is in the way of an answer, if workflow code fails in the task.
 
         Returns:
             What the server says of the task; None when it could not be asked, or knows none.
@@ -183,7 +183,7 @@ class TaskQueries:
         if why:
             raise StuckTaskError(
                 f"{task_id!r} cannot answer. {why}.",
-                remedy="Mend the code and start the workers again: the task goes on by itself. Or"
+                remedy="Mend the code and start the workers again: the task continues. Or"
                 " end it: `holdfast abandon --force`.",
             )
         return found
@@ -242,7 +242,7 @@ def unanswered(error: RPCError, task_id: str, name: str, queue: str) -> EngineEr
 
 
 def _is_lost(error: BaseException | None) -> bool:
-    """Whether nobody answered before the request timed out."""
+    """Whether no one answered before the request timed out."""
     return isinstance(error, RPCError) and error.status in _LOST
 
 

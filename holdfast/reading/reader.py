@@ -234,7 +234,7 @@ class Reader(TaskQueries):
         return await self.read(task_id, ask, recorded)
 
     async def failure(self, task_id: str) -> Failure | None:
-        """Read what stands in a task's way, or what ended it; None when nothing is known."""
+        """Read what is in a task's way, or what ended it; None when nothing is known."""
 
         async def ask(ended: WorkflowExecution | None) -> Failure | None:
             asked = ViewRequest(failure=True)

@@ -61,7 +61,7 @@ class Records:
         self._seals.pop(task_id, None)
 
     async def read(self, task_id: str, found: WorkflowExecution | None = None) -> TaskRecord | None:
-        """Return the record of a task, or None when there is none that counts.
+        """Return the record of a task, or None without one that counts.
 
         A prepared one costs a request to the server, unless the task is known to have ended by it.
 

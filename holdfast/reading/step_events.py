@@ -153,7 +153,7 @@ class ApprovalDecided(TaskEvent):
         step_id: The step; empty for an approval that belongs to none.
         approval: Id of the approval.
         tool: The tool's name, if it is about a call.
-        status: How it was decided; "expired" when nobody did in time, "withdrawn" when there is
+        status: How it was decided; "expired" when no one did in time, "withdrawn" when there is
             nothing to decide any more.
         by: Who decided.
         note: What they said about it.

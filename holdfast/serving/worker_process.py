@@ -199,7 +199,7 @@ def load_app(target: str, name: str | None = None) -> App:
 
     Args:
         target: Where to find them; the current directory is on the import path.
-        name: Name of the app; the default one when there is none.
+        name: Name of the app; the default one if none is given.
 
     Raises:
         InvalidArgumentError: The module or attribute is missing, or it holds no agents.
@@ -314,7 +314,7 @@ async def make_workers(
 
 
 async def _until(stop: asyncio.Event, ended: Coroutine[Any, Any, None]) -> None:
-    """Wait until a worker is to be stopped.
+    """Wait until a worker must be stopped.
 
     Raises:
         Exception: What ended the worker before.

@@ -13,8 +13,8 @@ WITHHELD = "[withheld: an output guardrail has blocked this]"
 def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...]:
     """Return the messages of a blocked step that may be shown again, oldest first.
 
-    The answer is left out, and so are words and reasoning beside tool calls, which may tell of it;
-    a text stands in for the results of its tools, because one of them may be the blocked output.
+    The answer is left out, and so are words and reasoning next to tool calls, which may tell of it;
+    a text replaces the results of its tools, because one of them may be the blocked output.
     The input of the user and the tool calls of the model stay: the tools were called.
 
     Args:

@@ -2,7 +2,7 @@
 
 Events for programs, streams, hooks, spans, the audit and the command line are short maps of it.
 
-The sequence has the order of the ledger: a completed step stands where it ended, an open one at
+The sequence has the order of the ledger: a completed step is where it ended, an open one at
 the end, the calls of a batch one behind the other. What is shown to followers has a `number`,
 which grows with the life of the task also where steps or calls ran side by side.
 """

@@ -95,7 +95,7 @@ CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.
 
 
 def answered_parent(parent: str) -> Failure:
-    """Refuse to change a child task whose parent has its answer: nobody would tell the parent."""
+    """Refuse to change a child task whose parent has its answer: no one would tell the parent."""
     text = (
         f"The task has answered task {parent!r}, which works with that answer. Undo the step there"
         f" that has called it: undo_step({parent!r}) or rewind take back what was done here, too."

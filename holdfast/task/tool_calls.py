@@ -146,9 +146,9 @@ runs_on: it was begun in an earlier run of the task and goes on. gating: the too
 say whether a person decides. recalling: its session must say which decisions it has for such calls.
 standing: a decision for all calls of the tool settles it. screening: guardrails see it before a
 person does. to_ask, asked: a person is to decide, or is deciding.
-checking: edited arguments are to be checked. rejected: the rejection is to be worded for the model.
-to_nest: its child task is to be started. in_child: its child task is in progress. to_pass: the
-provider is to run it, so the approval is its outcome. to_run: its tool is to be run."""
+checking: edited arguments must be checked. rejected: the rejection must be worded for the model.
+to_nest: its child task must be started. in_child: its child task is in progress. to_pass: the
+provider is to run it, so the approval is its outcome. to_run: its tool must be run."""
 
 _BY_DECISION: dict[str, CallState] = {
     "open": "asked",
@@ -250,7 +250,7 @@ class Call:
 
     @property
     def state(self) -> CallState:
-        """Its state: what is to be done with it next."""
+        """Its state: what must be done with it next."""
         if self.is_left:
             return "over"
         if policy_of(self.policies, self.asked) is None:

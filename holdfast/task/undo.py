@@ -144,7 +144,7 @@ def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
     """Return the text for a named step that is not on the present branch any more."""
     return (
         f"Step {step_id!r}, number {n} of branch {branch}, was undone meanwhile, and nothing was"
-        " changed now. get_completed_steps shows the steps that stand."
+        " changed now. get_completed_steps shows the present steps."
     )
 
 
@@ -163,11 +163,11 @@ def outdated(ledger: Ledger, asked: UndoRequest) -> Failure | None:
     what = (
         "another step has begun since"
         if seen.branch == newest.branch
-        else "somebody has undone steps meanwhile"
+        else "someone has undone steps meanwhile"
     )
     text = (
         f"Step {wanted} of branch {seen.branch} was to be undone, but {what}: the newest is"
-        f" {there} of branch {newest.branch}. Nothing was changed. Look at the steps that stand and"
+        f" {there} of branch {newest.branch}. Nothing was changed. Look at the present steps and"
         " ask again."
     )
     return Failure(type="CommandRefusedError", message=text)

@@ -54,7 +54,7 @@ class ImageRef(Value):
         sha256: Digest of the bytes, 64 hexadecimal digits.
         size: Length in bytes.
         media_type: As in "image/png"; empty for a file that was given without.
-        mac: Proves that the archive's programs made this reference: nobody else can make one of a
+        mac: Proves that the archive's programs made this reference: no one else can make one of a
             digest. `AgentRunner` and worker processes put it in and refuse a reference without it.
     """
 

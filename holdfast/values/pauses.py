@@ -55,7 +55,7 @@ def pause_of(attempt: int, first: float, longest: float, factor: float = 2.0) ->
 def _check(first: float, longest: float, factor: float) -> None:
     """Check that attempts are never made without a pause, and pauses do not shrink.
 
-    A number that is not one compares as false, so it is refused, too.
+    A number that is not one compares as false, so it is refused as well.
     """
     if not (first > 0 and longest > 0):
         msg = f"first={first!r} and longest={longest!r} must be above 0: attempts need a pause."

@@ -28,12 +28,12 @@ class HistoryRef(Value):
             until the step is done that hands it on.
         given: How many of them, from the first on, are the input of the run; None for all.
         input: What that input is: items, a text, or the one that the run began with. Empty if that
-            was not recorded, as in earlier releases: the messages stand for the input, too.
+            was not recorded, as in earlier releases: the messages stand for the input as well.
         kept: Whether it is the input that the agent before has seen.
         moved: Positions of its items that are items of the run, moved there word for word. Only the
             step that begins with these messages has them: they would grow with each step.
         dropped: Keys of those items of the turn that handed over which a filter has taken out of
-            the run's, see `turn_keys`; of the step that begins with these messages, too.
+            the run's, see `turn_keys`; of the step that begins with these messages as well.
         since: Name of the agent that made the first message after the input; empty for the agent
             that the task began with.
         to: Name of the agent that was handed the task, and makes the messages that follow.
@@ -334,7 +334,7 @@ class UndoReceipt(Value):
         steps: Ids of the steps that were left, oldest first.
         undone: Effects that were undone, newest first, in words.
         remains: What stays in the world.
-        check: What somebody should look at, because nobody knows if it happened.
+        check: What someone should look at, because no one knows if it happened.
     """
 
     status: Literal["done", "waiting"] = "done"

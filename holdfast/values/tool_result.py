@@ -36,7 +36,7 @@ class ToolResultError(HoldfastError):
         name = f"Tool {tool!r}" if tool else "A tool"
         if inspect.isawaitable(value) or inspect.isasyncgen(value):
             super().__init__(
-                f"{name} returned a {self.type_name} that nobody has awaited, so what it stands for"
+                f"{name} returned a {self.type_name} that no one has awaited, so what it stands for"
                 " has not run. Did its code forget `await`?"
             )
             return
@@ -78,7 +78,7 @@ def read_result(value: Any, *, tool: str = "") -> str | list[str | Image | FileP
 
     Args:
         value: What the tool returned: anything for `render_result`, an Image, or a list or tuple
-            that holds Images beside such things. The Agents SDK's ToolOutputText, ToolOutputImage
+            that holds Images next to such things. The Agents SDK's ToolOutputText, ToolOutputImage
             and ToolOutputFileContent, as objects or as dicts, are a text, an Image and a file.
         tool: Tool name, for the error text.
 

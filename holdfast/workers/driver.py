@@ -155,7 +155,7 @@ def failure_after(error: Exception) -> Failure:
 
 
 def facts_of(error: Exception) -> dict[str, Json]:
-    """Return the data that an error of the Agents SDK carries for the task, beside its text."""
+    """Return the data that an error of the Agents SDK carries for the task, next to its text."""
     return (error.facts or {}) if isinstance(error, AgentsException) else {}
 
 

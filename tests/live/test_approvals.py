@@ -143,7 +143,7 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
     await rig.serve(agent)
     assert str(await runner.run_task(task)) == "then not"
     assert ran == []
-    assert "nobody decided in time" in model.requests[-1].text
+    assert "no one decided in time" in model.requests[-1].text
     [expired] = [event for event in await runner.audit(task) if event.kind == "expired"]
     assert expired.time >= asking.time + 0.5
 

@@ -54,7 +54,7 @@ def listing(*tools: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tool", "result", "said"),
     [
-        (TOOL, {}, "no result of a call: content: Field required"),
+        (TOOL, {}, "not the result of a call: content: Field required"),
         (TOOL | {"outputSchema": FITS}, {"content": []}, "did not return structured content"),
     ],
 )

@@ -233,7 +233,7 @@ def test_a_chat_offers_the_tools_that_it_is_given(is_dict: bool) -> None:
         ["a", "b"],
         "required",
     )
-    with pytest.raises(InvalidArgumentError, match="is no tool"):
+    with pytest.raises(InvalidArgumentError, match="is not a tool"):
         asked(tools=[add])
 
 

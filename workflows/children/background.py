@@ -1,4 +1,4 @@
-"""Work beside the main loop of a task, and what becomes of its errors."""
+"""Work next to the main loop of a task, and what becomes of its errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class Background:
-    """Runs work beside the main loop, and keeps the first error that nobody takes.
+    """Runs work next to the main loop, and keeps the first error that no one takes.
 
-    Only an activity's failure is a decision: it is in the history, so a replay sees it, too. Any
+    Only an activity's failure is a decision: it is in the history, so a replay sees it as well. Any
     other error may be this process's alone. If it decided about a command, a replay would decide
     otherwise, and the task could never go on. `AgentTask.run` raises it: the workflow task fails,
     and the server repeats it, in another process or once the code is mended. Nothing is lost.
@@ -43,7 +43,7 @@ class Background:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any of the work has raised what nobody takes."""
+        """Whether any of the work has raised what no one takes."""
         return self._error is not None
 
     def check(self) -> None:
@@ -62,7 +62,7 @@ class Background:
             self._error = task.exception()
 
     def over_but_for_failures(self, task: asyncio.Task[Any]) -> None:
-        """Keep its error, unless it is an activity's failure: whoever awaits it takes that."""
+        """Keep its error, unless it is an activity's failure: anyone who awaits it takes that."""
         if not task.cancelled() and not isinstance(task.exception(), FailureError):
             self.over(task)
 

@@ -13,7 +13,7 @@ from holdfast.workflows.children.children import Children
 
 
 class ChildUndos:
-    """Stops the children of steps that are to be undone, and has them undo what they did."""
+    """Stops the children of steps that must be undone, and has them undo what they did."""
 
     def __init__(self, ledger: Ledger, children: Children) -> None:
         """Undo children of this task."""
@@ -38,7 +38,7 @@ class ChildUndos:
         return [name for _, name in sorted(mine)]
 
     async def stop(self, names: Iterable[str]) -> list[Obstacle]:
-        """Stop children, wait for their answers, and list what stands in the way."""
+        """Stop children, wait for their answers, and list what is in the way."""
         wanted = list(names)
         asked = {
             name: self._children.send(name, undo="check")

@@ -122,7 +122,7 @@ class Children:
     def start(self, n: int, i: int, plan: Nesting) -> str:
         """Start the child of a call, and return its id.
 
-        It runs by itself and stays open until this task ends.
+        It runs on its own and stays open until this task ends.
         """
         ledger = self._ledger
         current, given = ledger.at(n), ledger.given
@@ -242,7 +242,7 @@ class Children:
         return frozenset(name for name in names if known[name].is_watched)
 
     def lose(self, name: str, how: str = "ended") -> None:
-        """Record that a child has ended without a report: its call and its questions end, too.
+        """Record that a child has ended without a report: its call and its questions end as well.
 
         Args:
             name: The child.
@@ -372,11 +372,11 @@ class Children:
     # ---- the end
 
     def leave(self, n: int) -> None:
-        """Abandon the children of an open step that starts over: its calls are made anew."""
+        """Abandon the children of an open step that starts over: its calls are made again."""
         for name, child in self._known().items():
             if child.place[:2] == (self._ledger.s.branch, n) and not child.left:
                 self.leave_call(name, "made anew")
-                self.send(name, end="abandon", reason="The call was made anew.")
+                self.send(name, end="abandon", reason="The call was made again.")
 
     def leave_call(self, name: str, status: str) -> None:
         """End the call of a child without an outcome: the child's questions are not asked here."""

@@ -54,7 +54,7 @@ def _is_settled(ledger: Ledger, child: ChildState) -> bool:
 
 
 def recall(ledger: Ledger, targets: Iterable[Undoable]) -> None:
-    """Take settled children of steps that are to be undone into the state again.
+    """Take settled children of steps that must be undone into the state again.
 
     Requests to them get numbers above all earlier ones, so that an old answer is not taken for one
     to a new request.

@@ -33,7 +33,7 @@ class Watch:
         """Watch other tasks for a task.
 
         Args:
-            wanted: Returns the ids of those whose end is to be noticed now.
+            wanted: Returns the ids of those whose end must be noticed now.
             tell: Called with the id of one that has ended, and how. It is not wanted afterwards.
         """
         self._wanted = wanted

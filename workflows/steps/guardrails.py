@@ -18,7 +18,7 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
 
 ANSWER_SECONDS = 0.25
-"""How long a guardrail that has stopped the step waits for the answer of the call beside it."""
+"""How long a guardrail that has stopped the step waits for the answer of the call next to it."""
 
 CANCELLED_SECONDS = 1.0
 """How long the step waits for the end of what it has cancelled, before it goes on without."""
@@ -27,7 +27,7 @@ CANCELLED_SECONDS = 1.0
 class Checks:
     """Guardrails that look at the same thing at the same time.
 
-    The first that trips, or fails, cancels the others, and the turn beside them; a turn that fails
+    The first that trips, or fails, cancels the others, and the turn next to them; a turn that fails
     cancels them.
     """
 

@@ -344,7 +344,7 @@ class Steps:
 
 
 def _is_answered(current: OpenState) -> bool:
-    """Whether a step's first turn is over, beside which guardrails of its input may run."""
+    """Whether a step's first turn is over, next to which guardrails of its input may run."""
     return bool(current.journal or current.calls or current.result is not None)
 
 

@@ -40,7 +40,7 @@ class _Wrappers:
     Attributes:
         start: The one before it.
         end: The one behind it.
-        used: All pairs that were in use: what was folded with them is unfolded, too.
+        used: All pairs that were in use: what was folded with them is unfolded as well.
     """
 
     start: str = START
@@ -328,7 +328,7 @@ def _is_said(item: Item, *, since: bool) -> bool:
 
     Args:
         item: The item.
-        since: Whether it belongs to the turn of the handoff, whose assistant messages stay, too.
+        since: Whether it belongs to the turn of the handoff, whose assistant messages stay as well.
     """
     if _FOLDED_KINDS.fullmatch(_kind(item)):
         return False

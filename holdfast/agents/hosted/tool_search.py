@@ -28,7 +28,7 @@ class ToolSearchTool(HostedTool):
         parameters: JSON Schema of the search's arguments, for "client".
 
     Raises:
-        UserError: A field is no data of the API.
+        UserError: A field is not data of the API.
     """
 
     description: str | None = None

@@ -102,7 +102,7 @@ class WebSearchTool(HostedTool):
         image_settings: How images are found.
 
     Raises:
-        UserError: A field is no data of the API: the text says which.
+        UserError: A field is not data of the API: the text says which.
     """
 
     user_location: UserLocation | None = None
@@ -168,7 +168,7 @@ class FileSearchTool(HostedTool):
         filters: Which files are searched, by their attributes.
 
     Raises:
-        UserError: A field is no data of the API.
+        UserError: A field is not data of the API.
     """
 
     vector_store_ids: list[str]
@@ -223,7 +223,7 @@ class CodeInterpreterTool(HostedTool):
         tool_config: The tool as the Responses API has it, with its container.
 
     Raises:
-        UserError: It is no such data.
+        UserError: It is not such data.
     """
 
     tool_config: CodeInterpreter = field(repr=False)
@@ -251,7 +251,7 @@ class ImageGenerationTool(HostedTool):
         tool_config: The tool as the Responses API has it.
 
     Raises:
-        UserError: It is no such data.
+        UserError: It is not such data.
     """
 
     tool_config: ImageGenerationToolConfig | ImageGeneration = field(

@@ -78,7 +78,7 @@ def replayable(raw: Any) -> dict[str, Json]:
     """Return an item of an answer as input for another call, without what is of output only.
 
     Raises:
-        WrongTypeError: It is no item.
+        WrongTypeError: It is not an item.
     """
     item = plain(raw)
     item.pop(OUTPUT_ONLY, None)

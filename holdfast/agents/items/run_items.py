@@ -208,8 +208,8 @@ class ToolApprovalItem(RunItemBase):
     Attributes:
         tool_name: Name of the tool; that of the call by default.
         tool_namespace: Namespace of the tool; that of the call by default.
-        approval_id: Id of the approval, for `AgentRunner.approve` and the command line, too; empty
-            in an item made by hand.
+        approval_id: Id of the approval, for `AgentRunner.approve` and the command line as well;
+            empty in an item made by hand.
         digest: Digest of the call: a decision holds for this call only.
     """
 

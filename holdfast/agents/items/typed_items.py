@@ -57,7 +57,7 @@ class UnreadMembers(ABC):
 
 
 def left_unread(owner: Any, name: str) -> Any:
-    """Return what a member is to be made of; None once it is there, made or set by hand.
+    """Return what a member must be made of; None once it is there, made or set by hand.
 
     Args:
         owner: Has what is not read yet as `_unread`.
@@ -95,7 +95,7 @@ def raw_of(item: dict[str, Json]) -> RawItem | Unread:
 def typed(item: dict[str, Json]) -> Any:
     """Return an item of an answer as an object of `openai.types.responses`.
 
-    What its class needs beside the item is not among the members that are set, so that
+    What its class needs next to the item is not among the members that are set, so that
     `model_dump(exclude_unset=True)` is the item. One of a type that the package does not know is a
     RawItem.
     """

@@ -51,7 +51,7 @@ OnApproval = Callable[
 
 
 class LocalOptions(TypedDict, total=False):
-    """Options that a tool of the provider has beside those of the Agents SDK; see `Tool`."""
+    """Options that a tool of the provider has next to those of the Agents SDK; see `Tool`."""
 
     effect: ToolEffect
     idempotent: bool

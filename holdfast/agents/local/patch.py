@@ -150,7 +150,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         """Read the operation of a call.
 
         Raises:
-            ToolArgumentsError: It is none.
+            ToolArgumentsError: It is not one.
         """
         given = read_json(arguments)
         data = given if is_object(given) else {}

@@ -25,18 +25,18 @@ class ItemHelpers:
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:
-        """Return the text or the refusal of a message's last part; empty when there is none."""
+        """Return the text or the refusal of a message's last part; empty without one."""
         last = _parts(message)[-1:]
         return _joined(last, "output_text", "text") or _joined(last, "refusal", "refusal")
 
     @classmethod
     def extract_text(cls, message: Any) -> str | None:
-        """Return the text of a message, without refusals; None when there is none."""
+        """Return the text of a message, without refusals; None without one."""
         return _joined(_parts(message), "output_text", "text") or None
 
     @classmethod
     def extract_refusal(cls, message: Any) -> str | None:
-        """Return the refusal of a message; None when there is none."""
+        """Return the refusal of a message; None without one."""
         return _joined(_parts(message), "refusal", "refusal") or None
 
     @classmethod
@@ -128,7 +128,7 @@ def _is_list(given: Any) -> bool:
 
 
 def _part(given: Any) -> dict[str, Json] | None:
-    """Return an output as a part of the Responses API; None if it is none."""
+    """Return an output as a part of the Responses API; None if it is not one."""
     if not isinstance(given, Mapping) and not hasattr(given, "model_dump"):
         return None
     fields = {key: value for key, value in plain(given).items() if value is not None}

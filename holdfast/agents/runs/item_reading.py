@@ -36,7 +36,7 @@ from holdfast.values.messages import Message, ToolCall
 def step_items(of: StepBody, team: Team) -> list[RunItem]:
     """Return the items of a step, completed or open, without the input of the run.
 
-    A handoff's output comes last, after the results of the tools that were called beside it.
+    A handoff's output comes last, after the results of the tools that were called next to it.
 
     Archived texts must have been loaded into the step, see `resolved`.
 
@@ -94,7 +94,7 @@ def message_items(
         messages: The messages, with archived texts loaded.
         agent: The agent that they belong to.
         team: The agents.
-        handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
+        handoffs: Ids of calls that hand the task over, next to those that the agent has a handoff
             for.
         called: Ids of earlier calls to names of their tools.
     """

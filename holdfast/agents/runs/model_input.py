@@ -89,7 +89,7 @@ def once_each(items: Sequence[Any], before: Sequence[Any] = ()) -> list[dict[str
 
     Args:
         items: What the filter returned.
-        before: What it was given: what stands there more than once may do so, because some
+        before: What it was given: what is there more than once may be so, because some
             providers give the calls of each answer the same ids.
     """
     found = [plain(item) for item in items]

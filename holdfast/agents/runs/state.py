@@ -308,7 +308,7 @@ class RunState(Generic[ContextT, AgentT]):
         task has it.
 
         Args:
-            context_serializer: Makes a mapping of a context that is none.
+            context_serializer: Makes a mapping of a context that is not one.
             strict_context: Whether a context that is not a mapping needs a serializer.
 
         Raises:

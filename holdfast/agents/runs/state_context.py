@@ -28,7 +28,7 @@ def written(
 
     Args:
         context: The context object.
-        serializer: Makes a mapping of an object that is none.
+        serializer: Makes a mapping of an object that is not one.
         strict: Whether an object that is not a mapping needs a serializer.
 
     Raises:

@@ -115,7 +115,7 @@ def read_form(data: object) -> StateForm:
     """Validate the JSON form of a state.
 
     Raises:
-        UserError: It is none, or one of other rules.
+        UserError: It is not one, or one of other rules.
     """
     if not is_object(data):
         msg = f"{_NO_STATE}: its JSON must be an object."

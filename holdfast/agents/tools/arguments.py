@@ -103,7 +103,7 @@ class Parsing(Protocol):
 def data_as_given(tool: Parsing, arguments: str) -> dict[str, Any] | None:
     """Return the arguments as JSON data; None if the tool refuses them or runs with others.
 
-    Whoever decides by the data must not be shown other ones than those that it is run with: where a
+    A person who decides by the data must be shown the arguments that the tool runs with: where a
     default is filled in or a value is converted, the data say too little.
     """
     text = _object_text(tool.signature, arguments.strip())

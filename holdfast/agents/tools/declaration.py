@@ -21,7 +21,7 @@ from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 MOST_INLINE_SECONDS = 30.0
-"""The activity of a step has a minute beside the time of its model call."""
+"""The activity of a step has a minute next to the time of its model call."""
 
 _CALLERS = ("direct", "programmatic")
 
@@ -44,7 +44,7 @@ def check_tool(tool: Any) -> None:
     """Refuse a tool whose attributes contradict each other, or are out of range.
 
     Args:
-        tool: The Tool; its module stands above this one.
+        tool: The Tool; its module is above this one.
 
     Raises:
         DeclarationError: One of them is; the text says which and why.
@@ -186,7 +186,7 @@ def _time_problem(tool: Any) -> str:
         return f"timeout_behavior must be one of {known}; it is {shown(tool.timeout_behavior)}"
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
         wanted = "greater than 0" if math.isfinite(seconds) else "a finite number"
-        return f"timeout_seconds={shown(seconds)} must be {wanted}; None is no limit"
+        return f"timeout_seconds={shown(seconds)} must be {wanted}; None sets no limit"
     if tool.rule and tool.rule.expires_seconds and tool.approval_seconds is not None:
         return "approval_seconds= and expires_seconds= of its rule say the same; give one"
     if not isinstance(cast("object", tool.inline), bool):
@@ -201,7 +201,7 @@ def _time_problem(tool: Any) -> str:
 
 def _other(tool: Any) -> str:
     if not _is_positive(tool.max_attempts):
-        return f"max_attempts={shown(tool.max_attempts)} is below 1; 1 is no repetition"
+        return f"max_attempts={shown(tool.max_attempts)} is below 1; 1 means no repetition"
     if tool.retry_on and tool.max_attempts == 1:
         return "retry_on= repeats nothing without max_attempts= of 2 or more"
     if not _is_positive(tool.max_output_bytes):

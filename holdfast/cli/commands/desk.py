@@ -106,7 +106,7 @@ def token_file(common: Common, given: Path | None) -> Path:
 
 
 def tokens_of(common: Common) -> Tokens | None:
-    """Return the tokens of the desk beside which a command runs; None where no file is named."""
+    """Return the tokens of the desk next to which a command runs; None where no file is named."""
     if common.embedded is None and not os.environ.get(FILE_VARIABLE):
         return None
     return _tokens(token_file(common, None))

@@ -165,7 +165,9 @@ def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
     if mode == "manual":
         output.say(f"Run its first step: holdfast step {task.task_id}{common.arguments()}")
     else:
-        output.say(f"It runs by itself. See it: holdfast attach {task.task_id}{common.arguments()}")
+        output.say(
+            f"It runs on its own. See it: holdfast attach {task.task_id}{common.arguments()}"
+        )
     return ExitCode.OK
 
 
@@ -190,7 +192,7 @@ async def run_to_the_end(
 
 
 async def _watched(engine: Engine, runner: AgentRunner, task_id: str) -> TaskStepOutput:
-    """Run a task to its end beside the live view."""
+    """Run a task to its end next to the live view."""
     view = LiveView(engine.client, engine.archive, task_id, output.err())
     watching = asyncio.create_task(view.follow())
     try:

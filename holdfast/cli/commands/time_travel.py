@@ -95,7 +95,7 @@ def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> 
     if common.json:
         output.emit({"task_id": task_id, "by": by, **receipt.model_dump(mode="json")})
     if receipt.status == "waiting":
-        output.say("The undo waits for a person; it goes on by itself once decided.", "yellow")
+        output.say("The undo waits for a person; it continues once decided.", "yellow")
         output.say(f"Decide: holdfast inbox{common.arguments()}")
         return ExitCode.WAITING
     if not common.json:

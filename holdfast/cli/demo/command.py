@@ -93,13 +93,13 @@ class WorkerProcesses:
         """Check that the worker process lives.
 
         Raises:
-            EngineError: It has ended by itself; the text has its last output.
+            EngineError: It has ended on its own; the text has its last output.
         """
         if self._running is None or self._running.poll() is None:
             return
         said = (self._data_dir / "demo-worker.log").read_text(errors="replace").strip()
         last = said.splitlines()[-1] if said else "nothing"
-        msg = f"The demo's worker process ended by itself. The last thing it said: {last}"
+        msg = f"The demo's worker process ended on its own. The last thing it said: {last}"
         raise EngineError(msg)
 
     def _finish(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The demo's last page: the executed calls beside the recorded ones."""
+"""The demo's last page: the executed calls next to the recorded ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Events of a task's Temporal history, for the live view and for `show` with no worker up.
 
-This is a second source beside the ledger, and no map of `holdfast.task.happenings`: history has
+This is a second source next to the ledger, and no map of `holdfast.task.happenings`: history has
 each start and retry of an activity, which the ledger leaves out, and the server answers without a
 worker process. It has neither branches nor decisions, so it needs a vocabulary of its own.
 """

@@ -1,7 +1,7 @@
 """The timeline of a task in lines: what the desk draws as bars, in the same words.
 
 A line for each step, and below it one for all that happened in it, by time: model calls, tool
-calls, waits for a person and their decisions. What belongs to no step stands between them.
+calls, waits for a person and their decisions. What belongs to no step is between them.
 """
 
 from __future__ import annotations

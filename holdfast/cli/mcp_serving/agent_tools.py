@@ -83,7 +83,7 @@ class AgentTools:
     """Serves agents as tools. A call begins a task, or goes on with one.
 
     The client sees the task's events as progress, and is asked what waits for a person if it can
-    ask its user and somebody has said who that is. A client that goes away, or cancels its call,
+    ask its user and someone has said who that is. A client that goes away, or cancels its call,
     leaves the task as it is: it goes on to its end, or until it waits for a person.
 
     Attributes:

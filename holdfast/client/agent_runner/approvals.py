@@ -212,7 +212,7 @@ class TaskApprovals(RunnerBase):
         """List the decisions that hold for later calls, oldest first.
 
         Args:
-            task: Those of one task, with the ones that are on their way to its session, and without
+            task: Those of one task, with the ones that are in transit to its session, and without
                 those that the session has: `session(name)` lists these.
                 None for those of all open tasks and of all sessions of the app. They are found by
                 Temporal's visibility store, which is up to a second behind, and each is asked.

@@ -56,7 +56,7 @@ def check_role(given: object) -> str:
     """Return the name of a role.
 
     Raises:
-        InvalidArgumentError: It is none, or begins with "role:", as only rules write it.
+        InvalidArgumentError: It is not one, or begins with "role:", as only rules write it.
     """
     if not isinstance(given, str) or not given.strip() or given.startswith(ROLE):
         msg = f"A role is a name as 'finance', without {ROLE!r}; this is {shown(given)}."

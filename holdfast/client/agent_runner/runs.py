@@ -162,8 +162,8 @@ class TaskRuns(TaskCreation):
     async def run_task(self, task: TaskLike) -> TaskStepOutput:
         """Run steps to the last one; return its output, or the output that waits for a person.
 
-        The task goes on by itself: when this process dies, calling again with the task's id waits
-        for the same answer.
+        The task continues on its own: when this process dies, calling again with the task's id
+        waits for the same answer.
 
         Raises:
             StepFailedError: A step failed.

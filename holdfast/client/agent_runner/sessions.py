@@ -155,8 +155,8 @@ class Session:
 
         Args:
             ended: Whether to list those as well that a person has revoked, with who has, and those
-                whose time is over. A session remembers the newest 100 of them, beside the newest
-                100 that are valid. One on its way from its task is listed by
+                whose time is over. A session remembers the newest 100 of them, next to the newest
+                100 that are valid. One in transit from its task is listed by
                 `AgentRunner.standing_rules`.
 
         Raises:
@@ -208,7 +208,7 @@ class Session:
         return Receipt(id=wanted, verb="revoke", status="applied")
 
     async def _coming(self, wanted: str) -> StandingRule | None:
-        """Return a rule of this id that is on its way from its task; None for none."""
+        """Return a rule of this id that is in transit from its task; None for none."""
         task_id = wanted.rpartition(":")[0]
         try:
             found = await self._reader.standing_rules(task_id) if task_id else []
@@ -299,7 +299,7 @@ class Session:
         await self.append(from_response_items(items))
 
     async def pop_item(self) -> dict[str, Json] | None:
-        """Take the newest item out of the session and return it; None when there is none.
+        """Take the newest item out of the session and return it; None without one.
 
         Tasks that have begun keep the item if they have read it.
 

@@ -34,7 +34,7 @@ def step_id_of(step: StepLike) -> str:
     """Return the id of a step given as its output, as a TaskStep or as an id.
 
     Raises:
-        InvalidArgumentError: It is none of these, or an id that no step can have.
+        InvalidArgumentError: It is not one of these, or an id that no step can have.
     """
     match cast("object", step):
         case TaskStepOutput() as output:

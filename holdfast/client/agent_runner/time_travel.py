@@ -361,7 +361,7 @@ def _handed_to_first(carried: Carried) -> Carried:
 
 
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
-    """Find a step by its id; an output must be of the same branch, too.
+    """Find a step by its id; an output must be of the same branch as well.
 
     Ids are reused after an undo: an undone step and a standing one may have the same id.
     """

@@ -100,7 +100,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
                 called. None for no limit.
 
         Raises:
-            InvalidArgumentError: It is no session, or one that the provider keeps; or
+            InvalidArgumentError: It is not a session, or one that the provider keeps; or
                 max_rollback_items is below 1.
         """
         check_session(underlying_session)
@@ -131,7 +131,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         so a process that dies between them leaves it empty.
 
         Raises:
-            ValueError: The id of a response is to be sent, and there is none; there are more items
+            ValueError: The id of a response must be sent, and there is none; there are more items
                 than max_rollback_items; or a session around this one has encrypted them.
             Exception: Whatever the client or the session raises; the items are as they were.
         """
@@ -239,7 +239,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
             await self.underlying_session.add_items(items)
 
     async def pop_item(self) -> Any:
-        """Take out the newest item and return it; None when there is none."""
+        """Take out the newest item and return it; None without one."""
         async with self._changing:
             return await self.underlying_session.pop_item()
 

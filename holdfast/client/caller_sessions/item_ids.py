@@ -13,7 +13,7 @@ from holdfast.values.checks.json_shapes import is_array, is_object
 def without_plain_ids(items: Sequence[Any]) -> list[Any]:
     """Return items without the ids of answers that the provider need not know again.
 
-    It needs them beside reasoning and items of its own tools. Other providers refuse them.
+    It needs them next to reasoning and items of its own tools. Other providers refuse them.
     """
     found: list[Any] = []
     for is_said, some in groupby(items, _is_said):
@@ -36,7 +36,7 @@ def _is_said(item: object) -> bool:
 
 
 def _needs_ids(item: Any) -> bool:
-    """Whether an item has its meaning for the provider by its id, and those beside it too."""
+    """Whether an item has its meaning for the provider by its id, as those next to it have."""
     if not is_object(item) or item.get("type") == "function_call":
         return False
     content = item.get("content")

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 
 class LoopsLock:
-    """As asyncio.Lock, which wakes nobody in another loop. Those who wait get it in their order."""
+    """As asyncio.Lock, which wakes no one in another loop. Those who wait get it in their order."""
 
     def __init__(self) -> None:
         """Begin free."""

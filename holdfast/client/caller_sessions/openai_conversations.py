@@ -63,7 +63,7 @@ class OpenAIConversationsSession(SessionABC):
         return self._id
 
     async def _get_session_id(self) -> str:
-        """Return the conversation's id, and make it first if there is none.
+        """Return the conversation's id, and make it first if necessary.
 
         Programs of the Agents SDK call it by this name.
         """
@@ -113,7 +113,7 @@ class OpenAIConversationsSession(SessionABC):
                 await client.conversations.items.create(conversation_id=conversation, items=some)
 
     async def pop_item(self) -> Any:
-        """Take out the newest item and return it; None when there is none.
+        """Take out the newest item and return it; None without one.
 
         Raises:
             openai.OpenAIError: It could not be read or deleted.

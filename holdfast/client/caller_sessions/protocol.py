@@ -31,7 +31,7 @@ class SessionLike(Protocol):
         ...
 
     async def pop_item(self) -> Any:
-        """Take out the newest item and return it; None when there is none."""
+        """Take out the newest item and return it; None without one."""
         ...
 
     async def clear_session(self) -> None:
@@ -71,7 +71,7 @@ class SessionABC(ABC):
 
     @abstractmethod
     async def pop_item(self) -> Any:
-        """Take out the newest item and return it; None when there is none."""
+        """Take out the newest item and return it; None without one."""
 
     @abstractmethod
     async def clear_session(self) -> None:
@@ -79,7 +79,7 @@ class SessionABC(ABC):
 
 
 def check_session(given: object) -> None:
-    """Refuse what is no session of the caller's own.
+    """Refuse what is not a session of the caller's own.
 
     Raises:
         InvalidArgumentError: A method is missing, or session_id cannot name it.

@@ -54,7 +54,7 @@ class SQLiteSession(SessionABC):
 
         Raises:
             InvalidArgumentError: A name cannot be used, or the path is neither text nor Path.
-            sqlite3.Error: The file cannot be opened, or is no database.
+            sqlite3.Error: The file cannot be opened, or is not a database.
         """
         check_arguments(SQLiteSession.__init__, db_path=db_path)
         self.session_id = check_name("session_id", session_id, LONGEST_KNOWN)
@@ -98,7 +98,7 @@ class SQLiteSession(SessionABC):
         await _finished(lambda: self._run(lambda: self._insert(rows)))
 
     async def pop_item(self) -> Any:
-        """Take out the newest item and return it; None when there is none.
+        """Take out the newest item and return it; None without one.
 
         Raises:
             RuntimeError: The session is closed.
@@ -211,7 +211,7 @@ def _table(name: str, given: object) -> str:
     """Return the name of a table, which SQL cannot take as a parameter.
 
     Raises:
-        InvalidArgumentError: It is no plain name.
+        InvalidArgumentError: It is not a plain name.
     """
     if isinstance(given, str) and given.isidentifier() and given.isascii():
         return given

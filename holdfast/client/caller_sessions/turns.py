@@ -1,4 +1,4 @@
-"""The turn of a run in a session of the caller's own: written once, whoever dies meanwhile.
+"""The turn of a run in a session of the caller's own: written once, no matter which process dies.
 
 A process that is to write the turn of a closed task claims it with a record in the archive, which
 holds the newest items of the session before the turn; then it calls `add_items`, then it notes that

@@ -24,7 +24,7 @@ class _Settled:
         verb: "approve", "reject" or "respond"; empty when it was withdrawn.
         by: Who decided; empty when it expired.
         at: When, seconds since the epoch.
-        always: Whether the decision holds for later calls of the tool, too.
+        always: Whether the decision holds for later calls of the tool as well.
         edited: Whether the arguments were edited.
     """
 
@@ -59,7 +59,7 @@ class _Settled:
 async def checked_decisions(
     engine: AgentRunner, state: RunState, by: str, *, is_over: bool
 ) -> list[tuple[Approval, Decision]]:
-    """Return the decisions of a state that are to be sent, each with what it decides.
+    """Return the decisions of a state that must be sent, each with what it decides.
 
     Equal ones that were made before, here or elsewhere, stand.
 

@@ -31,7 +31,7 @@ class Given(NamedTuple):
     """The input of a run as its task takes it.
 
     Attributes:
-        text: The request; None when `before` ends with it, or when there is none.
+        text: The request; None when `before` ends with it, or without one.
         before: Messages before it.
         adds: Messages that the session gets before those that the task makes.
         is_whole: Whether `before` already has all that the model sees of the session.

@@ -327,7 +327,7 @@ async def agents(asked: Asked) -> list[ServedAgent]:
 
 @reads.get("/workers")
 async def workers(asked: Asked) -> list[Queue]:
-    """List the queues, who polls them, and the open tasks that nobody serves."""
+    """List the queues, who polls them, and the open tasks that no one serves."""
     return await read_queues(asked.runner.client)
 
 

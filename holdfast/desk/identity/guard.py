@@ -99,7 +99,7 @@ class Guard:
         Args:
             tokens: The tokens that are accepted.
             proxy: The reverse proxy that is trusted.
-            may: Decides beside the roles.
+            may: Decides next to the roles.
         """
         self._tokens = tokens
         self._proxy = proxy
@@ -125,7 +125,7 @@ class Guard:
         return found
 
     def serves(self, request: HTTPConnection) -> bool:
-        """Whether somebody who sends a request from there may sign in."""
+        """Whether someone who sends a request from there may sign in."""
         client = request.client.host if request.client else ""
         is_forwarded = any(name in request.headers for name in _FORWARDED)
         is_here = is_loopback(client) and is_loopback(host_of(request))
@@ -139,7 +139,7 @@ class Guard:
         return _LOCAL.format(self._tokens.token_file)
 
     def sign_out(self, name: str, at: float) -> None:
-        """End the pages that somebody has open, also in other tabs.
+        """End the pages that someone has open, also in other tabs.
 
         Args:
             name: Who signs out.
@@ -148,7 +148,7 @@ class Guard:
         self._signed_out[name] = at
 
     def has_signed_out(self, name: str, since: float) -> bool:
-        """Whether somebody has signed out since a time of the monotonic clock of this process."""
+        """Whether someone has signed out since a time of the monotonic clock of this process."""
         return self._signed_out.get(name, -1.0) >= since
 
     async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
@@ -241,7 +241,7 @@ def _roles(visitor: Identity) -> str:
 
 
 _UNKNOWN = (
-    "Nobody is known to have sent this request. Send a token as `Authorization: Bearer ...`, or"
+    "No one is known to have sent this request. Send a token as `Authorization: Bearer ...`, or"
     " sign in at /login; `holdfast desk token make NAME --role operator` makes a token."
 )
 _LOCAL_ONLY = (

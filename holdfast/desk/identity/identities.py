@@ -48,7 +48,7 @@ ALLOWED: Mapping[Role, frozenset[Verb]] = {
 
 
 class NotAuthenticatedError(HoldfastError):
-    """Nobody is known to have sent a request: it has no valid token and no trusted header."""
+    """No one is known to have sent a request: it has no valid token and no trusted header."""
 
 
 class NotAllowedError(HoldfastError):

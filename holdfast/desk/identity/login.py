@@ -35,7 +35,7 @@ if (given) {{
   document.forms[0].submit();
 }}
 </script></body></html>"""
-"""The token may stand behind a `#`: a browser sends that part of an address to no server."""
+"""The token may be behind a `#`: a browser sends that part of an address to no server."""
 
 
 @login.get("/login")
@@ -49,7 +49,7 @@ async def sign_in(request: Request) -> Response:
     """Begin a session with a token that is known, and go on to the page that was wanted.
 
     Sign-ins are counted for who signs in, and guesses for where they come from: behind a proxy, all
-    come from one address, and somebody's guesses must not keep the others out.
+    come from one address, and someone's guesses must not keep the others out.
     """
     given = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = given.get("token", [""])[0].strip()

@@ -138,7 +138,7 @@ class Tokens:
         return self._identity(record)
 
     def begin_session(self, token: str) -> str:
-        """Sign a browser in: return what its cookie holds, which is no token.
+        """Sign a browser in: return what its cookie holds, which is not a token.
 
         Raises:
             NotFoundError: The token is not known.
@@ -205,7 +205,7 @@ class Tokens:
 class LocalTokens(Tokens):
     """The token of the person who is logged in at this machine, in a file that only they can read.
 
-    It is made when it is first needed. Whoever deletes the file, ends it with its sessions.
+    It is made when it is first needed. Who deletes the file ends it with its sessions.
     """
 
     source = "local"
@@ -217,7 +217,7 @@ class LocalTokens(Tokens):
         self.token_file = place / LOCAL_FILE
 
     def own(self) -> str:
-        """Return the token, made where there is none that nobody else could read."""
+        """Return the token, made where there is none that no one else could read."""
         kept = self._kept()
         if self.identity(kept) is not None:
             return kept

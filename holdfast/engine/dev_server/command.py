@@ -125,7 +125,7 @@ def server_command(port: int, *, ui_port: int = 0, database: str | None) -> list
 
     Args:
         port: Port of the gRPC frontend.
-        ui_port: Port of Temporal's web UI, which shows histories to whoever asks; 0 for none.
+        ui_port: Port of Temporal's web UI, which shows histories to anyone who asks; 0 for none.
         database: SQLite file, or None for a server in memory. It must be a bare file name: the CLI
             puts it into a URL unquoted, so `?` or `%` in a directory's name would change the path.
 

@@ -144,7 +144,7 @@ def serving(data_dir: Path, queue: str) -> Generator[None]:
     others = sorted({str(its["pid"]) for _, its in _live(folder) if its.get("queue") == queue})
     if set(others) - {str(pid)}:
         log.warning(
-            "Another process (%s) serves %s from %r, too. Each takes a part of the work with the"
+            "Another process (%s) serves %s from %r as well. Each takes a part of the work with the"
             " code that it has loaded. If their code differs, end or restart the older one.",
             ", ".join(each for each in others if each != str(pid)),
             serves(queue),

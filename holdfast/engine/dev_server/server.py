@@ -46,7 +46,7 @@ async def ensure_server(data_dir: Path, *, ui: bool = False) -> ServerInfo:
 
     Args:
         data_dir: Created when missing.
-        ui: Whether it has Temporal's web UI, which shows all histories to whoever asks.
+        ui: Whether it has Temporal's web UI, which shows all histories to anyone who asks.
 
     Raises:
         ServerStartError: The directory cannot be used, the Temporal CLI is missing, the server
@@ -158,7 +158,7 @@ async def _end_orphans(directory: Path) -> None:
     The first kind comes of `rm -rf` of the directory. Such a server still has the deleted tasks,
     but their archive is deleted, too, so they cannot go on. They are lost when it ends; the next
     server starts with an empty database. The second kind is left by a starter that was killed or
-    cancelled during the first start; nobody has used that server yet.
+    cancelled during the first start; no one has used that server yet.
     """
     has_database = is_set_up(directory)
     record = read_record(directory)

@@ -3,10 +3,10 @@
     python watch.py DIRECTORY SERVER_PID GRACE_SECONDS
 
 A process that ends normally releases its lease, and the last one stops the server. A killed process
-cannot. This process, started beside the server, polls the leases: when there are some, and no
+cannot. This process, started next to the server, polls the leases: when there are some, and no
 process that took one is alive, it waits GRACE_SECONDS for a new process, and then ends the server.
 A server without any lease, or one that is kept, is left alone. Where the directory itself is gone,
-nobody can find the server any more: it ends with the processes that were last seen to use it.
+no one can find the server any more: it ends with the processes that were last seen to use it.
 
 It runs by path, with psutil as its only import beyond the standard library, so that it stays small:
 it runs for as long as the server. Processes are identified by pid alone, because their start times

@@ -82,7 +82,7 @@ def to_message(given: Any) -> Message:
     """Read anybody's chat message: ours, LlamaIndex's, a dict, or a plain text of the user.
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: It is not one.
     """
     if isinstance(given, Message):
         return given

@@ -66,7 +66,7 @@ class _Settings:
 
     Attributes:
         llm: The model.
-        callback_manager: Kept, and handed to nobody.
+        callback_manager: Kept, and handed to no one.
     """
 
     def __init__(self) -> None:

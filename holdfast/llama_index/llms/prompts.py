@@ -98,5 +98,5 @@ def template_text(prompt: Any) -> str:
     text = get() if callable(get) else getattr(prompt, "template", None)
     if isinstance(text, str):
         return text
-    msg = f"{shown(prompt)} is no prompt. Pass a text or a PromptTemplate."
+    msg = f"{shown(prompt)} is not a prompt. Pass a text or a PromptTemplate."
     raise InvalidArgumentError(msg)

@@ -54,7 +54,7 @@ def _spec(tool: Any) -> ToolSpec:
     given: Any = tool if metadata is None else metadata.to_openai_tool()
     read: Any = given.get("function", given) if hasattr(given, "get") else {}
     if not hasattr(read, "get") or "name" not in read:
-        msg = f"{shown(tool)} is no tool. Pass FunctionTools, or what to_openai_tool() gives."
+        msg = f"{shown(tool)} is not a tool. Pass FunctionTools, or what to_openai_tool() gives."
         raise InvalidArgumentError(msg)
     return ToolSpec(
         name=str(read["name"]),

@@ -1,4 +1,4 @@
-"""What a step of the program's own step logic gives beside its text and the steps that follow.
+"""What a step of the program's own step logic gives next to its text and the steps that follow.
 
 That is the state in which it leaves itself, and the sources, nodes and metadata of its response. No
 step reads them, so what cannot be recorded of them is left out.
@@ -26,7 +26,7 @@ FIELDS = ("content", "tool_name", "raw_input", "is_error", "raw_output")
 """Of a source, what is recorded."""
 
 MOST_BYTES = 1_000_000
-"""Of what is recorded beside a step's text, as JSON: a memo that is too large fails its step."""
+"""Of what is recorded next to a step's text, as JSON: a memo that is too large fails its step."""
 
 
 class _Room:

@@ -42,7 +42,7 @@ TYPED: dict[str, type[Exception]] = {
         ZeroDivisionError,
     )
 }
-"""Errors of step logic that a program can catch by their own class, beside StepFailedError."""
+"""Errors of step logic that a program can catch by their own class, next to StepFailedError."""
 
 
 @contextmanager

@@ -25,7 +25,7 @@ async def own_outputs(
     task: Task,
     newest: int = 0,
 ) -> list[tuple[steps.TaskStepOutput, OwnRecord | None]]:
-    """Return outputs with the states of their steps, and what is recorded beside each.
+    """Return outputs with the states of their steps, and what is recorded next to each.
 
     Args:
         outputs: Outputs of steps of the task.
@@ -53,7 +53,7 @@ def own_steps(
 
 
 async def own_answer(logic: StepCode, reader: Reader, task: Task) -> OwnRecord:
-    """Read what the last step of a task recorded beside its text."""
+    """Read what the last step of a task recorded next to its text."""
     done = active_steps(await reader.entries(task.task_id))
     memo = await _memo(reader, done[-1]) if done else None
     return own_record(memo or {}, logic.codec(task))

@@ -2,7 +2,7 @@
 
 LlamaIndex kept such state in memory, so it holds anything. What is data is recorded: text, numbers,
 lists, dicts, tuples, sets, enums, dataclasses, pydantic models and memories. A dataclass or model
-that stands in several places is recorded once, so that it is one object again. What is a tool of
+that is in several places is recorded once, so that it is one object again. What is a tool of
 the program (a model, a query engine) must be the worker's, and is recorded by its name there; of a
 QueryPipeline the state is recorded as well.
 """
@@ -32,14 +32,14 @@ KIND = "$kind"
 SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 LABEL = "label"
-"""Key of the label of an object that stands in several places."""
+"""Key of the label of an object that is in several places."""
 
 
 class Labels:
     """The labels of the objects that one step reads and writes, in all parts of its state.
 
     Each part (a key of the task's state, the state of a step) is written whole, so that each can be
-    read alone. An object that stands in several parts has the same label in all of them, and keeps
+    read alone. An object that is in several parts has the same label in all of them, and keeps
     it when a later step writes it again: read together, they give one object.
     """
 
@@ -268,7 +268,7 @@ class _Reader:
         return made
 
     def _same(self, label: Any) -> Any:
-        """Return the object with a label, which may stand further on: JSON may be sorted."""
+        """Return the object with a label, which may be further on: JSON may be sorted."""
         if label not in self._labels.read:
             self._object(next(_labelled(self._whole, label)))
         return self._labels.read[label]
@@ -315,8 +315,8 @@ KINDS: dict[str, Callable[[type], bool]] = {
 def _class(known: Mapping[str, Any]) -> Any:
     """Return the class of an object that was written.
 
-    Whoever may start a task chooses what its state names. So no module is imported for a name, and
-    nothing is called that is not a class of the kind that was written.
+    Anyone who may start a task chooses what its state names. So no module is imported for a name,
+    and nothing is called that is not a class of the kind that was written.
 
     Raises:
         InvalidArgumentError: The program has no such class, or it is of another kind.

@@ -94,7 +94,7 @@ class StepCode(AgentWorker):
     def restore(self, task: Task, state: Mapping[str, Json], scope: str = "") -> StateCodec:
         """Give a task the state that is recorded; return what reads and writes the rest of it.
 
-        A state without the mark is JSON of whoever has started the task, and holds no objects.
+        A state without the mark is JSON of anyone who has started the task, and holds no objects.
         """
         codec = self.codec(task, scope)
         read = codec.decode if state.get(OBJECTS) else copy.deepcopy

@@ -15,7 +15,7 @@ from holdfast.values.text.shown import shown
 from holdfast.workers import base
 
 RUNNER: list[Callable[..., Any]] = []
-"""The class AgentRunner, once its module is imported; it stands above this one."""
+"""The class AgentRunner, once its module is imported; it is above this one."""
 
 AGENTS: dict[type[Any], Callable[..., Any]] = {}
 """What makes the agent that brings a worker along, by the worker's class, once it is imported."""
@@ -123,7 +123,7 @@ class HoldfastWorker(BaseAgentWorker):
         """Take it.
 
         Raises:
-            InvalidArgumentError: It is none of these.
+            InvalidArgumentError: It is not one of these.
         """
         self.given = given
         self.options = dict(options)

@@ -204,7 +204,7 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
         raise NotImplementedError
 
     def _finalize_task(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Do what is to be done at the end."""
+        """Do what must be done at the end."""
 
     def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
         """Begin with the subclass's state.

@@ -79,7 +79,7 @@ class ReasoningStep:
 
     Attributes:
         thought: The reasoning before.
-        action: Name of the tool that is to be called; empty for an answer.
+        action: Name of the tool that must be called; empty for an answer.
         action_input: Its arguments.
         response: The answer.
         is_done: Whether it is an answer.

@@ -76,7 +76,7 @@ class ToolAgentWorker(BaseAgentWorker):
         self.take_options(**options)
 
     def take_options(self, **options: Any) -> None:
-        """Take what only this worker knows; what nobody knows any more is left out."""
+        """Take what only this worker knows; what no one knows any more is left out."""
 
     @classmethod
     def from_tools(

@@ -253,7 +253,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
 
 
 def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json], ...]]:
-    """Return the calls, and what the server wants back beside them."""
+    """Return the calls, and what the server wants back next to them."""
     calls: list[ToolCall] = []
     kept: list[dict[str, Json]] = []
     for call in said.calls:

@@ -1,6 +1,6 @@
 """Messages in the form of the Chat Completions API.
 
-Pure. What a server adds to its messages and wants back (a signature beside a tool call, the
+Pure. What a server adds to its messages and wants back (a signature next to a tool call, the
 reasoning of a turn with tool calls) is kept in `Message.items` as `chat.call` and `chat.message`;
 items of the Responses API have no place here and are left out.
 """

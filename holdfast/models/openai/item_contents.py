@@ -80,7 +80,7 @@ def _ordered(item: Item, kind: str) -> Item:
 
 
 def without_id(item: Item) -> tuple[Item, str]:
-    """Take the id out of an item of an answer, with what `whole_item` adds beside it.
+    """Take the id out of an item of an answer, with what `whole_item` adds next to it.
 
     Returns:
         The item, and the id; that is empty where there is none, or it is no id for readers alone.

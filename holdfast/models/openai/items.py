@@ -7,8 +7,8 @@ content, `{"type": "function_call", "call_id": ...}` without `name` for the call
 nothing enters the history twice, and the API gets back what it sent, byte for byte.
 
 Ids of plain messages and calls are kept apart, in `Message.item_ids`: a provider needs them again
-only beside reasoning and other items of its own, and another one refuses them. What whoever reads
-items is shown has them all: see `output_items`.
+only next to reasoning and other items of its own, and another one refuses them. What anyone who
+reads items is shown has them all: see `output_items`.
 
 An image of the archive has a `holdfast:` URL in items, which comes back as the same reference.
 
@@ -167,7 +167,7 @@ class _Turn:
 
     @property
     def needs_ids(self) -> bool:
-        """Whether the provider is sent the ids again: beside reasoning and other own items."""
+        """Whether the provider is sent the ids again: next to reasoning and other own items."""
         return self._beside_own or any(
             kind not in ("message", "function_call", APPROVAL_REQUEST)
             or "phase" in item
@@ -216,7 +216,7 @@ class _Turn:
         return self._made(apart, exact=True)
 
     def answer(self) -> Message:
-        """Make the message of a model's answer: what says nothing beside text and calls goes."""
+        """Make the message of a model's answer: what says nothing next to text and calls goes."""
         apart = [(item, "") for item in self.entries]
         if not self.needs_ids and not self.says_more_than_once:
             apart = [without_id(item) for item in self.entries]
@@ -239,7 +239,7 @@ class _Turn:
         )
 
     def _kept(self, entries: Sequence[Item], content: Content, *, exact: bool) -> tuple[Item, ...]:
-        """Return what must be kept beside content and calls, in order.
+        """Return what must be kept next to content and calls, in order.
 
         A message without content is kept too: else it could not be distinguished from none.
         """

@@ -182,7 +182,7 @@ def _plain_output(text: str, *, failed: bool) -> Item:
 
 
 def read_json(text: str) -> Json:
-    """Return JSON data, or the text itself if it is none."""
+    """Return JSON data, or the text itself if it is not one."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -150,7 +150,7 @@ def _include(request: ModelRequest) -> list[str] | None:
 
 
 def _text(request: ModelRequest) -> Json:
-    """Say how the answer is to be written, if anything is asked of it."""
+    """Say how the answer must be written, if anything is asked of it."""
     text: dict[str, Json] = {}
     if request.output is not None:
         text["format"] = {
@@ -168,7 +168,7 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """Leave out what the API would refuse.
 
     What is not stored cannot be found by its id, so ids go where the API can do without, except
-    beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
+    next to encrypted content, which is what reasoning is handed back by; reasoning of which nothing
     is left goes altogether.
     """
     for given in without_lost_searches(items):

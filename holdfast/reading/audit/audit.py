@@ -182,7 +182,7 @@ def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return a secret as it stands in texts and in JSON texts, also in one inside another."""
+    """Return a secret as it is in texts and in JSON texts, also in one inside another."""
     forms = {secret}
     for _ in range(2):
         forms |= {json.dumps(f, ensure_ascii=plain)[1:-1] for f in forms for plain in (True, False)}

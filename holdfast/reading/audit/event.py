@@ -32,7 +32,7 @@ class AuditEvent(Value):
         decision: What was decided: "approved", "rejected", "responded", "expired".
         approver: Who decided.
         answered_by: Where the result comes from: "tool", "provider" (its own tool), "task" (the
-            call was not made, or nobody knows), the name of the person who gave it, or the id of
+            call was not made, or no one knows), the name of the person who gave it, or the id of
             the task that the call was.
         result: The result, cut to 2,000 characters; longer ones are in the archive.
         status: How it ended. Of a step: "done", "last", "open" while it is in progress, "undone" or

@@ -54,7 +54,7 @@ def run_data(
         recorded: The run's task.
         agent: The agent that the run began with, or another one of its team.
         given: What the run was given; None when this process does not know.
-        context: The caller's context, or None when there is none at hand.
+        context: The caller's context, or None without one at hand.
         config: The settings that this process has given the run.
 
     Raises:
@@ -196,7 +196,7 @@ async def run_result_beside(
     context: CallersContext | None = None,
     config: RunConfig | None = None,
 ) -> RunResult:
-    """Make the result of a run, that of a long one in a thread beside the event loop.
+    """Make the result of a run, that of a long one in a thread next to the event loop.
 
     Arguments are those of `run_data`. The caller's context object changes in its own loop.
     """

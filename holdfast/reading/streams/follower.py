@@ -238,7 +238,7 @@ class Follower:
                 return entries, page.opens
 
     async def _event(self, happening: Happening) -> StepEvent | None:
-        """Return the event for something that happened; None when there is none for it."""
+        """Return the event for something that happened; None without one for it."""
         number, task_id = happening.number, self._task_id
         match happening:
             case StepBegan(body=body):

@@ -53,7 +53,7 @@ class Listeners:
     """Those who wait for news of tasks, in any threads and loops."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with no one."""
         self._lock = threading.Lock()
         self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, News]]] = {}
 
@@ -72,7 +72,7 @@ class Listeners:
                     del self._waiting[task_id]
 
     def has(self, task_id: str) -> bool:
-        """Whether somebody waits for news of a task."""
+        """Whether someone waits for news of a task."""
         return task_id in self._waiting
 
     def wake(self, task_id: str, *, is_recorded: bool = False) -> None:
@@ -99,7 +99,7 @@ class LocalHub:
 
     @property
     def name(self) -> str:
-        """What tells this hub from those of other processes, of a forked one, too."""
+        """What tells this hub from those of other processes, of a forked one as well."""
         return f"{self._name}-{os.getpid()}"
 
     def asked(self, task_id: str, reader: str) -> None:
@@ -120,7 +120,7 @@ class LocalHub:
     def is_read_elsewhere(self, task_id: str) -> bool:
         """Whether a reader in another process may want a task's unfinished answer.
 
-        It does if it has asked since the answer before. A task that nobody has asked here may be
+        It does if it has asked since the answer before. A task that no one has asked here may be
         asked in a worker process that has its workflow; but hardly when a reader is here.
         """
         return self._asked.get(task_id, not self._readers.has(task_id))

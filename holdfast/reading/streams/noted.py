@@ -23,7 +23,7 @@ _Status = Literal["approved", "rejected", "responded", "expired", "withdrawn"]
 
 
 def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
-    """Return the event for something that a ledger notes; None when there is none for it."""
+    """Return the event for something that a ledger notes; None without one for it."""
     event, body, number = noted.event, noted.event.body, noted.number
     step_id = str(body.get("step", ""))
     if isinstance(noted, StepsUndone):

@@ -1,11 +1,11 @@
-"""Timeline of a stream: where a step's answers and items stand in it, open or completed.
+"""Timeline of a stream: where a step's answers and items are in it, open or completed.
 
 It is computed from the record, so that live readers and later ones get the same events in the same
-places. An answer stands where the model was asked: behind the mark before the model call. The items
+places. An answer is where the model was asked: behind the mark before the model call. The items
 of a step follow once its result is known, in the order of the transcript; calls made in its middle
-stand where they are made. Outputs of tools are in call order: an early one waits for those before.
+are where they are made. Outputs of tools are in call order: an early one waits for those before.
 
-Steps that ran beside others have their answers at their end: their marks are interleaved.
+Steps that ran next to others have their answers at their end: their marks are interleaved.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Undone(NamedTuple):
     """Steps were undone.
 
     Attributes:
-        at: Where it stands in the stream.
+        at: Where it is in the stream.
         event: Its event in the ledger.
         void: Pairs of offsets: events from the first on and before the second do not count.
         agent: The agent that the task is back at.
@@ -87,7 +87,7 @@ Moment = Began | Answered | Said | Undone
 
 
 class Asking(NamedTuple):
-    """Where the answer that an open step waits for will stand in the stream."""
+    """Where the answer that an open step waits for will be in the stream."""
 
     n: int
     k: int

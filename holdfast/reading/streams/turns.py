@@ -90,8 +90,8 @@ class StreamedTurns:
         begun: The newest step that has begun.
         readings: Its iterators.
         are_watched: Whether turns wait for the readers.
-        is_stopping: Whether a stop is on its way to the task.
-        is_over: Whether nobody awaits the run any more.
+        is_stopping: Whether a stop is in transit to the task.
+        is_over: Whether no one awaits the run any more.
     """
 
     def __init__(self, task_id: str, of: LocalTurns | None = None) -> None:
@@ -129,7 +129,7 @@ class StreamedTurns:
         self._all.stopped(self, is_taken=is_taken)
 
     def end(self) -> None:
-        """Note that nobody awaits the run any more."""
+        """Note that no one awaits the run any more."""
         self.is_over = True
         self._all.drop(self)
 

@@ -148,15 +148,15 @@ class AgentSnapshot(Value):
         makes_prompt: Whether a function makes that for each turn.
         leaves_model: Whether the stored prompt chooses the model, as the agent names none.
         output: Structure of the final output; None for text.
-        handoffs: Tool definitions of the handoffs, beside `tools`; `policies` has their rules.
+        handoffs: Tool definitions of the handoffs, next to `tools`; `policies` has their rules.
         behavior: What follows tool calls: "" for another model call, "first" for the first result
             as the answer, "ask" for what the agent's function says, else names of tools, each
             with a comma after it, of which one ends the run.
-        keeps_tool_choice: Whether a tool choice stands after a tool was used.
+        keeps_tool_choice: Whether a tool choice remains after a tool was used.
         guards: Its guardrails, those of the input first.
         team: The other agents that a task may be handed to, in the order in which they are found.
-        shared: The name that its author gave it, if another agent of the run has that, too; empty
-            for an agent whose name says all.
+        shared: The name that its author gave it, if another agent of the run has that as well;
+            empty for an agent whose name says all.
     """
 
     name: str

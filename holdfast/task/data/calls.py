@@ -224,7 +224,7 @@ class Approval(Value):
 
 
 class StandingRule(Value):
-    """A decision on a tool call that holds for later calls of the tool, too.
+    """A decision on a tool call that holds for later calls of the tool as well.
 
     Attributes:
         verb: What was decided.

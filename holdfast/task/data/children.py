@@ -101,12 +101,12 @@ class ParentSays(Value):
         secret: The child's secret: shows that its parent has sent this.
         number: Counts the orders of this parent to this child; 0 when no report is wanted.
         run: Try again what has failed.
-        undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
+        undo: "check": stop, say what is in the way of an undo, and wait; "do": undo
             everything, and end; "release": go on.
         keep: Whether effects that cannot be undone stay knowingly.
         paused: Who paused it and why; empty to go on; None to change nothing.
         end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
-        change: Settings of the run that this one's run has, too; None to change nothing.
+        change: Settings of the run that this one's run has as well; None to change nothing.
         by: Who wants it.
         reason: Why.
     """
@@ -136,7 +136,7 @@ class ChildReport(Value):
         usage: Its cost so far, its children's included.
         raised: By how much people have raised its budget in money, its children's included.
         lost: The most that its lost calls can have cost, likewise.
-        failure: What stands in its way, or ended it.
+        failure: What is in its way, or ended it.
         undo: Its newest answer to an undo.
     """
 
@@ -167,7 +167,7 @@ class ChildState(Value):
         dollars: What this task has reserved for it, if the budget is in money.
         raised: As it reported it.
         lost: As it reported it.
-        failure: What stands in its way, or ended it.
+        failure: What is in its way, or ended it.
         told: Whether the step that waits for it has been stopped because of that failure.
         held: Whether it was stopped for an undo, and waits.
         undo: Its newest answer to an undo.

@@ -16,9 +16,9 @@ class EntriesRequest(Value):
 
     Attributes:
         skip: Entries to skip, counted from the end of the last segment.
-        opens: Whether to show the open steps, too.
-        task: Whether to describe the task, too.
-        hub: Name of the hub of a reader that wants unfinished answers, too.
+        opens: Whether to show the open steps as well.
+        task: Whether to describe the task as well.
+        hub: Name of the hub of a reader that wants unfinished answers as well.
     """
 
     skip: int = 0
@@ -59,7 +59,7 @@ class CloseInput(Value):
         at: The transcript.
         commit: Whether the session gets this task's turn.
         failure: Verdict or reason that ended the task, if it is not finished.
-        ledger: Length and digest of the ledger that is to be stored.
+        ledger: Length and digest of the ledger that must be stored.
         head: As for `ToolInput`.
         begun: When the workflow task began, in seconds since the epoch; only for `close_here`.
         lanes: How many lanes of the task may have kept an answer in the archive.

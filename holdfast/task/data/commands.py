@@ -1,7 +1,7 @@
 """Commands: the signals by which people and programs steer a task, and the requests to run a step.
 
 A signal has the name of its verb, and one JSON object as its body: the arguments of the verb, and
-beside them `by`, `id` and `branch`, all optional. Reading it never raises: what cannot be read
+next to them `by`, `id` and `branch`, all optional. Reading it never raises: what cannot be read
 becomes a refusal with its reason, and the task goes on.
 """
 
@@ -221,8 +221,8 @@ class RunReply(Value):
         status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
         branch: Branch on which the step was run; with the ordinal it names a completed step.
         record: Digest of the task's record, when the task is closed: the workflow task that sends
-            this is also the one that makes the end a part of the history, so that whoever gets it
-            knows that the record counts.
+            this is also the one that makes the end a part of the history, so that anyone who gets
+            it knows that the record counts.
     """
 
     n: int = 0

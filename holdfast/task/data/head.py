@@ -19,7 +19,7 @@ class Dialect(Value):
         unknown_tool: "tell" returns an error to the model, "raise" ends the task with
             ModelBehaviorError.
         tool_error: Whether the model gets the exception's text, or a fixed text without detail;
-            a rejection without a reason has a fixed text then, too.
+            a rejection without a reason has a fixed text then as well.
         keeps_failed: Whether the session gets the finished turns of a task that a verdict ended.
         settings_of_model: Whether an agent that was given no settings has those of its model's
             name.
@@ -63,7 +63,7 @@ class SessionRef(Value):
 
 
 class KeptConversation(Value):
-    """Where the provider keeps the conversation of a run, beside the record, which has it in full.
+    """Where the provider keeps the conversation of a run, next to the record, which has it in full.
 
     Attributes:
         conversation_id: The provider's conversation that each model call adds to; if empty, each
@@ -137,7 +137,7 @@ class RunRules(Value):
         workflow_name: Name of the trace.
         trace_id: Its id; empty for one of the task's own.
         trace_parent: Id of the span that the task's span is a child of, or empty.
-        trace_open: Whether that is a span of a task whose trace nobody else has begun, so that the
+        trace_open: Whether that is a span of a task whose trace no one else has begun, so that the
             sampler decides by the trace's id.
         group_id: Groups traces, as of one conversation.
         trace_metadata: Facts for the trace.
@@ -363,7 +363,7 @@ class RunChange(Value):
 
     @property
     def inherited(self) -> RunChange:
-        """The part that holds for nested runs, too: these have no error handlers of the run."""
+        """The part that holds for nested runs as well: these have no error handlers of the run."""
         return self.without("error_handlers")
 
     def without(self, *names: RunSetting) -> RunChange:

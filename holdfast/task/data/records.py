@@ -210,7 +210,7 @@ class StepRecord(Value):
         digest: Digest of the transcript after the step.
         branch: Branch of the ledger on which it was run.
         before: What it found.
-        taken: What it changed in the queue, beside adding `next`.
+        taken: What it changed in the queue, next to adding `next`.
         marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
         unheard: When model calls of it were begun that were cut off before their answer.
@@ -329,8 +329,8 @@ class OpenState(Value):
         called: Position of an open call to what is known of it, once it was begun.
         begun: Position of an open call that runs as a child task to the results of its guardrails
             and hooks.
-        stops: Position of an open call to why the step will stop after it, once the calls beside it
-            have ended.
+        stops: Position of an open call to why the step will stop after it, once the calls next to
+            it have ended.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.

@@ -109,7 +109,7 @@ class AgentRules(Value):
         policies: Tool name to policy.
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
-        parallel: Most steps that run at the same time when the task runs by itself.
+        parallel: Most steps that run at the same time when the task runs on its own.
         guards: Its guardrails.
     """
 
@@ -175,7 +175,7 @@ class Carried(Value):
         segment: Newest archived segment of the ledger; each names the one before it.
         since: What changed in the queue since the newest record, the steps in progress counted as
             queued first; None for nothing.
-        waits_since: How what waits beside the queue differs from what the step of that record
+        waits_since: How what waits next to the queue differs from what the step of that record
             found.
         opens: Steps in progress, by number.
         undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
@@ -183,7 +183,7 @@ class Carried(Value):
             got them, by asking for more or by the signal `given`; with these callers.
         done: Completed steps that others may name in `prev_steps`: the ones with an id that a
             worker gave, and the ones that queued steps name already.
-        lasts: The last outputs of steps that ran beside others; to be joined.
+        lasts: The last outputs of steps that ran next to others; to be joined.
         unclear_undos: Key of an effect, as in `undone_effects`, to what is known of an undo of it
             that may have taken effect: it is not called again unless a person decides so.
         undo_notes: Notes to the model on undos since the last step was begun, also after an undo
@@ -202,7 +202,7 @@ class Carried(Value):
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Decisions that hold for later calls, by the id of their approval, oldest first.
-        to_session: Such decisions on their way to the task's session, oldest first.
+        to_session: Such decisions in transit to the task's session, oldest first.
         children: Id to state of each child task. A finished one is dropped once its step is
             archived: the record of the step names it.
         settled: Number of child tasks that were dropped from `children`.
@@ -213,7 +213,7 @@ class Carried(Value):
         paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
             running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
-            further; 0 when steps in progress are to be finished.
+            further; 0 when steps in progress must be finished.
         held: Who paused the parent task, and why, else empty.
         heard: Number of the newest order of this task's own parent.
         undo_answer: Newest answer to an undo that the parent has ordered.

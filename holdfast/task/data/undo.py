@@ -31,7 +31,7 @@ QueueChange = Change[TaskStep]
 
 
 class LastOutput(Value):
-    """A step that ran beside others and ended the task: its output waits to be joined.
+    """A step that ran next to others and ended the task: its output waits to be joined.
 
     Attributes:
         n: Number under which it was opened.
@@ -45,7 +45,7 @@ class LastOutput(Value):
 
 
 class Waiting(Value):
-    """What waits in a task beside its queue.
+    """What waits in a task next to its queue.
 
     Attributes:
         notes: Messages that wait for the next model call.
@@ -64,7 +64,7 @@ LastsChange = Change[LastOutput]
 
 
 class WaitingChange(Value):
-    """What changed in what waits beside the queue; None for nothing."""
+    """What changed in what waits next to the queue; None for nothing."""
 
     notes: NotesChange | None = None
     followups: FollowupsChange | None = None
@@ -108,7 +108,7 @@ UNCHANGED = WaitingChange()
 
 
 class Taken(Value):
-    """What a step changed in the queue, beside the steps that it queued at the end.
+    """What a step changed in the queue, next to the steps that it queued at the end.
 
     Attributes:
         place: Its place in the queue that it found.
@@ -140,14 +140,14 @@ FIRST_TAKEN = Taken()
 class Before(Value):
     """The state of a task before a step, which an undo of the step restores.
 
-    For a step that ran beside others it is the state when the step was done, as if no step had
+    For a step that ran next to others it is the state when the step was done, as if no step had
     been open: it and the others are first in the queue then.
 
     Attributes:
         found: How the queue that it found, the step itself in it, differs from the queue that the
             step before it on its branch left (from an empty one for the first); None for not at
             all. See `holdfast.task.ledger.queue_changes`.
-        waiting: How what waited beside the queue differs from what the step before it found.
+        waiting: How what waited next to the queue differs from what the step before it found.
         serial: Number of the newest step id.
         turns: Answered model calls.
         usage: Cost of the task.
@@ -203,7 +203,7 @@ class UndoRequest(UpdateRequest):
         step: Id of that step, for people.
         branch: Branch on which that step was run; it and the ordinal name a step of a task. -1 for
             whichever it is.
-        newest: What is to be undone, as it was seen; the undo is refused when there is more or
+        newest: What must be undone, as it was seen; the undo is refused when there is more or
             less to be undone by now.
         residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
         by: Who asks.

@@ -163,7 +163,7 @@ class Advanced(Value):
             run, or when it was run in this activity; then its worker is left out when it is the
             one of this result, and its end as `Outcome.without_end` does.
         cut: Positions of calls that were begun in this activity, or in a lost attempt of it, and
-            are to be run again.
+            must be run again.
         going: Positions of calls that were begun in this activity and go on by themselves, until
             activities of their own take them over.
         stopped: Position of a call that was run in this activity to why the step stops after it.
@@ -263,7 +263,7 @@ class ToolInput(Value):
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
         agent: Agent that runs the step, when it is not the task's first one.
-        child: Id of the child task, when a call of an agent as a tool is to be ended.
+        child: Id of the child task, when a call of an agent as a tool must be ended.
         patch: What was made of the state before that task began, a merge patch.
         tried: Attempts that were lost before this activity was scheduled.
         answers: Key of a question of the call to the answer of a person.

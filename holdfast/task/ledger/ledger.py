@@ -404,7 +404,7 @@ class Ledger(UpcomingSteps):
     def _merged(
         self, current: OpenState, outcomes: Sequence[Outcome]
     ) -> tuple[dict[str, Json], list[str]]:
-        """Merge a step's changes of the state with those of its calls and of steps beside it."""
+        """Merge a step's changes of the state with those of its calls and of steps next to it."""
         mine, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
         found = current.open.state
         if current.alone or merge_patch.same(found, self.s.extra_state):

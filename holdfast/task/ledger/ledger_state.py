@@ -41,7 +41,7 @@ class LedgerState(Recording):
         messages: Messages that the entries added to the transcript.
         recorded: The queue as the newest completed step left it: the changes that the next record
             and an undo need are counted from it. Empty before the first step.
-        found: What waited beside the queue when that step was found; for the same purpose.
+        found: What waited next to the queue when that step was found; for the same purpose.
         asking: Steps in progress that may be making a model call right now.
         reserved: Money that is reserved for model calls whose answers are not recorded yet.
         needs: Step to what its model call can cost at most, when its share was too little.

@@ -100,7 +100,7 @@ def proposal(ledger: Ledger, needs: Decimal) -> dict[str, Json]:
 
 
 def least(ledger: Ledger, needs: Decimal) -> Decimal:
-    """Return the smallest budget that lets a call be made beside what is spent and reserved."""
+    """Return the smallest budget that lets a call be made next to what is spent and reserved."""
     return _taken(ledger) + needs
 
 

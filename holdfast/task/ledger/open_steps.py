@@ -124,7 +124,7 @@ class OpenSteps(LedgerState):
         self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
 
     def try_children_again(self, n: int) -> None:
-        """Let the child tasks of a step that is tried again go on from their failures, too.
+        """Let the child tasks of a step that is tried again go on from their failures as well.
 
         The step may have stopped for another reason. A verdict is not tried again: it is this
         task's to judge.

@@ -1,4 +1,4 @@
-"""The queue, and what waits beside it, as the ledger records them: by what changed. Pure.
+"""The queue, and what waits next to it, as the ledger records them: by what changed. Pure.
 
 A record holds two changes: what happened to the queue between the step before it and the step
 (`Before.found`), and what the step itself changed (`Taken`, usually nothing beside its place, as it
@@ -109,7 +109,7 @@ def queue_after(path: Iterable[StepRecord]) -> Queue:
 
 
 def waiting_at(path: Iterable[StepRecord]) -> Waiting:
-    """Return what waited beside the queue when the last step of a branch was found.
+    """Return what waited next to the queue when the last step of a branch was found.
 
     Args:
         path: All steps of the branch, oldest first.
@@ -126,7 +126,7 @@ def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
 
 
 def waiting(state: Carried) -> Waiting:
-    """Return what waits beside the queue, as if no step were open: their notes wait again."""
+    """Return what waits next to the queue, as if no step were open: their notes wait again."""
     opened = tuple(note for current in state.opens for note in current.open.notes)
     notes = (*opened, *state.notes)
     if not (notes or state.followups or state.lasts):

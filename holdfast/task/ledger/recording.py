@@ -1,4 +1,4 @@
-"""What is recorded of a task beside its steps: events, receipts, and who has got which output."""
+"""What is recorded of a task next to its steps: events, receipts, and who has got which output."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Recording:
             self.change(given=left)
 
     def ungiven(self, caller: str) -> int:
-        """Return the first completed step that nobody is known to have got, this caller included.
+        """Return the first completed step that no one is known to have got, this caller included.
 
         Args:
             caller: The caller; empty for one that is not known.

@@ -46,7 +46,7 @@ from holdfast.values.text.shown import named, time_shown
 
 CARD_TEXT = 500
 _UNTIL = TypeAdapter(Until)
-NOT_IN_TIME = "nobody decided in time"
+NOT_IN_TIME = "no one decided in time"
 
 
 def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
@@ -370,7 +370,7 @@ def escalate(ledger: Ledger, *, now: float) -> None:
 def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
     wider = approval.model_copy(update={"escalated": now, **_AWAKE})
     body = {**_asked_of(ledger, wider), "escalate_to": list(approval.escalate_to)}
-    text = f"Escalated to {', '.join(approval.escalate_to)}: nobody has decided yet."
+    text = f"Escalated to {', '.join(approval.escalate_to)}: no one has decided yet."
     ledger.note("escalated", now=now, text=text, body=body)
     ledger.put_approval(wider)
     return wider

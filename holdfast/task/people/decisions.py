@@ -80,7 +80,7 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
 def open_again(ledger: Ledger, approval: Approval, why: str, *, now: float) -> None:
     """Open an approval again whose edited arguments do not fit, or could not be checked.
 
-    Nothing could end the wait else: nobody can decide an approval that is being checked.
+    Nothing could end the wait else: no one can decide an approval that is being checked.
     """
     body = {**facts(ledger, approval), "arguments": approval.effective}
     ledger.note("refused", now=now, by=approval.by, text=why, body=body)

@@ -36,7 +36,7 @@ def question_text(asks: Asks, tool: str, after: Content) -> str:
     if asks.repeats:
         shown = after if isinstance(after, str) else "a result that is in the archive"
         lines.append(
-            "The tool was told that nobody has answered yet. An answer calls it again, from its"
+            "The tool was told that no one has answered yet. An answer calls it again, from its"
             f" beginning; without one, this is its result: {shown}"
         )
     return "\n".join(lines)

@@ -35,7 +35,7 @@ def rules(ledger: Ledger) -> list[StandingRule]:
 
 
 def listed(ledger: Ledger) -> list[StandingRule]:
-    """List the decisions that the task has, those on their way to its session included."""
+    """List the decisions that the task has, those in transit to its session included."""
     handed = (rule for rule in ledger.s.to_session if not rule.revoked)
     return [*rules(ledger), *handed]
 
@@ -100,7 +100,7 @@ def stands(
 def revoke(ledger: Ledger, command: Command, *, now: float) -> str:
     """End a decision for later calls; return why not, or empty. What it has allowed stays.
 
-    One on its way to the session goes on as one that was revoked: it may have arrived already.
+    One in transit to the session goes on as one that was revoked: it may have arrived already.
     """
     wanted = str(command.body.get("rule", ""))
     if not command.by:

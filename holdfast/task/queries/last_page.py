@@ -47,6 +47,6 @@ def take(task_id: str, run_id: str, ledger: ChainRef) -> EntriesPage | None:
 
 
 def drop(task_id: str, run_id: str) -> None:
-    """Forget what a run of a task has handed over, if nobody has taken it."""
+    """Forget what a run of a task has handed over, if no one has taken it."""
     with _lock:
         _pages.pop((task_id, run_id), None)

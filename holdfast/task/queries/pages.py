@@ -82,7 +82,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
 
 
 def closed_task(task: Task, status: TaskStatus, failure: Failure | None) -> Task:
-    """Describe a task that has been closed, for its record and for whoever asks it meanwhile.
+    """Describe a task that has been closed, for its record and for anyone who asks it meanwhile.
 
     Args:
         task: It, as while it was open.

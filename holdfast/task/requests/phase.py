@@ -48,7 +48,7 @@ class Ending:
 
     @property
     def status(self) -> TaskStatus | None:
-        """The status with which the task is to be closed; None while it is open."""
+        """The status with which the task must be closed; None while it is open."""
         return self._wanted.status if self._wanted is not None else None
 
     @property
@@ -152,7 +152,7 @@ class Agenda:
     Attributes:
         calling: Numbers of the steps whose tool calls are being taken further: a pause does not
             hold these.
-        holds_back: Whether no step may be begun, because commands are to be read first.
+        holds_back: Whether no step may be begun, because commands must be read first.
     """
 
     def __init__(self, ledger: Ledger, requests: RunRequests) -> None:
@@ -202,14 +202,14 @@ class Agenda:
 
     @property
     def retries(self) -> bool:
-        """Whether a failure is to be tried again, for a request or for the parent task."""
+        """Whether a failure must be tried again, for a request or for the parent task."""
         if self._ledger.failure is None or self._ledger.paused:
             return False
         return self._ledger.s.tries_again or self._requests.ask_anew(self._ledger.owners)
 
     @property
     def begins(self) -> bool:
-        """Whether a queued step is to be begun now."""
+        """Whether a queued step must be begun now."""
         s, ledger = self._ledger.s, self._ledger
         if (
             self.holds_back

@@ -175,7 +175,7 @@ class RunRequests:
             self._waiting.pop(0).fail(failure, parked=parked)
 
     def fail_later(self, failure: Failure) -> None:
-        """Keep all requests to fail at the next `tell`, when the steps beside have stopped too."""
+        """Keep all requests to fail at the next `tell`, when the steps next to have stopped too."""
         self._told += [(pending, failure) for pending in self._waiting]
         self._waiting.clear()
 

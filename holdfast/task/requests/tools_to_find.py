@@ -29,7 +29,7 @@ def tools_to_find(
 
     A person may decide days after the model's answer, and the agent may have lost a tool or a
     handoff meanwhile. So all calls of the answer that have not begun are looked up first, whatever
-    they wait for: else one would take effect, and the one beside it could not.
+    they wait for: else one would take effect, and the one next to it could not.
 
     Args:
         ledger: The task.
@@ -74,7 +74,7 @@ def that_may_run(ledger: Ledger, given: ToolsInput) -> set[int]:
 
 
 def _one_of_a_name(calls: Iterable[Call]) -> list[Call]:
-    """Leave out calls that wait for a person beside another such call of the same tool.
+    """Leave out calls that wait for a person next to another such call of the same tool.
 
     A person may decide on a thousand calls of one tool one by one.
     """
@@ -92,7 +92,7 @@ def _one_of_a_name(calls: Iterable[Call]) -> list[Call]:
 def _takes_effect(ledger: Ledger, n: int, i: int) -> bool:
     """Whether a call would begin now that a person has approved some time after the answer.
 
-    A decision for later calls that stands already is applied at once.
+    A decision for later calls that holds already is applied at once.
     """
     if Call(ledger, n, i).state not in MAY_RUN:
         return False
@@ -103,7 +103,7 @@ def _takes_effect(ledger: Ledger, n: int, i: int) -> bool:
 
 
 def _needs_tool(call: Call, *, answers: bool) -> bool:
-    """Whether a call that has not begun is to be looked up.
+    """Whether a call that has not begun must be looked up.
 
     One that waits for a person is, unless the model would read of its tool after the decision.
     """

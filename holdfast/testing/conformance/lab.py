@@ -277,7 +277,7 @@ class Lab:
     async def until_still(self, task: Task) -> None:
         """Wait until a task does nothing but hold requests and calls of `note`.
 
-        An answer on its way from the model to the history is lost with its worker and paid for
+        An answer in transit from the model to the history is lost with its worker and paid for
         again; no check covers that.
         """
         handle = self.bench.client.get_workflow_handle(task.task_id)

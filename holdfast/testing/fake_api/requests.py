@@ -95,7 +95,7 @@ class FakeRequest:
 
     @property
     def last_user(self) -> str:
-        """Text of the last user message; empty when there is none."""
+        """Text of the last user message; empty without one."""
         texts = [message.text for message in self.messages if message.role == "user"]
         return texts[-1] if texts else ""
 

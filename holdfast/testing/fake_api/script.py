@@ -72,7 +72,7 @@ class Script:
             self._problems.append(f"request {request.number} to {request.path}: {problem}")
 
     def choose(self, request: FakeRequest) -> Reply | None:
-        """Take the reply for a request; None when there is none."""
+        """Take the reply for a request; None without one."""
         with self.changed:
             for rule in self._rules:
                 if rule.left != 0 and rule.condition(request):

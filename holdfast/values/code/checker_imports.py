@@ -1,8 +1,8 @@
 """Adapters of classes whose annotations name what Python does not find where the class stands.
 
 That is what a module imports for type checkers only (`if TYPE_CHECKING:`), because the other module
-imports it, and what stands beside a local class. Nothing but an adapter needs such names: the class
-itself, and whoever uses it, works without them.
+imports it, and what is next to a local class. Nothing but an adapter needs such names: the
+class itself, and anyone who uses it, works without them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHOLE, TOP = "", "."
 """Instead of a name of a module: the module itself, and the package at its top."""
 
 _NAMES: WeakKeyDictionary[type[Any], dict[str, Any]] = WeakKeyDictionary()
-"""Class to what its annotations name: classes beside a local one, and what was imported."""
+"""Class to what its annotations name: classes next to a local one, and what was imported."""
 
 
 def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
@@ -192,7 +192,7 @@ def _names_of(statement: ast.AST, package: str) -> Iterator[tuple[str, str, str]
 def note_parts(context: object) -> None:
     """Note the classes of what a context holds, where its own class is a local one.
 
-    Its annotations may name classes that stand beside it, which nothing else leads to.
+    Its annotations may name classes that are next to it, which nothing else leads to.
     """
     kind = context.__class__
     if "<locals>" not in kind.__qualname__:

@@ -124,7 +124,7 @@ def _fill(made: Any, data: Json) -> None:
 class CallersContext:
     """The context object of a run's caller, which gets what the run changes in it.
 
-    What the caller or its hooks change meanwhile stays, unless the run changes it, too.
+    What the caller or its hooks change meanwhile stays, unless the run changes it as well.
 
     Attributes:
         object: The object; None for none.

@@ -1,7 +1,7 @@
 """Exceptions of the user's code, kept for the caller of the run that they stopped.
 
 A failure crosses to the task as text and a class name. Where the run and its caller are one
-process, the caller gets a StepFailedError that is of the exception's own class, too: a program
+process, the caller gets a StepFailedError that is of the exception's own class as well: a program
 that catches its own exceptions around a run goes on to do so.
 """
 
@@ -71,7 +71,7 @@ def take(task_id: str, kind: str, text: str) -> Exception | None:
         text: Text of the failure; it has the exception's message in it.
 
     Returns:
-        The newest of this class with the longest such message; None if there is none.
+        The newest of this class with the longest such message; None without one.
     """
     with _lock:
         known = _kept.pop(task_id, ())

@@ -20,7 +20,7 @@ async def some_at_once(call: Callable[[T], Awaitable[R]], given: Sequence[T]) ->
         The results, in the order of the arguments.
 
     Raises:
-        Exception: Whatever a call raised first; the calls beside it go on.
+        Exception: Whatever a call raised first; the calls next to it go on.
     """
     found: list[R] = []
     for start in range(0, len(given), AT_ONCE):

@@ -18,11 +18,11 @@ DATA, TEXT = "data", "text"
 """Kinds of a value that is JSON data, and of a text of a class of its own; no class is so named."""
 
 LONGEST_TEXT = 4000
-"""Most characters of a value's own text that are recorded beside its JSON."""
+"""Most characters of a value's own text that are recorded next to its JSON."""
 
 
 class Returned(Value):
-    """What a tool returned, beside what the model reads of it: its JSON, or a text.
+    """What a tool returned, next to what the model reads of it: its JSON, or a text.
 
     Attributes:
         kind: "data" for JSON data, "text" for a text, or the name of its class; empty if what is

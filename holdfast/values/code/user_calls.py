@@ -353,7 +353,7 @@ class DaemonThreads(Executor):
 
 MOST_THREADS = 1000
 """Far above the number of activities that a worker runs at the same time (100 by default), so that
-no call waits for a thread, not even beside timed out calls that still run."""
+no call waits for a thread, not even next to timed out calls that still run."""
 
 
 @functools.cache

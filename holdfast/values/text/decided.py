@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"(?:(?:Bearer|Basic)\s+)?[A-Za-z0-9+/=_.~-]+")
 
 _MARK = 0xF0000
 _MARKED = re.compile(re.escape(REDACTED) + "([\U000f0000-\U000ffffd])")
-"""Which of the hidden texts stands there, for as long as others are looked for."""
+"""Which of the hidden texts is there, for as long as others are looked for."""
 
 
 _BLANKS = re.compile("[\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]")

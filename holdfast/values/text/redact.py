@@ -208,7 +208,7 @@ def _of_environment() -> Iterator[str]:
 
 
 def _passwords(url: str) -> Iterator[str]:
-    """Yield the password of a URL, as it stands there and as it is sent."""
+    """Yield the password of a URL, as it is there and as it is sent."""
     for found in _IN_URL.finditer(url):
         yield found[2]
         yield unquote(found[2])

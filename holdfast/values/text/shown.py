@@ -1,4 +1,4 @@
-"""How an error shows a value that somebody has given: briefly, and whatever the value is."""
+"""How an error shows a value that someone has given: briefly, and whatever the value is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Texts of models, tools and users on their way to a terminal: shown, never obeyed.
+"""Texts of models, tools and users for a terminal: shown, never obeyed.
 
-A terminal obeys escape sequences, whoever wrote them: they set its title, clear it, write to the
+A terminal obeys escape sequences of any author: they set its title, clear it, write to the
 clipboard, or hide what follows. Marks that change the direction of writing show another text than
 the one that is there, and so do characters without width, which also hide whole texts.
 """

@@ -177,7 +177,7 @@ class _Reader:
         return _requoted(plain) if isinstance(plain, Plain) and is_code(plain) else plain
 
     def _literal(self, depth: int) -> Json:
-        """Read a quoted string, a list, a tuple or an object; _NONE when there is none."""
+        """Read a quoted string, a list, a tuple or an object; _NONE without one."""
         match self.text[self.at : self.at + 1]:
             case "'" | '"' as quote:
                 return self._closed_string(quote)

@@ -30,7 +30,7 @@ def bind(given: Arguments, spec: ToolSpec | None, tools: Collection[str]) -> dic
 
     Args:
         given: The arguments, as written.
-        spec: The tool; None when there is none of that name.
+        spec: The tool; None without one of that name.
         tools: Names of all tools.
 
     Raises:

@@ -77,7 +77,7 @@ def _content(call: ToolCall) -> tuple[str, ...]:
 
 
 def _without(items: Sequence[dict[str, Json]], ids: Sequence[str]) -> list[dict[str, Json]]:
-    """Leave out calls, and the reasoning right before each: an API wants what it led to, too."""
+    """Leave out calls, and the reasoning right before each: an API wants what it led to as well."""
     kept: list[dict[str, Json]] = []
     for item in items:
         if item.get("id" if kind_of(item) == APPROVAL_REQUEST else "call_id") not in ids:

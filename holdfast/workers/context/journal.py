@@ -164,7 +164,7 @@ class StepJournal:
         return None
 
     def next(self, key: str, what: str, *, n: int, task_id: str) -> JournalEntry | None:
-        """Return the recorded answer to the next call; None when there is none yet.
+        """Return the recorded answer to the next call; None without one yet.
 
         Args:
             key: Digest of the call.

@@ -130,8 +130,8 @@ class ModelComponent:
     Attributes:
         name: Name in the pipeline.
         instructions: System prompt; None for the agent's own.
-        conversation: Whether the model sees the conversation before the prompt, too: the session's
-            history and this task's messages.
+        conversation: Whether the model sees the conversation before the prompt as well: the
+            session's history and this task's messages.
     """
 
     name: str

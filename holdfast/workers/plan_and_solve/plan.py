@@ -17,7 +17,7 @@ from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.values.messages import clean
 
 DEFAULT_NAME = "default"
-"""Name of the one sub-task that stands in for a plan that could not be read."""
+"""Name of the one sub-task that replaces a plan that could not be read."""
 
 LONGEST_SLUG = 40
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SubTaskRun:
-    """Runs the steps of an AgentWorker on a conversation beside the transcript.
+    """Runs the steps of an AgentWorker on a conversation next to the transcript.
 
     The steps are not steps of the task: all of their model and tool calls are in the journal of the
     one step that does the sub-task, which answers them when that step is run again.

@@ -153,7 +153,7 @@ def _answer(body: str, key: Keyword, thought_end: int) -> Parsed:
 
 
 class _Unreadable(NamedTuple):
-    """Arguments beside a tool name that cannot be read.
+    """Arguments next to a tool name that cannot be read.
 
     Attributes:
         text: What is wrong with them.
@@ -167,7 +167,7 @@ class _Head(NamedTuple):
 
     Attributes:
         tool: The tool's name.
-        inline: The arguments in parentheses or braces beside the name, or None.
+        inline: The arguments in parentheses or braces next to the name, or None.
         end: Position where an "Action Input:" line may begin.
         input: Position of an input on the same line, or -1.
     """
@@ -217,7 +217,7 @@ def _answer_instead(body: str, head: _Head) -> Keyword | None:
 
 
 def _chosen(inline: Read | _Unreadable | None, given: Read | str | None) -> Read | str:
-    """Choose between the arguments beside the name and those of the input, or return the problem.
+    """Choose between the arguments next to the name and those of the input, or return the problem.
 
     If the input has arguments, a parenthesis that cannot be read is a remark, as in
     `add (adds numbers)`; if the input is empty, the parenthesis may be the arguments.

@@ -39,7 +39,7 @@ def langchain_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
         options: What `@tool(...)` takes, such as `effect`, `undo` and `needs_approval`.
 
     Raises:
-        InvalidArgumentError: It is none, or options contradict each other.
+        InvalidArgumentError: It is not one, or options contradict each other.
     """
     _check(given, _LANGCHAIN, "langchain_tool")
     schema: Any = given.tool_call_schema
@@ -64,7 +64,7 @@ def pydantic_ai_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
         options: As for `langchain_tool`.
 
     Raises:
-        InvalidArgumentError: It is none, has no name, or takes a RunContext.
+        InvalidArgumentError: It is not one, has no name, or takes a RunContext.
     """
     if _is(given, _PYDANTIC_AI_TOOL):
         schema = given.function_schema
@@ -98,7 +98,7 @@ def agents_sdk_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
         options: As for `langchain_tool`.
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: It is not one.
     """
     if _is(given, _AGENTS_SDK_TOOL):
         return _sdk_function(given, options)

@@ -22,7 +22,7 @@ def returned_object(function: Callable[..., Any] | None, text: str, returned: Re
         function: The tool's function, whose annotation names the class that the record cannot name;
             None where there is none.
         text: Its recorded result.
-        returned: What is recorded beside it.
+        returned: What is recorded next to it.
 
     Returns:
         An object of the same class, which has what the text has; where the class is not known here,

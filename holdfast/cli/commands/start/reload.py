@@ -22,7 +22,7 @@ _PATIENCE = GRACE.total_seconds() + 5
 
 
 async def reload_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
-    """Run the server here and a worker process beside it, again after each change of the code.
+    """Run the server here and a worker process next to it, again after each change of the code.
 
     Tasks are not touched: the worker lets running calls end, and the next one goes on.
 

@@ -40,7 +40,7 @@ async def doctor(
     ] = None,
     app: AppOption = None,
 ) -> ExitCode | None:
-    """Look at engine, namespace, archive, keys, clock, queues and tasks that nobody serves."""
+    """Look at engine, namespace, archive, keys, clock, queues and tasks that no one serves."""
     from holdfast.cli.commands.start.doctor import doctor_command
 
     return await doctor_command(common, agents=agents, app=app)

@@ -1,6 +1,6 @@
 """One caller of the step API: it names its requests, and acknowledges the outputs that it got.
 
-A task gives each completed step to the first caller that asks, and to another one as long as nobody
+A task gives each completed step to the first caller that asks, and to another one as long as no one
 has acknowledged it: a program that was killed before it saw an output gets it when it starts again.
 A caller acknowledges by its next request, or by a signal: a second after an output that no request
 followed, and when it is closed. The signal costs one event of history.

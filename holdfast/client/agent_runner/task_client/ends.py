@@ -113,7 +113,7 @@ class TaskEnds:
             resting.cancel()
 
     async def _rests(self, task_id: str, request_id: str) -> bool:
-        """Whether a task is open and says in lists that it waits for somebody."""
+        """Whether a task is open and says in lists that it waits for someone."""
         presence = self._reader.presence
         if not presence.is_fresh(await presence.queue_of(task_id)):
             await presence.require(task_id, request_id)

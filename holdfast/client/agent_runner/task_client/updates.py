@@ -282,7 +282,7 @@ class TaskUpdates(TaskEnds):
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
     ) -> T | None:
-        """Send one update; None means that the task is on its way to a new run."""
+        """Send one update; None means that the task is in transit to a new run."""
         handle = self._client.get_workflow_handle(task_id)
         sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         try:
@@ -300,7 +300,7 @@ class TaskUpdates(TaskEnds):
     ) -> T | None:
         """Wait for the reply to an update for as long as a worker process serves the task.
 
-        None means that the task is on its way to a new run: send again.
+        None means that the task is in transit to a new run: send again.
 
         Raises:
             NotTakenError: A worker process did not process it: send again, for a while.

@@ -149,7 +149,7 @@ def _all(messages: Sequence[Message], write: Write) -> list[bytes]:
 
 
 def _resolved(piece: bytes) -> bytes:
-    """Refuse a reference that nobody could resolve: it would tell its code to the provider.
+    """Refuse a reference that no one could resolve: it would tell its code to the provider.
 
     Raises:
         InvalidArgumentError: There is one.

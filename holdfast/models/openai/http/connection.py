@@ -377,7 +377,7 @@ def _arguments(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
 
 
 def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:
-    """Join extra fields with what stands in their places: the client would put them there alone.
+    """Join extra fields with what is in their places: the client would put them there alone.
 
     An object of another `type` is another choice, and is not joined.
     """

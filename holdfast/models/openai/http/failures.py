@@ -252,7 +252,7 @@ def malformed(
 
 
 def first_problem(error: ValidationError) -> str:
-    """Say where a body differs from the expected shape, without quoting what stands there."""
+    """Say where a body differs from the expected shape, without quoting what is there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

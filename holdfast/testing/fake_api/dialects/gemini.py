@@ -17,7 +17,7 @@ from holdfast.values.messages import Message, Part, TextPart, ToolCall, Usage
 from holdfast.values.parts.images import part_at
 
 SIGNATURE = "c2lnbmF0dXJlLW9mLXRoZS1mYWtl"
-"""Thought signature beside the fake's calls, in base64; models from 3 on want it back."""
+"""Thought signature next to the fake's calls, in base64; models from 3 on want it back."""
 
 _STATUS = {
     400: "INVALID_ARGUMENT",
