@@ -33,14 +33,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from holdfast import (
-    Agent,
-    AgentRunner,
-    TaskStep,
-    TaskStepOutput,
-    ToolContext,
-    tool,
-)
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
@@ -306,9 +299,7 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-SETTINGS = {
-    "asking-once": ModelSettings(max_attempts=1),
-}
+SETTINGS = {"asking-once": ModelSettings(max_attempts=1)}
 """Settings of agents whose model calls are what is tested."""
 
 

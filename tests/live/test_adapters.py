@@ -11,7 +11,7 @@ from agents import function_tool as sdk_function_tool
 
 from holdfast import Agent, Runner, agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import outputs
 
@@ -89,8 +89,7 @@ async def test_an_agent_of_pydantic_ai_is_a_tool(
 ) -> None:
     agent = make_agent(writer())
     await rig.serve(agent)
-    model.call("writer", {"input": "please"})
-    model.reply("done")
+    model.add(call("writer", {"input": "please"}), "done")
     assert outputs(await Runner.run(agent, "q", runner=rig.runner())) == ["a letter"]
 
 

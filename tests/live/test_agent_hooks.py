@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, StepFailedError, tool
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, fail
 from tests.support.rig import MakeAgent, Rig
 
 
@@ -89,8 +89,7 @@ def hooked(rig: Rig, make_agent: MakeAgent) -> Hooked:
 
 async def test_the_order_of_a_run_with_a_tool(hooked: Hooked, model: FakeOpenAI) -> None:
     hooks = Told()
-    model.call("act", {"what": "x"})
-    model.reply("done")
+    model.add(call("act", {"what": "x"}), "done")
     await hooked(hooks, act, context={"user": "anna"})
     assert hooks.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
     prompt, items = hooks.given["llm_start"]
@@ -109,8 +108,7 @@ async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
     hooked: Hooked, model: FakeOpenAI
 ) -> None:
     hooks = Told()
-    model.fail(503)
-    model.reply("done")
+    model.add(fail(503), "done")
     await hooked(hooks)
     assert hooks.told == ["start", "llm_start", *ONE_TURN, "end"]
 
@@ -135,8 +133,7 @@ async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
         ran.append("x")
         return "ok"
 
-    model.call("act_once")
-    model.reply("done")
+    model.add(call("act_once"), "done")
     task_id = f"{hooked.rig.app}-1"
     with pytest.raises(StepFailedError, match=f"the hook {moment} is broken") as caught:
         await hooked(hooks, act_once, task_id=task_id)
@@ -157,8 +154,7 @@ async def test_hooks_of_a_tool_share_its_context(hooked: Hooked, model: FakeOpen
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
             context.context["kept"] = result
 
-    model.call("act", {"what": "x"})
-    model.reply("done")
+    model.add(call("act", {"what": "x"}), "done")
     result = await hooked(Counts(), act, context={})
     task = await hooked.runner.get_task(result.task_id)
     assert task.extra_state == {"context": {"kept": "did x"}}

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.testing import AgentWorkerConformance, FakeOpenAI
+from holdfast.testing import AgentWorkerConformance, FakeOpenAI, fail
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.messages import user
 from holdfast.workers import StepContext
@@ -142,8 +142,7 @@ async def test_a_failed_model_call_never_returns_to_the_worker(
             seen.append("finally")
         return ends(step, answer.text)
 
-    model.fail(500, retry_after=0.01)
-    model.reply("answer")
+    model.add(fail(500, retry_after=0.01), "answer")
     runner = await make_runner(worker=Doing(body))
     assert str(await runner.chat("q")) == "answer"
     assert seen == ["finally", "finally"]

@@ -25,7 +25,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, call, calls, hang
 from tests.support.people import World
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import look, pay, serve_nested
@@ -35,11 +35,8 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_wit
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     helper = make_agent(name="Helper Bot", instructions="help")
-    await rig.serve(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
-    runner = rig.runner()
-    model.call("helper_bot", {"input": "how?"})
-    model.reply("like this")
-    model.reply("all done")
+    runner = await rig.serving(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
+    model.add(call("helper_bot", {"input": "how?"}), "like this", "all done")
     task = await runner.create_task("please")
     assert str(await runner.run_task(task)) == "all done"
     outer, inner, last = model.requests
@@ -74,8 +71,7 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
         return "paid"
 
     runner = await serve_nested(rig, make_agent, pay)
-    model.call("helper", {"input": "pay it"})
-    model.call("pay", {"amount": 3})
+    model.add(call("helper", {"input": "pay it"}), call("pay", {"amount": 3}))
     task = await runner.create_task("q")
     output = await runner.run_step(task)
     assert output.status == "waiting"
@@ -93,8 +89,7 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
     assert await until(listed) == [approval.id]
     again = await runner.run_task(task)
     assert (again.status, again.waiting_for) == ("waiting", (text,))
-    model.reply("it is paid")
-    model.reply("done")
+    model.add("it is paid", "done")
     await runner.approve(approval, by="ann")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["pay 3"]
@@ -107,13 +102,8 @@ async def test_three_levels_and_their_cost(
 ) -> None:
     low = make_agent(name="low")
     middle = make_agent(low.as_tool(), name="middle")
-    await rig.serve(make_agent(middle.as_tool(), name="agent"))
-    runner = rig.runner()
-    model.call("middle", {"input": "m"})
-    model.call("low", {"input": "l"})
-    model.reply("deep")
-    model.reply("halfway")
-    model.reply("top")
+    runner = await rig.serving(make_agent(middle.as_tool(), name="agent"))
+    model.add(call("middle", {"input": "m"}), call("low", {"input": "l"}), "deep", "halfway", "top")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
     [listed] = await runner.list_tasks(parent=task)
@@ -140,9 +130,7 @@ async def test_a_child_that_somebody_abandons_is_told_to_the_model(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     runner = await serve_nested(rig, make_agent, pay)
-    model.call("helper", {"input": "a"})
-    model.call("pay", {})
-    model.reply("too bad")
+    model.add(call("helper", {"input": "a"}), call("pay", {}), "too bad")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"
     await runner.abandon(f"{task.task_id}~0.1.0.0", "not today", by="bob")
@@ -172,14 +160,9 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
 ) -> None:
     low = make_agent(book, name="low")
     helper = make_agent(book, low.as_tool(), name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    model.call("book", {"city": "rome"})
-    model.call("low", {"input": "b"})
-    model.call("book", {"city": "oslo"})
-    model.reply("low is done")
-    model.reply("helped")
+    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
+    model.add(call("helper", {"input": "a"}), call("book", {"city": "rome"}))
+    model.add(call("low", {"input": "b"}), call("book", {"city": "oslo"}), "low is done", "helped")
     task = await runner.create_task("q")
     child = f"{task.task_id}~0.1.0.0"
     await runner.run_step(task)
@@ -202,9 +185,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     assert (found.steps, found.usage.requests, found.status) == (0, 6, "running")
     for each in (child, f"{child}~0.2.0.0"):
         await until_status(runner, each, "abandoned")
-    model.call("helper", {"input": "a"})
-    model.reply("nothing to do")
-    model.reply("done")
+    model.add(call("helper", {"input": "a"}), "nothing to do", "done")
     assert str(await runner.run_task(task)) == "done"
     [output] = (await runner.get_completed_steps(task))[0].sources
     assert output.child_task == f"{task.task_id}~1.1.0.0"
@@ -225,11 +206,8 @@ async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
 
     monkeypatch.setattr(collecting, "read_recorded", flaky)
     helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "alpha"})
-    model.reply("the answer")
-    model.reply("done")
+    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
+    model.add(call("helper", {"input": "alpha"}), "the answer", "done")
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="a segment was changed"):  # no failure of the tool
         await runner.run_task(task)
@@ -244,9 +222,7 @@ async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_a
     low = make_agent(look, name="low")
     middle = make_agent(low.as_tool(), name="middle")
     runner = await rig.serving(make_agent(middle.as_tool()))
-    model.call("middle", {"input": "a"})
-    model.call("low", {"input": "b"})
-    model.hang(call("look", {}))
+    model.add(call("middle", {"input": "a"}), call("low", {"input": "b"}), hang(call("look", {})))
     task = await runner.create_task("q", step_mode="automatic")
     await asyncio.to_thread(model.wait_held)
     child = f"{task.task_id}~0.1.0.0"
@@ -280,10 +256,7 @@ async def test_an_agent_that_is_a_tool_of_itself_goes_as_deep_as_it_may(
     agent = make_agent(name="agent")
     agent.tools = [agent.as_tool(tool_name="again", max_depth=2)]
     runner = await rig.serving(agent)
-    for _ in range(3):
-        model.call("again", {"input": "deeper"})
-    for answer in ("bottom", "middle", "top"):
-        model.reply(answer)
+    model.add(*[call("again", {"input": "deeper"})] * 3, "bottom", "middle", "top")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
     assert "'again' was not called" in model.requests[3].messages[-1].text
@@ -306,9 +279,7 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
 
     low = make_agent(end_all, name="low")
     runner = await serve_nested(rig, make_agent, low.as_tool())
-    model.call("helper", {"input": "a"})
-    model.call("low", {"input": "b"})
-    model.call("end_all", {})
+    model.add(call("helper", {"input": "a"}), call("low", {"input": "b"}), call("end_all", {}))
     ended = asyncio.Event()
     task = await runner.create_task("q", step_mode="automatic")
     lowest = f"{task.task_id}~0.1.0.0~0.1.0.0"
@@ -322,9 +293,7 @@ async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(  
 ) -> None:
     runner = await serve_nested(rig, make_agent, book, send)
     model.call("helper", {"input": "alpha"})
-    model.calls([("book", {"city": "rome"}), ("send", {"text": "hi"})])
-    for text in ("helped", "done", "so"):
-        model.reply(text)
+    model.add(calls([("book", {"city": "rome"}), ("send", {"text": "hi"})]), "helped", "done", "so")
     task = await runner.create_task("q")
     first = await runner.run_step(task)
     child = f"{task.task_id}~0.1.0.0"

@@ -14,7 +14,7 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_rolled
 
@@ -75,10 +75,8 @@ async def test_a_rejected_call_starts_no_task(
     agent = make_parent(make_agent, check=check, hooks=hooks)
     await rig.serve(agent)
     runner = rig.runner()
-    model.call("helper", {"input": "the secret"})
-    model.call("helper", {"input": "the weather"})
-    model.reply("rain")
-    model.reply("done")
+    model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "the weather"}))
+    model.add("rain", "done")
     result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
     assert result.final_output == "done"
     assert model.requests[1].messages[-1].text == "ask for less"
@@ -105,8 +103,7 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
     agent = make_parent(make_agent, pay, hooks=hooks)
     await rig.serve(agent)
     runner = rig.runner(roll_events=50)
-    model.call("helper", {"input": "a"})
-    model.call("pay")
+    model.add(call("helper", {"input": "a"}), call("pay"))
     result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
     before = ("before", {"given": '{"input": "a"}'})
     assert said(result.tool_input_guardrail_results) == [before]
@@ -114,8 +111,7 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
     for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
     await until_rolled(runner.client, result.task_id)
-    model.reply("it is paid")
-    model.reply("done")
+    model.add("it is paid", "done")
     await runner.approve(await ask(runner, result.task_id), by="ann")
     last = await Runner.run(agent, result.to_state(), runner=runner)
     assert said(last.tool_input_guardrail_results) == [before]

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Agent, ModelBehaviorError, RunConfig, RunContextWrapper, RunState
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents_sdk import AgentOutputSchemaBase
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent
 from tests.support.runs import Runs, look, outputs, tools
 
@@ -43,8 +43,7 @@ async def test_a_run_uses_what_was_assigned_before_it(run: Runs, model: FakeOpen
     await run("q")
     agent.instructions = "Be brief."
     agent.tools = [look]
-    model.call("look", {"where": "there"})
-    model.reply("two")
+    model.add(call("look", {"where": "there"}), "two")
     assert outputs(await run("q")) == ["seen there"]
     first, second = (request.body for request in model.requests[:2])
     assert "Be brief." not in json.dumps(first)
@@ -95,8 +94,7 @@ async def test_a_handoff_made_by_hand_hands_the_run_over(
         "ask_boss", "Ask.", schema, invoke, "boss", strict_json_schema=False, target=boss
     )
     await run.serve(handoffs=[made])
-    model.call("ask_boss", {"why": "hard"})
-    model.reply("done")
+    model.add(call("ask_boss", {"why": "hard"}), "done")
     result = await run("q")
     assert (result.last_agent.name, result.final_output) == ("boss", "done")
     assert [json.loads(each) for each in said] == [{"why": "hard"}]

@@ -10,7 +10,7 @@ import pytest
 from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
@@ -40,8 +40,7 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
     rule = ApprovalRule(by="role:finance", quorum=2, not_asker=True)
     roles = {"finance": ["anna", "ben", "kim"]}
     runner = await make_runner(paying(world, rule), roles=roles)
-    model.call("pay", {"amount": 5})
-    model.reply("done")
+    model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     assert (asked.who, asked.quorum, asked.asker) == (("role:finance",), 2, "kim")
@@ -77,8 +76,7 @@ async def test_it_escalates_and_then_expires(
         by="anna", escalate_after_seconds=0.3, escalate_to="role:boss", expires_seconds=600
     )
     runner = await make_runner(paying(world, rule), roles={"boss": ["cy"]})
-    model.call("pay", {"amount": 5})
-    model.reply("done")
+    model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner)
 
     async def escalated() -> bool:
@@ -101,10 +99,7 @@ async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
     boss = make_agent(clerk.as_tool("clerk", "Pays."), name="boss")
     await rig.serve(boss)
     runner = rig.runner(agent="boss")
-    model.call("clerk", {"input": "pay"})
-    model.call("pay", {"amount": 5})
-    model.reply("paid")
-    model.reply("done")
+    model.add(call("clerk", {"input": "pay"}), call("pay", {"amount": 5}), "paid", "done")
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     with pytest.raises(CommandRefusedError, match="Kim created the task"):

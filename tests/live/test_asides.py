@@ -14,7 +14,7 @@ from holdfast.cli.following.history import TaskHistory
 from holdfast.cli.following.live import line
 from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.reading.step_events import Attempt, CommandGiven, StepEvent, Thought
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, fail, hang
 from holdfast.workers import StepContext
 from tests.live.test_step_events import look, pay, read
 from tests.support.rig import MakeRunner, histories
@@ -59,8 +59,7 @@ async def test_what_a_model_says_and_what_people_are_asked_and_do_is_told_in_ord
     with pytest.raises(CommandRefusedError):
         await runner.approve(id, by="ann", arguments={"euros": "many"})
     await runner.approve(id, by="ann", note="once", always=True)
-    model.call("pay", {"euros": 6})
-    model.reply("done")
+    model.add(call("pay", {"euros": 6}), "done")
     events = await finish(runner, task)
     refused = only(events, CommandGiven, is_refused=True)
     assert (refused.verb, refused.by) == ("approve", "ann")
@@ -119,8 +118,7 @@ async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none
 ) -> None:
     runner = await make_runner()
     task = await runner.create_task("q")
-    model.fail(503, message="busy")
-    model.hang("done")
+    model.add(fail(503, message="busy"), hang("done"))
     live: list[StepEvent] = []
     seen = asyncio.Event()
 

@@ -26,7 +26,7 @@ from holdfast.reading.audit.task_verification import (
     UNSIGNED,
 )
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.base import canonical, extend_json
 from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
@@ -285,8 +285,7 @@ async def test_secrets_are_redacted_in_every_form(
         return "x" * 1990 + secrets[2]
 
     runner = await make_runner(tell)
-    model.call("tell", {"text": f"it is {secrets[0]}"})
-    model.reply(f"it was {secrets[0]} and 42")
+    model.add(call("tell", {"text": f"it is {secrets[0]}"}), f"it was {secrets[0]} and 42")
     task = await runner.create_task("q")
     await runner.give_feedback(task, f"use {secrets[0]}", by="ann")
     await runner.run_task(task)

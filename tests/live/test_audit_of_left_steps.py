@@ -10,7 +10,7 @@ from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import StepFailedError
 from holdfast.reading.audit.audit import AuditEvent
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.people import World, asked
@@ -150,12 +150,10 @@ async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"input": "a"})
-    model.reply("helped")
+    model.add(call("helper", {"input": "a"}), "helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    model.call("helper", {"input": "b"})
-    model.hang(call("nothing", {}))
+    model.add(call("helper", {"input": "b"}), hang(call("nothing", {})))
     running = asyncio.create_task(runner.run_step(task))
     await asyncio.to_thread(model.wait_held)
     for _ in range(2):

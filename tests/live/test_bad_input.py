@@ -12,7 +12,7 @@ from holdfast import Agent, Runner, TaskStep, TaskStepOutput, ToolCall, ToolCont
 from holdfast.activities.data.cache import Cache
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelRequest
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel, call, calls
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
 from tests.support.workers import Doing, ends
@@ -40,8 +40,7 @@ async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
         return text
 
     runner = await make_runner(much)
-    model.call("much")
-    model.reply("I see")
+    model.add(call("much"), "I see")
     response = await runner.chat("q")
     assert str(response) == "I see"
     told = model.requests[1].results["call_1"]
@@ -72,8 +71,7 @@ async def test_a_tool_result_that_cannot_be_serialised_is_told_and_the_tool_runs
         return Intent()
 
     runner = await make_runner(strange)
-    model.call("strange")
-    model.reply("I see")
+    model.add(call("strange"), "I see")
     response = await runner.chat("q")
     told = response.sources[0].content
     assert "'strange' ran. Its result, of type " in told
@@ -109,9 +107,7 @@ async def test_a_large_state_reaches_steps_and_tools(
         return len(ctx.state["big"])
 
     runner = await make_runner(count, roll_events=30)
-    for _ in range(5):
-        model.call("count")
-    model.reply("done")
+    model.add(*[call("count")] * 5, "done")
     task = await runner.create_task("q", extra_state=state)
     await runner.run_task(task)
     found = await runner.get_task(task)
@@ -129,11 +125,8 @@ async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothi
         """Give a page just below the size that goes to the archive."""
         return str(n) * 16_000
 
-    await rig.serve(make_agent(page))
-    runner = rig.runner()
-    for _ in range(8):
-        model.calls([("page", {"n": k}) for k in range(10)])
-    model.reply("done")
+    runner = await rig.serving(make_agent(page))
+    model.add(*[calls([("page", {"n": k}) for k in range(10)])] * 8, "done")
     task = await runner.create_task("q")
     for _ in range(8):
         await runner.run_step(task)
@@ -160,8 +153,7 @@ async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
         raise ValueError(LONE)
 
     runner = await make_runner(act, fail)
-    model.calls([("act", {}), ("fail", {})])
-    model.reply("done")
+    model.add(calls([("act", {}), ("fail", {})]), "done")
     response = await runner.chat("q")
     assert response.sources[0].content == WHOLE
     assert WHOLE in response.sources[1].content

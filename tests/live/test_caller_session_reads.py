@@ -13,7 +13,7 @@ from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.client.caller_sessions.tail import FEW, TAIL
 from holdfast.errors import SessionUnclearError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept
 from tests.support.runs import Runs
 
@@ -126,8 +126,7 @@ async def broken_beside_another(
         session.items.append(user("of another"))
         return "noted"
 
-    model.call("note")
-    model.reply("done")
+    model.add(call("note"), "done")
     name = new_id("caller")
     with pytest.raises(OSError, match="connection"):
         await run("q", note, session=session, task_id=name)

@@ -23,7 +23,7 @@ from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
 from holdfast.task.blocked_output import WITHHELD
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept, worded
 from tests.support.runs import Runs, look, tools
 from tests.support.workers import said
@@ -43,8 +43,7 @@ async def resume(run: Runs, state: RunState, **options: Any) -> Any:
 
 async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: FakeOpenAI) -> None:
     session = Kept(items=[{"role": "user", "content": "before"}])
-    model.call("look", {"where": "up"})
-    model.reply("done")
+    model.add(call("look", {"where": "up"}), "done")
     result = await run("q", look, session=session)
     assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
     kinds = [each.get("type") or each["role"] for each in session.items]

@@ -104,9 +104,7 @@ async def test_the_same_lines_run_twice_make_one_task(
 ) -> None:
     agent = make_agent()
     await rig.serve(agent)
-    model.reply("one")
-    model.reply("two")
-    model.reply("three")
+    model.add("one", "two", "three")
     for _ in range(2):
         runner = rig.runner()
         task = await runner.create_task("q", task_id=f"{rig.app}-a", exist_ok=True)

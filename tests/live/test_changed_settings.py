@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, ModelSettings, RunConfig, Runner, RunState, UserError, tool
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code import code_refs
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, outputs, tools
@@ -144,8 +144,7 @@ async def test_a_task_that_runs_on_elsewhere_takes_the_settings_for_what_it_begi
         return "waited"
 
     _, pay = tools()
-    model.call("wait", {})
-    model.call("pay", {"to": "ann"})
+    model.add(call("wait", {}), call("pay", {"to": "ann"}))
     first = asyncio.create_task(run("q", wait, pay, task_id=f"{run.rig.app}-w"))
     await held.wait()
     config = RunConfig(tool_error_formatter=says("new"))

@@ -15,7 +15,7 @@ from holdfast import Agent, Task, TaskStep, ToolContext, tool
 from holdfast.activities import heartbeat
 from holdfast.activities.user_loop import user_loop
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import Rig, until_status
@@ -156,8 +156,7 @@ async def test_code_that_blocks_where_a_text_or_a_session_is_made_runs_in_a_thre
         raise ValueError("no")
 
     await rig.serve(agent_with(fails, worker=Marking()), own_loop=True)
-    model.call("fails")
-    model.reply("done")
+    model.add(call("fails"), "done")
     runner = rig.runner()
     task = await runner.create_task("q", session="s")
     await runner.run_task(task)

@@ -25,7 +25,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents_sdk import function_tool
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.testing.fake_api.replies import call as called
 from holdfast.values.code import user_calls
 from tests.support.runs import Runs, look
@@ -150,8 +150,7 @@ async def test_a_tool_that_cancels_its_own_task_is_run_once_and_told(
 
     if not is_embedded:  # as in a worker process, which has no loop of the caller's
         monkeypatch.setattr(user_calls, "callers_loop", ContextVar("none", default=None))
-    model.call("scope")
-    model.reply("done")
+    model.add(call("scope"), "done")
     agent = await run.serve(scope)
     async with asyncio.timeout(30):
         result = await Runner.run(agent, "q", runner=run.runner)
@@ -184,8 +183,7 @@ async def test_words_for_a_failed_call_that_stop_are_passed_over(
         raise ValueError
 
     worded = function_tool(fails_too, failure_error_function=code)
-    model.calls([("fails", {}), ("fails_too", {}), ("nowhere", {})])
-    model.reply("done")
+    model.add(calls([("fails", {}), ("fails_too", {}), ("nowhere", {})]), "done")
     config = RunConfig(tool_error_formatter=code, tool_not_found_behavior="return_error_to_model")
     agent = await run.serve(fails, worded)
     async with asyncio.timeout(30):

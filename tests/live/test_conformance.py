@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing import AgentWorkerConformance, FakeOpenAI
+from holdfast.testing import AgentWorkerConformance, FakeOpenAI, call, reply
 from holdfast.testing.conformance.process import Notebook
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.base import Json
@@ -42,8 +42,7 @@ class FunctionCalling(AgentWorkerConformance):
         return FunctionCallingAgentWorker()
 
     def script(self, api: FakeOpenAI, input: str) -> None:
-        api.call("note", {"text": input})
-        api.reply(f"done: {input}")
+        api.add(call("note", {"text": input}), f"done: {input}")
 
 
 def cost(check: str) -> Any:
@@ -87,8 +86,7 @@ class TestPlanAndSolve(AgentWorkerConformance):
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.reply(json.dumps({"sub_tasks": PLAN}), match="sub_tasks")
         api.call("note", {"text": input}, match="Write it down.")
-        api.reply("written", match="Write it down.")
-        api.reply("thought", match="Think about it.")
+        api.add(reply("written", match="Write it down."), reply("thought", match="Think about it."))
         api.reply(f"done: {input}", match="Put both together.")
 
 
@@ -127,8 +125,7 @@ class TestChainOfAbstraction(AgentWorkerConformance):
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         first, second = f'[FUNC note("{input}") = y1]', '[FUNC note("y1 again") = y2]'
-        api.reply(f"Write down {first}, then {second}.")
-        api.reply(f"done: {input}")
+        api.add(f"Write down {first}, then {second}.", f"done: {input}")
 
 
 class Noting(CustomAgentWorker):
@@ -152,8 +149,7 @@ class TestCustom(AgentWorkerConformance):
         return Noting()
 
     def script(self, api: FakeOpenAI, input: str) -> None:
-        api.call("note", {"text": input})
-        api.reply(f"done: {input}")
+        api.add(call("note", {"text": input}), f"done: {input}")
 
 
 async def note_and_say(question: str, ctx: StepContext) -> str:
@@ -200,8 +196,7 @@ class TestPipeline(AgentWorkerConformance):
         )
 
     def script(self, api: FakeOpenAI, input: str) -> None:
-        api.reply(f"note: {input}")
-        api.reply(f"done: {input}")
+        api.add(f"note: {input}", f"done: {input}")
 
 
 def count(text: str, state: dict[str, Any]) -> tuple[str, bool]:
@@ -264,8 +259,7 @@ class Polling(AgentWorkerConformance):
         return Polled()
 
     def script(self, api: FakeOpenAI, input: str) -> None:
-        for answer in ("yes", "no", "yes"):
-            api.reply(answer)
+        api.add("yes", "no", "yes")
 
 
 def test_the_same_request_asked_twice_in_a_task_is_no_mistake() -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, AgentRunner, GuardrailFunctionOutput, Runner, input_guardrail, tool
 from holdfast.agents.hooks import AgentHooks
 from holdfast.errors import OutcomeUnknownError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code import user_calls
 from tests.support.rig import Rig
 
@@ -54,14 +54,10 @@ async def test_each_run_and_what_it_calls_see_the_variables_of_its_own_caller_or
     async with AgentRunner.local(agent, data_dir=None) as runner:
         for name in ("a", "b", "c"):
             for called in ("whose", "whose_in_a_thread"):
-                model.call(called)
-                model.reply("done")
+                model.add(call(called), "done")
                 await asyncio.create_task(run_as(name, runner, agent))
                 assert list(model.requests[-1].results.values()) == [name]
-        model.call("ask", {"input": "whose?"})
-        model.call("whose")
-        model.reply("inner is done")
-        model.reply("done")
+        model.add(call("ask", {"input": "whose?"}), call("whose"), "inner is done", "done")
         tenant.set("creator")
         task = await runner.create_task("whose?")
         tenant.set("another")
@@ -73,8 +69,7 @@ async def test_a_worker_that_did_not_start_the_run_shows_its_tools_no_variables(
     rig: Rig, model: FakeOpenAI
 ) -> None:
     await rig.serve(agent_with(whose), own_loop=True)
-    model.call("whose")
-    model.reply("done")
+    model.add(call("whose"), "done")
     tenant.set("caller")
     await rig.runner().chat("whose?")
     assert list(model.requests[-1].results.values()) == ["none"]
@@ -127,8 +122,7 @@ async def test_async_tools_hooks_and_guardrails_run_in_the_callers_loop(model: F
     loop.call_soon(answer.set_result, "of the program")
     agent = waiting_agent(loops, answer)
     for called in ("ask", "ask_later"):
-        model.call(called)
-        model.reply("done")
+        model.add(call(called), "done")
     async with AgentRunner.local(agent, data_dir=None) as runner:
         await Runner.run(agent, "go", runner=runner)
         assert list(model.requests[-1].results.values()) == ["of the program"]
@@ -152,12 +146,12 @@ async def test_a_call_that_the_end_of_its_loop_cuts_off_is_not_taken_for_a_faile
     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), other))
     seen = contextvars.copy_context()
     seen.run(user_calls.callers_loop.set, other)
-    call = asyncio.create_task(user_calls.invoke(hang), context=seen)
+    calling = asyncio.create_task(user_calls.invoke(hang), context=seen)
     await begun.wait()
     other.call_soon_threadsafe(other.stop)
     await running
     with pytest.raises(OutcomeUnknownError, match="The program ended the event loop"):
-        await call
+        await calling
 
 
 def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
@@ -174,8 +168,7 @@ async def test_a_tool_of_a_worker_that_uses_another_loops_future_is_told_what_th
 ) -> None:
     answer = asyncio.get_running_loop().create_future()
     await rig.serve(waiting_agent({}, answer), own_loop=True)
-    model.call("ask")
-    model.reply("done")
+    model.add(call("ask"), "done")
     await rig.runner().chat("go")
     [told] = model.requests[-1].results.values()
     assert "attached to a different loop" in told

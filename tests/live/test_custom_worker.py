@@ -64,8 +64,7 @@ async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_on
     agent = make_agent(worker=Custom(twice, {"log": []}))
     await rig.serve(agent, graceful_shutdown_timeout=timedelta())
     runner = rig.runner()
-    model.reply("first")
-    model.reply("second")
+    model.add("first", "second")
     task = await runner.create_task("q")
     stepping = asyncio.create_task(runner.run_step(task))
     await reached.wait()
@@ -89,8 +88,7 @@ async def test_the_first_state_is_made_once_of_the_task(
             return {**state, "output": {**state, "input": len(state["input"])}}, True
 
     runner = await make_runner(worker=Made())
-    model.reply("b")
-    model.reply("c")
+    model.add("b", "c")
     task = await runner.create_task("long " * 20_000)
     expected = {"asked": 100_000, "number": 1, "input": 100_000}
     assert (await runner.run_step(task)).output == expected
@@ -195,8 +193,7 @@ async def test_a_model_call_with_a_type_gives_a_validated_object_also_when_repla
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(worker=Doing(judge_twice))
-    model.reply('{"good": true}')
-    model.reply('{"response": [1, 2]}')
+    model.add('{"good": true}', '{"response": [1, 2]}')
     task = await runner.create_task("q")
     assert (await runner.run_step(task)).output == [True, [1, 2]]
 
@@ -205,15 +202,11 @@ async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_ag
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(worker=Doing(judge_twice))
-    model.reply('{"good": "maybe"}')
-    model.reply('{"good": false}')
-    for text in ("none", "", "none"):
-        model.reply(text)
+    model.add('{"good": "maybe"}', '{"good": false}', "none", "", "none")
     task = await runner.create_task("q")
     with pytest.raises(UnfitAnswerError, match=r"(?s)asked 3 times.*Invalid JSON.*list\[int\]"):
         await runner.run_step(task)
     assert "valid boolean" in model.requests[1].text
     assert "neither a text nor a call" in model.requests[4].text
-    model.reply('{"good": false}')
-    model.reply('{"response": []}')
+    model.add('{"good": false}', '{"response": []}')
     assert (await runner.run_step(task)).output == [False, []]

@@ -60,8 +60,7 @@ def test_the_demo_uses_a_real_model_when_there_is_a_key_and_tells_its_story_in_p
     killed = threading.Event()
     add = call("add", {"a": 363, "b": 42})
     with FakeOpenAI() as fake:
-        fake.call("multiply", {"a": 121, "b": 3})
-        fake.reply("The result is 405.")
+        fake.add(call("multiply", {"a": 121, "b": 3}), "The result is 405.")
         # The kill may come before the request of the worker process that it hits, or after it: each
         # request of this turn gets the same answer, and none gets it while that process lives.
         fake.when(lambda asked: is_second(asked) and not killed.is_set(), hang(add))

@@ -24,7 +24,7 @@ from holdfast import (
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import ModelBehaviorError, StepFailedError, UserError
 from holdfast.task.data.agent_snapshot import ToolEffect
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.rig import MakeAgent
 from tests.support.site import Site
@@ -210,8 +210,7 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
         return "paid"
 
     paid: list[Any] = []
-    model.call("pay", {"cents": 700})
-    model.reply("done")
+    model.add(call("pay", {"cents": 700}), "done")
     state = await site.waiting(make_agent(paying(paid)))
     new = make_agent(pay)
     await site.rig.serve(new)
@@ -230,8 +229,7 @@ async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
         return make_agent(site.ask(), output_guardrails=[guard])
 
     old = guarded("check")
-    model.call("ask")
-    model.reply("done")
+    model.add(call("ask"), "done")
     state = await site.waiting(old)
     new = guarded("renamed")
     await site.parks(new, state, StepFailedError, "began with output guardrail 'check'")
@@ -294,8 +292,7 @@ async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
         return "seen"
 
     agent = make_agent(site.ask(), look)
-    model.call("ask")
-    model.reply("done")
+    model.add(call("ask"), "done")
     state = await site.waiting(agent)
     broken = True
     await site.parks(agent, state, (UserError, StepFailedError), "no flags are configured")
@@ -329,8 +326,7 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
         "guardrail": {"output_guardrails": [output_guardrail(check)]},
     }
     agent = make_agent(ask if where == "tool" else site.ask(), **options[where])
-    model.call("ask")
-    model.reply("done")
+    model.add(call("ask"), "done")
     state = await site.waiting(agent, context=Desk(7))
     Desk.strict = True
     await site.parks(agent, state, UserError, "does not fit Desk any more")

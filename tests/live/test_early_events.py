@@ -39,10 +39,8 @@ async def arrived(handle: WorkflowHandle[Any, Any]) -> None:
 async def test_a_decision_and_a_run_that_waited_beside_queries_replay(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    model.add(calls([("pay", {"euros": 3})]))
-    model.reply("done")
-    await rig.serve(make_agent(pay))
-    runner = rig.runner()
+    model.add(calls([("pay", {"euros": 3})]), "done")
+    runner = await rig.serving(make_agent(pay))
     task = await runner.create_task("pay 3")
     await runner.run_task(task)
     await rig.stop()

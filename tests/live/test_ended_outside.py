@@ -11,7 +11,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import UndoRefusedError
 from holdfast.reading.ended import why_blocked
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.workflows.children import watch
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, until, until_rolled, until_status
@@ -37,8 +37,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def waiting(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, str]:
     """Begin a task whose child waits for a person; return it, and the child's id."""
-    model.call("helper", {"input": "pay"})
-    model.call("pay", {})
+    model.add(call("helper", {"input": "pay"}), call("pay", {}))
     task = await runner.create_task("q", step_mode="automatic")
     approval = await ask(runner, task)
     return task, approval.id.rsplit(":", 1)[0]

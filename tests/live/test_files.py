@@ -12,7 +12,7 @@ from holdfast import Agent, Runner, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.values.messages import FilePart, ImageRef
 from holdfast.values.parts.files import file_with
 from tests.support.pictures import copies, histories_hold, png, url_of
@@ -82,8 +82,7 @@ async def test_a_file_of_a_tool_is_part_of_its_result(
         return FILES[n][0] if n < len(FILES) else {"type": "file", "file_data": "no base64!"}
 
     runner = await make_runner(fetch)
-    model.calls([("fetch", {"n": n}) for n in range(len(FILES) + 1)])
-    model.reply("read")
+    model.add(calls([("fetch", {"n": n}) for n in range(len(FILES) + 1)]), "read")
     response = await runner.chat("q")
     *sent, broken = (i["output"] for i in model.requests[1].body["input"] if "output" in i)
     assert sent == [files for _, files in FILES]
@@ -99,10 +98,8 @@ async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive
     data = PDF + b"of the session"
     url = url_of(data, "application/pdf")
     agent = make_agent(tool_that_gives({"type": "file", "file_data": url, "filename": "a.pdf"}))
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("fetch")
-    model.reply("read")
+    runner = await rig.serving(agent)
+    model.add(call("fetch"), "read")
     result = await Runner.run(agent, "q", session=runner.session("s"), runner=runner)
     assert copies(runner.archive.url, data) == (1, 0)
     items = result.to_input_list()
@@ -135,8 +132,7 @@ async def test_chat_completions_get_files_after_the_results(rig: Rig, model: Fak
     chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
     given = [{"type": "file", **NAMED}, {"type": "file", "file_id": "file_1"}]
     await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
-    model.call("fetch")
-    model.reply("read")
+    model.add(call("fetch"), "read")
     await rig.runner().chat("q")
     await chat.close()
     result, files = model.requests[1].body["messages"][-2:]

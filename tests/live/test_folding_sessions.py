@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import ModelSettings, RunConfig, Runner
 from holdfast.agents_sdk import CallModelData, ModelInputData, SessionSettings
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
@@ -37,8 +37,7 @@ async def test_a_session_is_asked_after_each_turn_whose_model_was_shown_all_of_i
     session = Folding(
         [{"role": "user", "content": "before"}, {"role": "assistant", "content": "a"}]
     )
-    model.call("look", {"where": "up"})
-    model.reply("done")
+    model.add(call("look", {"where": "up"}), "done")
     result = await run("q", look, session=session)
     assert session.asked == [{"response_id": result.last_response_id}]
     model.reply("again")

@@ -109,9 +109,7 @@ async def test_a_run_before_it_that_was_deleted_is_left_out(
 async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whole(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    model.reply("one")
-    model.reply("two")
-    model.reply("three")
+    model.add("one", "two", "three")
     kept: dict[str, Any] = {"conversation_id": "conv_1", "previous_response_id": "resp_0"}
     first = await run("Q", **kept)
     state = first.to_state()

@@ -27,7 +27,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant
 from holdfast.values.settings import Budget
 from holdfast.workers import StepContext
@@ -36,11 +36,6 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, histories, unt
 from tests.support.workers import Doing, said
 
 PAST = ("step", "tool_call", "model_call")
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @pytest.fixture
@@ -60,8 +55,7 @@ def act(world: World) -> Tool:
 
 async def two_steps(runner: AgentRunner, model: FakeOpenAI, **options: Any) -> Task:
     """Make a task that has acted on a and b; its next step would answer."""
-    model.call("act", {"thing": "a"})
-    model.call("act", {"thing": "b"})
+    model.add(call("act", {"thing": "a"}), call("act", {"thing": "b"}))
     task = await runner.create_task("q", **options)
     for _ in range(2):
         await runner.run_step(task)
@@ -97,8 +91,7 @@ async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
     assert (mark.actor, mark.body) == ("ann", {"from": task.task_id, "at": 1})
     own = [e for e in await runner.audit(task) if e.step == "s1" and e.kind in PAST]
     assert [e for e in events if e.kind in PAST] == own
-    model.call("act", {"thing": "c"})
-    model.reply("of the fork")
+    model.add(call("act", {"thing": "c"}), "of the fork")
     assert str(await runner.run_task(fork)) == "of the fork"
     assert model.requests[-2].messages[-1].text == "be brief"
     assert world.done == ["a", "b", "c"]
@@ -115,8 +108,7 @@ async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_ne
     make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, act: Tool
 ) -> None:
     two = make_agent(act, name="second", instructions="Second prompt.")
-    await rig.serve(make_agent(act, instructions="First prompt."), two)
-    runner = rig.runner()
+    runner = await rig.serving(make_agent(act, instructions="First prompt."), two)
     task = await two_steps(runner, model)
     fork = await runner.fork(task, at="s1", input="something else", agent="second")
     assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["something else"]
@@ -291,10 +283,8 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
         return "looked"
 
     agent = make_agent(look)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("look", {})
-    model.reply("fine")
+    runner = await rig.serving(agent)
+    model.add(call("look", {}), "fine")
     run = await Runner.run(
         agent,
         "q",
@@ -308,8 +298,7 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
     assert (await runner.get_task(fork)).budget == fork.budget
     rules = (await runner.reader.head(fork.task_id)).run
     assert (rules.trace_id, rules.group_id) == ("", "g")
-    model.call("look", {})
-    model.reply("damn")
+    model.add(call("look", {}), "damn")
     with pytest.raises(OutputGuardrailTripwireTriggered):
         await runner.run_task(fork)
     assert owners == ["ann", "ann"]

@@ -20,15 +20,10 @@ from temporalio.client import (
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from holdfast import (
-    AgentRunner,
-    Runner,
-    ToolContext,
-    tool,
-)
+from holdfast import AgentRunner, Runner, ToolContext, tool
 from holdfast.engine.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.checks.ids import queue_of
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import Counting
@@ -136,8 +131,7 @@ async def test_a_change_of_the_state_that_no_task_can_keep_is_told_to_the_model(
         return "changed"
 
     runner = await make_runner(change)
-    model.call("change")
-    model.reply("done")
+    model.add(call("change"), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
     assert "its change of the state was not kept" in model.requests[1].results["call_1"]

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import (
-    Runner,
-    RunState,
-    StepFailedError,
-    tool,
-)
+from holdfast import Runner, RunState, StepFailedError, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from holdfast.agents.runs.guardrail_results import GuardrailResults, Known, guardrail_results
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -26,10 +20,7 @@ from holdfast.errors import (
     OutputGuardrailTripwireTriggered,
     TaskNotFoundError,
 )
-from holdfast.task.data.records import EventRecord
-from holdfast.task.step_body import body_of
-from holdfast.task.undo import active_steps
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Served, look
 
@@ -84,23 +75,11 @@ class Guarding(Served):
         assert self.agent is not None
         return await Runner.run(self.agent, given, runner=self.runner, **options)
 
-    async def events(self, task_id: str) -> list[EventRecord]:
-        entries = await self.runner.ledger(task_id)
-        found = [entry.event for entry in entries if entry.event is not None]
-        return [event for event in found if event.kind == "guardrail"]
-
     async def found(self, task_id: str) -> list[tuple[str, bool]]:
         """List name and verdict of the recorded guardrails."""
-        events = await self.events(task_id)
-        return [(event.body["name"], "tripped" in event.body) for event in events]
-
-    async def until_found(self, task_id: str) -> None:
-        """Wait until a guardrail is recorded."""
-
-        async def is_recorded() -> bool:
-            return bool(await self.found(task_id))
-
-        await until(is_recorded)
+        events = [e.event for e in await self.runner.ledger(task_id) if e.event is not None]
+        found = [event.body for event in events if event.kind == "guardrail"]
+        return [(body["name"], "tripped" in body) for body in found]
 
     async def until_answered(self, task_id: str) -> None:
         """Wait until the first answer of the model is recorded."""
@@ -113,12 +92,6 @@ class Guarding(Served):
             return bool(opens and opens[0].journal)
 
         await until(is_recorded)
-
-    async def results(self, task_id: str) -> GuardrailResults:
-        assert self.agent is not None
-        entries, opens = await reader(self.runner).ledger(task_id)
-        steps = [*map(body_of, active_steps(entries)), *map(body_of, opens)]
-        return guardrail_results(entries, steps, first="agent", known=Known.of(self.agent))
 
 
 @pytest.fixture
@@ -161,8 +134,7 @@ async def test_tools_of_the_first_turn_wait_for_the_guardrails(
         return "acted"
 
     await guarding.serve(act, input_guardrails=[InputGuardrail(check)])
-    model.call("act")
-    model.reply("done")
+    model.add(call("act"), "done")
     running = asyncio.create_task(guarding.run())
     await model.until_requests(1)
     order.append("passed")
@@ -198,11 +170,8 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     assert output.output == "done"
     assert len(model.requests) == 1
     assert (len(good.seen), len(broken.seen)) == (1, 2)
-    assert sorted(await guarding.found(task_id)) == [
-        ("broken", False),
-        ("good", False),
-        ("slow", False),
-    ]
+    recorded = [(name, False) for name in ("broken", "good", "slow")]
+    assert sorted(await guarding.found(task_id)) == recorded
 
 
 async def test_what_was_checked_survives_continue_as_new(
@@ -215,9 +184,7 @@ async def test_what_was_checked_survives_continue_as_new(
         return "seen"
 
     await guarding.serve(look, input_guardrails=[InputGuardrail(check)])
-    for _ in range(6):
-        model.call("look")
-    model.reply("done")
+    model.add(*[call("look")] * 6, "done")
     runner = guarding.rig.runner(roll_events=50)
     task = await runner.create_task("hi")
     assert (await runner.run_task(task)).output == "done"
@@ -240,12 +207,10 @@ async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
         output_guardrails=[OutputGuardrail(passes, "fine"), OutputGuardrail(trips, "no")],
     )
     expected = Party(name="x" * 5000)
-    model.call("look", {})
-    model.reply(expected.model_dump_json())
+    model.add(call("look", {}), expected.model_dump_json())
     with pytest.raises(OutputGuardrailTripwireTriggered) as plain:
         await guarding.run()
-    model.call("look", {})
-    model.reply(expected.model_dump_json())
+    model.add(call("look", {}), expected.model_dump_json())
     stream = Runner.run_streamed(agent, "hi", runner=guarding.runner)
     with pytest.raises(OutputGuardrailTripwireTriggered) as streamed:
         await stream.result()
@@ -317,8 +282,7 @@ async def test_what_a_guardrail_found_is_an_object_of_its_class_again(
     await guarding.serve(
         checked, input_guardrails=[InputGuardrail(find)], output_guardrails=[OutputGuardrail(trip)]
     )
-    model.call("act", {"what": "x"})
-    model.reply("done")
+    model.add(call("act", {"what": "x"}), "done")
     with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
         await guarding.run()
     assert caught.value.guardrail_result.output.output_info == Topic(name="math", seen=(1, 2))
@@ -342,8 +306,7 @@ async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(
         return allow(data)
 
     await guarding.serve(make_tool(ran, tool_input_guardrails=[ToolInputGuardrail(broken, "b")]))
-    model.call("act", {"what": "x"})
-    model.reply("done")
+    model.add(call("act", {"what": "x"}), "done")
     task_id = f"{guarding.rig.app}-1"
     with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
         await guarding.run(task_id=task_id)
@@ -363,8 +326,7 @@ async def test_a_result_that_nobody_could_check_is_asked_about_when_it_must_not_
         raise ValueError(msg)
 
     await guarding.serve(make_tool(ran, tool_output_guardrails=[ToolOutputGuardrail(broken, "b")]))
-    model.call("act", {"what": "x"})
-    model.reply("done")
+    model.add(call("act", {"what": "x"}), "done")
     task = await guarding.runner.create_task("hi")
     output = await guarding.runner.run_task(task)
     assert output.status == "waiting"

@@ -15,7 +15,7 @@ from holdfast.agents_sdk import (
     WebSearchTool,
 )
 from holdfast.errors import CommandRefusedError, UndoRefusedError
-from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply
+from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, histories
 
@@ -98,6 +98,26 @@ async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(
     assert (event.tool, event.arguments) == ("image_generation", "a cat")
     assert event.result == "[image of 100000 characters in Base64]"
     assert any(picture in str(message.items) for message in await runner.transcript(task))
+
+
+THOUGHT = "because " * 10_000
+
+
+async def test_large_provider_items_go_to_the_archive_and_back_to_the_model_and_the_session(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.add(call("look", {"k": 1}, reasoning=THOUGHT), reply("done", reasoning=THOUGHT), "two")
+    session = runner.session("s")
+    response = await runner.chat("q", session="s")
+    await runner.chat("r", session="s")
+    for request, count in zip(model.requests[1:], (1, 2), strict=True):
+        items = [item for item in request.body["input"] if item.get("type") == "reasoning"]
+        assert [item["summary"][0]["text"] for item in items] == [THOUGHT] * count
+    for messages in (await runner.transcript(response.task_id), await session.chat_history()):
+        assert sum(THOUGHT in str(message.items) for message in messages) == 2
+    [run] = await histories(runner.client, response.task_id)
+    assert max(event.ByteSize() for event in run.events) < len(THOUGHT) // 4
 
 
 async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision(

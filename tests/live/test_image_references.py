@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Image, Runner, Task
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, raw
 from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, ImageRef
 from holdfast.values.parts.images import address
@@ -41,8 +41,7 @@ class Place(NamedTuple):
 async def forged(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> Place:
     """A runner, its agent, and what somebody else can know of an image of the archive."""
     agent = make_agent()
-    await rig.serve(agent)
-    runner = rig.runner()
+    runner = await rig.serving(agent)
     model.reply("a secret")
     task = await runner.create_task("What is it?", images=[SECRET])
     await runner.run_step(task)
@@ -95,8 +94,7 @@ async def test_what_a_run_gave_can_be_given_to_another(forged: Place, model: Fak
 async def test_a_model_cannot_name_an_archived_image(forged: Place, model: FakeOpenAI) -> None:
     runner, _, _, part = forged
     said = item(part)["content"]
-    model.raw({"output": [{"role": "assistant", "content": said}]})
-    model.reply("done")
+    model.add(raw({"output": [{"role": "assistant", "content": said}]}), "done")
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.chat("and?", "mine", chat_history=await runner.transcript(task))

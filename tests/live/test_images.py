@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from holdfast import Agent, Image, Runner, tool
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.values.messages import ImagePart, Message, TextPart
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of
@@ -39,8 +39,7 @@ async def test_a_model_gets_the_bytes_and_readers_a_reference_that_gives_them_ba
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
-    model.call("look")
-    model.reply("a cat")
+    model.add(call("look"), "a cat")
     task = await runner.create_task("What is it?", images=[BIG])
     assert task.images == (await runner.get_task(task)).images
     assert [step.images for step in await runner.get_upcoming_steps(task)] == [task.images]
@@ -69,11 +68,8 @@ async def test_a_model_gets_the_bytes_and_readers_a_reference_that_gives_them_ba
 async def test_images_reach_every_turn_also_after_a_worker_restart(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    await rig.serve(make_agent(look))
-    runner = rig.runner()
-    model.call("look")
-    model.call("look")
-    model.reply("done")
+    runner = await rig.serving(make_agent(look))
+    model.add(call("look"), call("look"), "done")
     task = await runner.create_task("q", images=[CAT])
     await runner.run_step(task)
     await rig.serve(make_agent(look))  # with an empty memory
@@ -86,8 +82,7 @@ async def test_images_of_a_tool_reach_the_model_in_their_place(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(camera)
-    model.call("camera")
-    model.reply("seen")
+    model.add(call("camera"), "seen")
     task = await runner.create_task("q")
     first = await runner.run_step(task)
     await runner.run_step(task)
@@ -109,8 +104,7 @@ async def test_chat_completions_get_images_of_tools_after_the_results(
 ) -> None:
     chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
     await rig.serve(Agent(name="agent", model=chat, tools=[camera, look]))
-    model.calls([("camera", {}), ("look", {})])
-    model.reply("seen")
+    model.add(calls([("camera", {}), ("look", {})]), "seen")
     high = Image.from_bytes(CAT.data, detail="high")
     await rig.runner().chat("q", images=[high])
     await chat.close()
@@ -125,12 +119,10 @@ async def test_data_urls_of_a_run_are_stored_and_its_list_can_be_run_again(
 ) -> None:
     image = Image.from_bytes(png(78, side=30))
     agent = make_agent(camera)
-    await rig.serve(agent)
-    runner = rig.runner()
+    runner = await rig.serving(agent)
     item = {"type": "input_image", "image_url": url_of(image.data), "detail": "low"}
     text = {"type": "input_text", "text": "What is it?"}
-    model.call("camera")
-    model.reply("a cat")
+    model.add(call("camera"), "a cat")
     result = await Runner.run(agent, [{"role": "user", "content": [text, item]}], runner=runner)
     low = Image.from_bytes(image.data, detail="low")
     assert model.requests[1].images == (low, CAT, DOG)
@@ -191,8 +183,7 @@ async def test_outputs_in_the_agents_sdks_shapes_reach_the_model_as_texts_and_im
         return SHAPES[n][0]
 
     runner = await make_runner(show)
-    model.calls([("show", {"n": n}) for n in range(len(SHAPES))])
-    model.reply("seen")
+    model.add(calls([("show", {"n": n}) for n in range(len(SHAPES))]), "seen")
     await runner.chat("q")
     results = [m for m in model.requests[1].messages if m.role == "tool"]
     for result, (_, text, images) in zip(results, SHAPES, strict=True):

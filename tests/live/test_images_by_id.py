@@ -65,8 +65,7 @@ async def test_what_a_user_names_beside_data_can_be_given_again(
     image = await store_image(CAT, run.runner.archive)
     reference = {**BY_DATA, "image_url": address(image)}
     for content in ([beside, BY_DATA, PDF], [beside, reference, PDF]):
-        model.reply("a cat")
-        model.reply("again")
+        model.add("a cat", "again")
         asked = {"role": "user", "content": content}
         first = await run([asked])
         await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])

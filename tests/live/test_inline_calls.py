@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import tool
 from holdfast.archive.archive import record_name
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeRunner, activities_of, until, until_status
 
 APART = ["describe", "step", "tool", "step"]
@@ -38,8 +38,7 @@ async def test_only_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
         return f"saw {what}"
 
     runner = await make_runner(look)
-    model.call("look", {"what": "x"})
-    model.reply("done")
+    model.add(call("look", {"what": "x"}), "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert await activities_of(runner.client, task.task_id) == activities
@@ -58,9 +57,7 @@ async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(
         return "seen"
 
     runner = await make_runner(look)
-    for _ in range(2):
-        model.call("look")
-    model.reply("done")
+    model.add(*[call("look")] * 2, "done")
     task = await runner.create_task("q", task_id="mine")
     await runner.run_task(task)
     first, second = (each["paid"]["answer"]["message"]["calls"][0]["id"] for each in kept)

@@ -20,7 +20,7 @@ from holdfast import (
 )
 from holdfast.agents_sdk import ModelRetrySettings
 from holdfast.models import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, fail
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
 
@@ -44,9 +44,7 @@ async def test_a_conversation_goes_before_a_response_that_is_given_too(
     asks = low.as_tool("ask", "Ask.", conversation_id="conv_1", previous_response_id="resp_1")
     agent = make_agent(asks, name="ann")
     await rig.serve(agent, low)
-    model.call("ask", {"input": "well?"})
-    model.reply("low")
-    model.reply("done")
+    model.add(call("ask", {"input": "well?"}), "low", "done")
     own: dict[str, Any] = {"conversation_id": "conv_0", "previous_response_id": "resp_0"}
     await Runner.run(agent, "q", runner=rig.runner(), **own)
     assert [(each[0], each[1]) for each in sent(model)] == [
@@ -65,9 +63,7 @@ def always(_context: object) -> bool:
 async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    model.call("look")
-    model.fail(400, code="previous_response_not_found")
-    model.reply("done")
+    model.add(call("look"), fail(400, code="previous_response_not_found"), "done")
     retry = ModelRetrySettings(max_retries=3, policy=always)
     config = RunConfig(model_settings=ModelSettings(retry=retry))
     result = await run("q", look, auto_previous_response_id=True, run_config=config)
@@ -79,11 +75,7 @@ async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
 async def test_an_empty_answer_is_asked_for_again_with_all_that_the_provider_lacks(
     run: Runs, model: FakeOpenAI, own: dict[str, Any]
 ) -> None:
-    model.reply("")
-    model.call("look")
-    model.reply("")
-    model.reply("")
-    model.reply("done")
+    model.add("", call("look"), "", "", "done")
     result = await run("q", look, **own)
     assert result.final_output == "done"
     assert result.context_wrapper.usage.requests == 5
@@ -104,9 +96,7 @@ async def test_an_empty_answer_is_asked_for_again_with_all_that_the_provider_lac
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    model.call("look")
-    model.call("look")
-    model.fail(401, message="a wrong key")
+    model.add(call("look"), call("look"), fail(401, message="a wrong key"))
     with pytest.raises(StepFailedError, match="a wrong key") as caught:
         await run("q", look, auto_previous_response_id=True)
     task_id = caught.value.task_id
@@ -128,8 +118,7 @@ async def test_the_next_agent_of_a_handoff_gets_what_is_new(
     bob = make_agent(name="bob")
     agent = make_agent(name="ann", handoffs=[handoff(bob, nest_handoff_history=True)])
     await rig.serve(agent, bob)
-    model.call("transfer_to_bob")
-    model.reply("I am Bob.")
+    model.add(call("transfer_to_bob"), "I am Bob.")
     result = await Runner.run(agent, "q", runner=rig.runner(), auto_previous_response_id=True)
     assert result.last_agent.name == "bob"
     first = result.raw_responses[0].response_id

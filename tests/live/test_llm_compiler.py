@@ -37,8 +37,7 @@ async def test_every_call_of_a_plan_is_a_step_that_can_be_seen(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply(PLAN)
-    model.reply(FINISH)
+    model.add(PLAN, FINISH)
     task = await runner.create_task("How many people live there?", session="s")
     await runner.run_step(task)
     upcoming = await runner.get_upcoming_steps(task)
@@ -81,8 +80,7 @@ async def test_a_call_starts_when_its_inputs_are_done_whatever_else_still_runs(
         return f"released after {after}"
 
     runner = await make_runner(look, wait, release, worker=LLMCompilerAgentWorker())
-    model.reply("1. wait()\n2. look('Rome')\n3. release($2)\n4. join()")
-    model.reply("Action: finish(done)")
+    model.add("1. wait()\n2. look('Rome')\n3. release($2)\n4. join()", "Action: finish(done)")
     response = await runner.chat("q")
     found = {source.tool_name: source.content for source in response.sources}
     assert found == {"wait": "waited", "look": "2.8", "release": "released after 2.8"}
@@ -94,8 +92,7 @@ async def test_failures_are_observations_and_another_plan_heals_them(
     runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
     model.reply("1. look('Roma')\n2. fly('Oslo')\n3. add($1, 1)\n4. look('Oslo')\n5. join()")
     model.reply("Thought: wrong name\nAction: Replan(look up Rome instead)")
-    model.reply("1. look('Rome')\n2. join()")
-    model.reply(FINISH)
+    model.add("1. look('Rome')\n2. join()", FINISH)
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert str(await runner.finalize_response(task)) == ANSWER

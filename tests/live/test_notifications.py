@@ -20,7 +20,7 @@ from holdfast.errors import (
     NotificationError,
     TaskClosedError,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.receiver import SECRET, Receiver, receiving
 from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
@@ -90,8 +90,7 @@ async def serve(
 
 async def waiting(runner: AgentRunner, model: FakeOpenAI, **arguments: object) -> Task:
     """Create a task that waits for a decision about a payment."""
-    model.call("pay", {"euros": 3, **arguments})
-    model.reply("done")
+    model.add(call("pay", {"euros": 3, **arguments}), "done")
     task = await runner.create_task("pay 3")
     assert (await runner.run_step(task)).status == "waiting"
     return task

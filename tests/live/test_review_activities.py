@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, ToolCall, tool
+from holdfast import Agent, ToolCall
 from holdfast.activities.data import large_values
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, StepFailedError
-from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import assistant, user
-from holdfast.workers import AgentWorker
 from tests.support.rig import Rig, until
+from tests.support.runs import look
 
 LARGE = "y" * 30_000
-
-
-@tool(effect="read")
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
-LOOK = ToolCall(id="", name="look")
-
-
-async def serve(
-    rig: Rig, model: ScriptedModel, *tools: Any, worker: AgentWorker | None = None
-) -> AgentRunner:
-    """Serve an agent, and return its runner."""
-    extra: dict[str, Any] = {} if worker is None else {"worker": worker}
-    return await rig.serving(Agent(name="a", model=model, tools=tools, **extra))
 
 
 class Outage:
@@ -60,7 +40,7 @@ async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
 ) -> None:
     outage = Outage(monkeypatch)
     model = ScriptedModel([LARGE])
-    runner = await serve(rig, model)
+    runner = await rig.serving(Agent(name="a", model=model))
     task = await runner.create_task("q")
     outage.left = 2
     assert (await runner.run_step(task)).output == LARGE
@@ -70,7 +50,7 @@ async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
 
 async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task(rig: Rig) -> None:
     model = ScriptedModel(lambda _: "ok")
-    runner = await serve(rig, model)
+    runner = await rig.serving(Agent(name="a", model=model))
     name = f"{rig.app}-t"
     await runner.session("s1").append([user("secret of s1"), assistant("noted")])
     await runner.run_step(await runner.create_task("one", task_id=name, session="s1"))
@@ -89,9 +69,9 @@ async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task(rig
 
 
 async def test_a_running_task_waits_for_the_model_it_began_with(rig: Rig) -> None:
-    old, new = ScriptedModel([LOOK, "from old"], name="old"), ScriptedModel(["x"], name="new")
-    await rig.serve(Agent(name="agent", model=old, tools=[look]))
-    runner = rig.runner()
+    looks = ToolCall(id="", name="look")
+    old, new = ScriptedModel([looks, "from old"], name="old"), ScriptedModel(["x"], name="new")
+    runner = await rig.serving(Agent(name="agent", model=old, tools=[look]))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await rig.serve(Agent(name="agent", model=new, tools=[look]))
@@ -100,30 +80,3 @@ async def test_a_running_task_waits_for_the_model_it_began_with(rig: Rig) -> Non
     await rig.serve(Agent(name="agent", model=old, tools=[look]))
     assert (await runner.run_step(task)).output == "from old"
     assert new.calls == 0
-
-
-async def test_blocking_tools_do_not_hold_other_tasks_up(rig: Rig) -> None:
-    release, blocked = threading.Event(), threading.Semaphore(0)
-
-    @tool(effect="read")
-    def block() -> str:
-        """Block."""
-        blocked.release()
-        release.wait(60)
-        return "ok"
-
-    calls = tuple(ToolCall(id=f"c{k}", name="block") for k in range(40))
-
-    def answer(request: ModelRequest) -> Any:
-        return calls if request.messages[-1].text == "go" else LARGE
-
-    runner = await serve(rig, ScriptedModel(answer), block)
-    task = await runner.create_task("go", step_mode="automatic")
-    try:
-        async with asyncio.timeout(100):
-            while not blocked.acquire(blocking=False):
-                await asyncio.sleep(0.01)
-            assert str(await runner.chat("hello")) == LARGE
-    finally:
-        release.set()
-    await runner.run_task(task)

@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput
+import pytest
+
+from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
+from holdfast.errors import UndoRefusedError
 from holdfast.task.data.closing import EntriesRequest
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant
 from holdfast.workers import StepContext
-from tests.support.rig import MakeRunner, histories
+from tests.support.people import World
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from tests.support.runs import serve_nested
 from tests.support.workers import Counting, Doing
 
 ROLL = 40
+CALLS = 8
 
 
 async def runs(runner: AgentRunner, task: Task) -> int:
@@ -88,3 +97,69 @@ async def test_run_task_survives_rollovers_and_what_a_task_carries_grows_by_a_li
     assert len({o.task_step.step_id for o in steps}) == 60
     assert (await runner.finalize_response(task)).output["count"] == 60
     assert await runner.get_completed_steps(task) == steps
+
+
+# ---- calls of agents from before rollovers
+
+
+@pytest.fixture
+def book(world: World) -> Tool:
+    def cancel(effect: Effect) -> str:
+        world.done.append(f"cancel {effect.arguments['city']}")
+        return "cancelled"
+
+    @tool(undo=cancel)
+    def book(city: str) -> str:
+        """Book."""
+        world.done.append(f"book {city}")
+        return "booked"
+
+    return book
+
+
+async def answered(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, list[str]]:
+    """Make a task whose every step but the last calls an agent; return also the calls' tasks."""
+    for k in range(CALLS):
+        model.add(call("helper", {"input": f"{k}"}), call("book", {"city": f"{k}"}), "helped")
+    model.reply("done")
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_status(runner, task, "answered")
+    return task, [f"{task.task_id}~0.{k}.0.0" for k in range(1, CALLS + 1)]
+
+
+async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_reached(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool, world: World
+) -> None:
+    runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
+    task, children = await answered(runner, model)
+    sizes = await carried_bytes(runner, task)
+    assert len(sizes) >= 3
+    assert sizes[-1] <= sizes[1] + 250, "less than one call more"
+    spent = (await runner.get_task(task)).usage
+    assert spent.requests == 3 * CALLS + 1
+    for child in children:
+        assert (await runner.get_task(child)).status == "answered"
+    # A refused undo lets go of them all.
+    await runner.abandon(children[1], reason="by itself", by="ann")
+    await until_status(runner, children[1], "abandoned")
+    first = (await runner.get_completed_steps(task))[0]
+    with pytest.raises(UndoRefusedError, match="is closed, and what it did cannot be undone"):
+        await runner.rewind(task, first)
+    assert (await runner.get_task(task)).usage == spent
+
+    async def go_on() -> bool:
+        states = [(await runner.get_task(child)).status for child in children[2:]]
+        return set(states) == {"answered"}
+
+    await until(go_on)
+    # An undo undoes them.
+    receipt = await runner.rewind(task, first, residue="keep", by="ann")
+    assert world.done[CALLS:] == [f"cancel {k}" for k in reversed(range(2, CALLS))]
+    assert len(receipt.undone) == CALLS - 2
+    assert (await runner.get_task(task)).usage == spent
+    for child in children[2:]:
+        await until_status(runner, child, "abandoned")
+    # The end of their task ends those that are left.
+    assert (await runner.get_task(children[0])).status == "answered"
+    await runner.abandon(task, reason="enough", by="ann")
+    await until_status(runner, children[0], "abandoned")

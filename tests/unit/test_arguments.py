@@ -44,10 +44,7 @@ SAID: list[tuple[Callable[[], Any], str]] = [
     (lambda: holdfast.handoff(agent(), on_hand=1), "of handoff: .* mean 'on_handoff'"),
     (lambda: holdfast.input_guardrail(nam="x"), "of input_guardrail: .* mean 'name'"),
     (lambda: holdfast.AgentRunner.local(agent(), data_dri=1), "Runner.local: .* mean 'data_dir'"),
-    (
-        lambda: blocking.AgentRunner.local(agent(), data_dri=1),
-        "Runner.local: .* mean 'data_dir'",
-    ),
+    (lambda: blocking.AgentRunner.local(agent(), data_dri=1), "Runner.local: .* mean 'data_dir'"),
     (lambda: runner().session(nam="x"), "of AgentRunner.session: .* mean 'name'"),
     (lambda: runner().chat("x", sesion="k"), "of AgentRunner.chat: .* mean 'session'"),
     (lambda: runner().approve("t:1"), r"^AgentRunner.approve\(\) missing .* 'by'$"),

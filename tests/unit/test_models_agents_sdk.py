@@ -210,8 +210,7 @@ def test_agents_and_runs_keep_the_object_that_they_are_given() -> None:
 
 async def test_the_client_of_the_process_calls_models_that_have_none() -> None:
     with FakeOpenAI() as api:
-        api.reply("hello")
-        api.reply("again")
+        api.add("hello", "again")
         async with AsyncOpenAI(
             api_key="other", base_url=api.base_url, default_headers={"x-client": "own"}
         ) as client:

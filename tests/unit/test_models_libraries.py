@@ -20,14 +20,7 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models import (
-    AnyLLMModel,
-    LitellmModel,
-    Model,
-    ModelRequest,
-    ToolSpec,
-    resolve_model,
-)
+from holdfast.models import AnyLLMModel, LitellmModel, Model, ModelRequest, ToolSpec, resolve_model
 from holdfast.models.base import Delta
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, TextPart, Usage, user

@@ -16,7 +16,7 @@ from holdfast.models import (
     ResponsesModel,
     ToolSpec,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, reply
 from holdfast.values.messages import (
     ImagePart,
     Message,
@@ -169,8 +169,7 @@ async def test_cut_off_answer(api: FakeOpenAI, kind: Any, finish: Any) -> None:
 
 async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:
     api.call("add", {"a": 1}, reasoning="Let me see", text="Adding")
-    api.reply("Done", reasoning="Easy")
-    api.reply("Bye")
+    api.add(reply("Done", reasoning="Easy"), "Bye")
     first = await ask(ResponsesModel, user("x"), tools=(ADD,))
     result = Message(role="tool", call_id="call_1", content="1")
     second = await ask(ResponsesModel, user("x"), first.message, result, tools=(ADD,))
@@ -191,8 +190,7 @@ async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:
 
 
 async def test_items_of_one_api_are_not_sent_to_the_other(api: FakeOpenAI) -> None:
-    api.reply("a")
-    api.reply("b")
+    api.add("a", "b")
     call = ToolCall(id="1", name="add")
     items: tuple[dict[str, Any], ...] = (
         {"type": "reasoning", "id": "rs_1", "summary": []},

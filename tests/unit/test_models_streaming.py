@@ -21,7 +21,7 @@ from holdfast.models.draft import Draft, Frame, deltas_of, goes_on
 from holdfast.models.openai.chat import read_answer
 from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.sse import EventReader
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, raw
 from holdfast.values.messages import user
 
 KINDS = (ResponsesModel, ChatCompletionsModel)
@@ -121,8 +121,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments":
 async def test_a_stream_that_is_done_without_a_finish_reason_is_the_answer_that_it_is_in_one_piece(
     api: FakeOpenAI, message: dict[str, Any]
 ) -> None:
-    for _ in range(2):
-        api.raw({"choices": [{"index": 0, "message": message, "finish_reason": None}]})
+    api.add(*[raw({"choices": [{"index": 0, "message": message, "finish_reason": None}]})] * 2)
     plain = await whole(ChatCompletionsModel)
     streamed, _ = await stream(ChatCompletionsModel)
     assert streamed.message == plain.message

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import (
-    Entry,
-    ForkOf,
-    SegmentRef,
-    StepRecord,
-    StepResult,
-)
+from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced

@@ -9,12 +9,7 @@ import pytest
 from agents import ModelSettings as TheirSettings
 from openai.types.shared import Reasoning
 
-from holdfast import (
-    Agent,
-    ModelSettings,
-    RunConfig,
-    Runner,
-)
+from holdfast import Agent, ModelSettings, RunConfig, Runner
 from holdfast.errors import UserError
 from holdfast.models import ModelRequest, ResponsesModel
 from holdfast.task.data.agent_snapshot import AgentSnapshot

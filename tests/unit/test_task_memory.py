@@ -158,9 +158,7 @@ async def test_two_attempts_of_a_step_in_one_process_do_not_mix_their_messages()
         return list(await asyncio.gather(source.transcript(at), source.transcript(at)))
 
     assert await ActivityEnvironment().run(both) == [tuple(messages)] * 2
-    environment = ActivityEnvironment()
-    memory = await environment.run(memory_of, source)
-    assert memory.recorded == messages
+    assert (await ActivityEnvironment().run(memory_of, source)).recorded == messages
 
 
 async def memory_of(source: Source) -> TaskMemory:
@@ -275,20 +273,20 @@ GOOD = ToolCall(id="1", name="act", arguments='{"what": "it"}')
 
 
 @pytest.mark.parametrize(
-    "error", [ArchiveError("down"), RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")]
+    ("error", "kind"),
+    [
+        (ArchiveError("down"), "NotStarted"),
+        (RPCError("gone", RPCStatusCode.UNAVAILABLE, b""), "NotStarted"),
+        (BlobMissingError("gone"), "BlobMissingError"),
+    ],
 )
-async def test_trouble_before_a_tool_starts_says_that_it_was_not_started(error: Exception) -> None:
+async def test_trouble_before_a_tool_starts_says_that_it_was_not_started_and_damage_what_it_is(
+    error: Exception, kind: str
+) -> None:
     with pytest.raises(ApplicationError) as raised:
         await run_tool(Given(GOOD, error))
-    assert raised.value.type == "NotStarted"
-    assert not raised.value.non_retryable
-
-
-async def test_damage_found_before_a_tool_starts_is_told_as_it_is() -> None:
-    with pytest.raises(ApplicationError) as raised:
-        await run_tool(Given(GOOD, BlobMissingError("gone")))
-    assert raised.value.type == "BlobMissingError"
-    assert raised.value.non_retryable
+    assert raised.value.type == kind
+    assert raised.value.non_retryable is (kind != "NotStarted")
 
 
 @pytest.mark.parametrize("error", [ArchiveError("down"), KeyError("bug")])
@@ -314,14 +312,8 @@ def test_an_idempotency_key_names_a_call_at_its_place() -> None:
     def key(task: str = "t", n: int = 1, i: int = 0, batch: int = 0, branch: int = 0) -> str:
         return idempotency_key(task, ToolInput(n=n, i=i, batch=batch, branch=branch), GOOD)
 
-    places: list[dict[str, Any]] = [
-        {},
-        {"task": "fork"},
-        {"i": 1},
-        {"n": 2},
-        {"batch": 1},
-        {"branch": 1},
-    ]
+    other: dict[str, Any] = {"task": "fork", "i": 1, "n": 2, "batch": 1, "branch": 1}
+    places: list[dict[str, Any]] = [{}, *({name: value} for name, value in other.items())]
     keys = [key(**place) for place in places]
     assert len(set(keys)) == len(keys)
     assert keys == [key(**place) for place in places]

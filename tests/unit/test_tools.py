@@ -444,18 +444,11 @@ def test_only_errors_that_the_tool_names_are_worth_repeating() -> None:
     once = tool(add)
     named = tool(add, max_attempts=2, retry_on=(TimeoutError,))
     every = tool(add, max_attempts=2)
+    tools = (once, named, every)
     wrong = ToolArgumentsError("add", (), "")
-    assert [t.is_worth_repeating(TimeoutError()) for t in (once, named, every)] == [
-        False,
-        True,
-        True,
-    ]
-    assert [t.is_worth_repeating(ValueError()) for t in (once, named, every)] == [
-        False,
-        False,
-        True,
-    ]
-    assert not any(t.is_worth_repeating(wrong) for t in (once, named, every))
+    assert [t.is_worth_repeating(TimeoutError()) for t in tools] == [False, True, True]
+    assert [t.is_worth_repeating(ValueError()) for t in tools] == [False, False, True]
+    assert not any(t.is_worth_repeating(wrong) for t in tools)
     assert not every.is_worth_repeating(asyncio.CancelledError())
 
 
