@@ -18,6 +18,7 @@ from holdfast.engine.search_attributes import (
     HF_APPROVALS,
     HF_RULES,
     HF_STATUS,
+    SNAPSHOT_MEMO,
 )
 from holdfast.reading.visibility import memo
 from holdfast.task import refusals
@@ -76,7 +77,9 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
         updates += [HF_RULES.value_set(rules)]
     workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
     if ids != s.published_approvals:
-        workflow.upsert_memo({APPROVALS_MEMO: [approvals.card(each) for each in shown]})
+        snapshot = s.described.snapshot if s.described else ""
+        cards = [approvals.card(each) for each in shown]
+        workflow.upsert_memo({APPROVALS_MEMO: cards, SNAPSHOT_MEMO: snapshot})
     ledger.change(
         published=status,
         published_approvals=ids,

@@ -85,6 +85,7 @@ async def demo(
 async def dev(
     common: Common,
     target: TargetArgument,
+    *,
     app: AppOption = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="Restart the worker when Python code changes here.")
@@ -97,15 +98,18 @@ async def dev(
             " and to web pages that rebind their name, and asks nobody who they are.",
         ),
     ] = False,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port of the desk; else 8400.")
+    ] = None,
 ) -> ExitCode | None:
     """Run server and worker here, for development; Ctrl-C stops both."""
     if reload:
         from holdfast.cli.commands.start.reload import reload_command
 
-        return await reload_command(common, target, app=app, ui=ui)
+        return await reload_command(common, target, app=app, ui=ui, port=port)
     from holdfast.cli.commands.servers import dev_command
 
-    return await dev_command(common, target, app=app, ui=ui)
+    return await dev_command(common, target, app=app, ui=ui, port=port)
 
 
 @app.command(epilog=EPILOG)

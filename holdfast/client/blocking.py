@@ -22,6 +22,7 @@ from holdfast.client.agent_runner import sessions as _sessions
 from holdfast.client.streamed import Streamed
 from holdfast.engine.loop import close_at_exit, keep_at_exit, shared_loop
 from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.calls import Approval
 from holdfast.values.text.shown import shown
 
 __all__ = ["AgentRunner", "Session"]
@@ -254,6 +255,10 @@ class AgentRunner(_Twin):
     def roles_of(self, person: str) -> list[str]:
         """List the roles of a person by the map that this handle was given, sorted."""
         return self.twin.roles_of(person)
+
+    def people_asked(self, approval: Approval) -> list[str]:
+        """See `AgentRunner.people_asked`."""
+        return self.twin.people_asked(approval)
 
     create_task = _sync(_async.AgentRunner.create_task)
     get_task = _sync(_async.AgentRunner.get_task)

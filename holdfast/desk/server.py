@@ -21,6 +21,7 @@ from holdfast.errors import InvalidArgumentError, ServerStartError
 HOST = "127.0.0.1"
 PORT = 8400
 GRACE_SECONDS = 2
+MOST_TRIED = 20
 
 
 class _Server(uvicorn.Server):
@@ -51,7 +52,7 @@ async def desk_served(
             token in a file next to it.
         host: Address to listen at.
         port: Port to listen at; 0 for any.
-        any_port: Whether another port will do when that one is taken.
+        any_port: Whether another port will do when that one is taken: the next that is free.
 
     Yields:
         The URL of the desk; where it serves this machine's user, it signs them in.
@@ -110,10 +111,11 @@ def _listen(host: str, port: int, *, any_port: bool) -> socket.socket:
     Raises:
         ServerStartError: The address is not one of this machine, or the port is taken.
     """
-    try:
-        return listening_socket(host, port)
-    except OSError as error:
-        if any_port and port:
-            return _listen(host, 0, any_port=False)
-        msg = f"The desk cannot listen at {host}:{port}: {error.strerror}. Give another --port."
-        raise ServerStartError(msg) from None
+    why = ""
+    for tried in range(port, port + (MOST_TRIED if any_port else 1)):
+        try:
+            return listening_socket(host, tried)
+        except OSError as error:
+            why = why or f"{error.strerror}"
+    msg = f"The desk cannot listen at {host}:{port}: {why}. Give another --port."
+    raise ServerStartError(msg)

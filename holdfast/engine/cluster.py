@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import (
@@ -17,6 +16,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeTaskQueueResponse,
     ListWorkersRequest,
+    ListWorkersResponse,
 )
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -29,9 +29,6 @@ from holdfast.engine.search_attributes import (
     SEARCH_ATTRIBUTES,
 )
 from holdfast.errors import ConnectError
-
-if TYPE_CHECKING:
-    from temporalio.api.worker.v1 import WorkerListInfo
 
 POLLER_SECONDS = 70.0
 """Most age of a live poller's last access: that is the start of its long poll of up to 60 s."""
@@ -136,14 +133,13 @@ def _failed(client: Client, error: RPCError) -> str:
     )
 
 
-async def known_workers(client: Client) -> list[WorkerListInfo]:
-    """List the worker processes that have reported to the server; none of one that keeps none."""
+async def known_workers(client: Client) -> ListWorkersResponse:
+    """List the workers that have reported to the server; none of one that keeps none."""
     asked = ListWorkersRequest(namespace=client.namespace, page_size=500)
     try:
-        found = await client.workflow_service.list_workers(asked, timeout=_POLLERS_TIMEOUT)
+        return await client.workflow_service.list_workers(asked, timeout=_POLLERS_TIMEOUT)
     except RPCError:
-        return []
-    return [*found.workers]
+        return ListWorkersResponse()
 
 
 async def has_workers(client: Client, queue: str) -> bool:

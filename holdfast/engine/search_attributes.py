@@ -39,6 +39,10 @@ ORIGIN_MEMO = "from"
 APPROVALS_MEMO = "approvals"
 """Key in the memo: the oldest open approvals, as `approvals.card` makes them."""
 
+SNAPSHOT_MEMO = "agent"
+"""Key in the memo of a task that waits for a person: digest of the agent's snapshot in the archive,
+so that what a call means is known while no worker process is up."""
+
 SEAL_MEMO = "seal"
 """Key in the failure of a closed run, or its memo: the digests of the task's stored data."""
 

@@ -8,7 +8,7 @@ from typing import Literal, cast
 from pydantic import Field, ValidationError
 
 from holdfast.task.data.calls import Approval, ApprovalKind
-from holdfast.task.people.deciders import Person, can_decide
+from holdfast.task.people.deciders import Person, cannot_decide
 from holdfast.values.base import Value
 
 
@@ -58,7 +58,7 @@ class InboxFilter(Value):
             and now - approval.asked >= self.older
             and (self.snoozed or now >= approval.snoozed_until)
             and any(self.q.casefold() in each.casefold() for each in where)
-            and (not self.mine or (person is not None and can_decide(approval, person)))
+            and (not self.mine or (person is not None and not cannot_decide(approval, person)))
         )
 
 

@@ -44,6 +44,7 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     assert (asked.who, asked.quorum, asked.asker) == (("role:finance",), 2, "kim")
+    assert runner.people_asked(asked) == ["anna", "ben"]
     with pytest.raises(CommandRefusedError, match="kim created the task"):
         await runner.approve(asked, "kim")
     with pytest.raises(CommandRefusedError, match="may not decide"):

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import AgentRunner, ToolCall, tool
 from holdfast.desk import desk_app
+from holdfast.desk.pages.feed import Feed
 from holdfast.engine import cluster
 from holdfast.reading import presence
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
@@ -54,6 +55,19 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 async def api(runner: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
     async with client_of(desk_app(runner)) as client:
         yield client
+
+
+async def test_a_card_knows_its_tool_while_no_worker_process_is_up(
+    rig: Rig, runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("pay kim 9")
+    await runner.run_task(task)
+    await rig.stop()
+    monkeypatch.setattr("holdfast.desk.pages.feed.PATIENCE_SECONDS", 0.2)
+    context = await Feed(runner).context(task.task_id)
+    assert context.snapshot is not None
+    [spec] = context.snapshot.tools
+    assert spec.parameters["properties"]["euros"]["type"] == "integer"
 
 
 async def got(api: httpx.AsyncClient, path: str, **params: Any) -> Any:

@@ -25,18 +25,27 @@ HIDDEN = "\u202e\u200b\u2066\ufeff\x1b"
 """Marks that nobody sees; some turn the text around."""
 SECRET = "sk-proj-0123456789abcdefghijklmnop"
 AXE = Path(str(files("axe_playwright_python"))) / "axe.min.js"
-LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1280), ("dark", 400))
+COLOURS = {"runOnly": ["color-contrast"]}
+"""What another theme or width can change, once all rules were tried in one look of each."""
+
+LOOKS: tuple[tuple[Literal["light", "dark"], int, dict[str, Any]], ...] = (
+    ("light", 1280, {}),
+    ("dark", 1280, COLOURS),
+    ("dark", 400, {}),
+    ("light", 400, COLOURS),
+)
 expect.set_options(timeout=PATIENCE_MS)
 
 
-async def serious(page: Page) -> list[Any]:
+async def serious(page: Page, options: dict[str, Any]) -> list[Any]:
     """Return what axe-core finds that is serious or worse, once all colours have settled."""
     await page.evaluate(SETTLED)
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE.read_text(encoding="utf-8"))
     # All rules are tried. To describe each element that keeps them would take most of the time.
     found: list[Any] = await page.evaluate(
-        "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
+        "options => axe.run(options).then(found => found.violations)",
+        {"resultTypes": ["violations"], **options},
     )
     return [
         (each["id"], [node["html"][:300] for node in each["nodes"]])
@@ -67,8 +76,11 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
         f"/compare?left={task.task_id}&right={sure}": "<img src=x",
         f"/sessions?name={quote(f'of {EVIL[:20]}')}": "{{7*7}}",
         f"/tasks/{quote(EVIL, safe='')}": "There is no such task",
-        "/workers": "served",
+        "/workers": "serving",
+        "/charts?of=week": "Latency of gpt-5-mini, median",
+        "/no/such/page": "There is no such page",
     }
+    menus = {f"/?q={sure}": "More", "/workers": "Account: ann"}
     wrong: dict[str, Any] = {}
     async with person(browser, desk) as page:  # which fails on any dialog
         for path, shown in pages.items():
@@ -76,13 +88,18 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
             await expect(page.locator("main")).to_contain_text(shown)
             assert await page.locator("img[src=x], main script").count() == 0, path
             assert not {*HIDDEN} & {*(await page.locator("main").inner_text())}, path
-            for scheme, width in LOOKS:
+            for scheme, width, options in LOOKS:
                 await page.emulate_media(color_scheme=scheme)
                 await page.set_viewport_size({"width": width, "height": 900})
                 await expect(page.locator(f"body.body--{scheme}")).to_have_count(1)
                 over = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-                if (found := await serious(page)) or over > 0:
+                if (found := await serious(page, options)) or over > 0:
                     wrong[f"{path} {scheme} {width}"] = (found, over)
+            if name := menus.get(path):
+                await page.get_by_role("button", name=name, exact=True).click()
+                await expect(page.locator(".q-menu")).to_be_visible()
+                if found := await serious(page, {}):
+                    wrong[f"{path} {name}"] = found
     assert wrong == {}
 
 
@@ -119,10 +136,17 @@ async def test_what_is_typed_stays_when_the_task_changes(
         await page.get_by_role("button", name="Feedback").click()
         dialog = page.get_by_role("dialog")
         await dialog.get_by_label("Message").fill("not before noon")
+        send = dialog.get_by_role("button", name="Give feedback")
+        await page.evaluate("socket.io.reconnection(false); socket.io.engine.close()")
+        await expect(page.get_by_text("Connection lost.")).to_be_visible()
+        await expect(send).to_be_disabled()
+        await page.evaluate("socket.io.reconnection(true); socket.io.reconnect()")
+        await expect(page.get_by_text("Connection lost.")).to_be_hidden()
+        await expect(send).to_be_enabled()
         await runner.pause(task, "lunch", "bob")
         await expect(page.get_by_text("Paused by bob")).to_be_attached()
         await expect(dialog.get_by_label("Message")).to_have_value("not before noon")
-        await dialog.get_by_role("button", name="Give feedback").click()
+        await send.click()
         await expect(page.get_by_text("Sent.")).to_be_visible()
     [said] = [each for each in await runner.audit(task) if each.verb == "feedback"]
     assert said.actor == "ann"
@@ -165,6 +189,8 @@ async def test_a_task_is_run_verified_downloaded_without_its_secrets_and_finaliz
         await page.goto(f"{desk.url}/tasks/{task.task_id}")
         await page.get_by_role("button", name="One step").click()
         await expect(page.get_by_role("button", name="Finalize")).to_be_visible()
+        await expect(page.get_by_text("Finalize closes it for good.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Pause")).to_have_count(0)
         await page.get_by_role("button", name="Verify").click()
         await expect(page.get_by_text("The record is intact")).to_be_visible()
         await page.get_by_role("button", name="Close").click()
@@ -195,8 +221,9 @@ async def test_each_role_has_the_buttons_of_its_verbs(
             assert found & (reading | operating) == wanted
             await page.goto(f"{desk.url}/?q={task}")
             card = page.get_by_role("article")
-            await expect(card).to_contain_text("To decide needs the role approver.")
-            await expect(card.get_by_role("button")).to_have_count(0)
+            await expect(card).to_contain_text(f"needs the role approver, and {role} has the role")
+            for verb in ("approve", "edit", "reject"):
+                await expect(card.locator(f"[data-verb={verb}]")).to_be_disabled()
             await page.keyboard.press("r")
             await page.keyboard.press("x")
             await expect(page.get_by_role("dialog")).to_have_count(0)
@@ -225,6 +252,8 @@ async def test_open_pages_end_when_their_token_is_revoked_or_another_tab_signs_o
         await expect(page.get_by_role("list", name="Steps")).to_be_visible()
         async with person(browser, desk, "eve") as other:
             await other.goto(f"{desk.url}/workers")
+            await other.get_by_role("button", name="Account: eve").click()
+            await expect(other.get_by_text("You may act as viewer.")).to_be_visible()
             await other.get_by_role("button", name="Sign out").click()
             await expect(page.get_by_label("Token")).to_be_visible()
             await expect(page.get_by_role("list", name="Steps")).to_have_count(0)
@@ -256,6 +285,7 @@ async def test_a_link_in_a_message_leads_to_its_card_of_a_mounted_desk_once_one_
         await page.get_by_label("Token").fill(desk.people.token("ann"))
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("article")).to_contain_text("I pay kim now.")
+        await page.get_by_role("button", name="Account: ann").click()
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
         await page.go_back()

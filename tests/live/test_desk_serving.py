@@ -15,6 +15,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from holdfast.desk.server import desk_served
+from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import InvalidArgumentError, ServerStartError
 from tests.support import forked
 from tests.support.rig import Rig, until
@@ -65,7 +66,9 @@ async def test_dev_prints_first_what_opens_the_desk_and_serves_the_agents_beside
     tmp_path: Path, browser: Browser
 ) -> None:
     (tmp_path / "mine.py").write_text(AGENTS, encoding="utf-8")
-    with started(tmp_path, "-m", "holdfast", "dev", "mine:agents") as url:
+    port = str(free_port())
+    with started(tmp_path, "-m", "holdfast", "dev", "mine:agents", "--port", port) as url:
+        assert url.startswith(f"http://127.0.0.1:{port}/login#")
         page = await browser.new_page()
         await page.goto(url)
         await expect(page).to_have_title("Inbox · Holdfast")
@@ -145,4 +148,4 @@ async def test_a_taken_port_is_named_and_a_desk_that_others_could_reach_needs_to
             async with desk_served(rig.runner(), tokens=tokens, port=port):
                 pass
         async with desk_served(rig.runner(), tokens=tokens, port=port, any_port=True) as other:
-            assert other != url
+            assert port < int(re.findall(r":(\d+)", other)[0]) < port + 100

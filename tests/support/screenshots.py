@@ -94,7 +94,8 @@ def answer(request: FakeRequest) -> Reply:
         why = f"The claim of {name} is filed and within the policy, so I pay it out now."
         given = {"employee": name, "euros": 186, "note": "Taxi, 3 March"}
         return calls([("pay_out", given)], text=why)
-    return reply(f"Done: claim 4711 of {name} is filed. {results[-1]}.")
+    paid = f"**Paid**: {results[-1]}.\n\n"
+    return reply(f"{paid}| claim | of | euros |\n|---|---|---|\n| 4711 | {name} | 186 |")
 
 
 async def make_story(runner: AgentRunner) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,17 @@ def test_later_calls_are_approved_where_one_person_decides_alone() -> None:
     assert later.warning == "pay cannot be undone."
     for other in (approval(quorum=2), approval(kind="unknown"), approval(kind="limit")):
         assert "always" not in [each.verb for each in choices_of(other)]
+
+
+def test_three_decisions_are_shown_at_once_and_those_that_are_barred_have_no_key() -> None:
+    shown = card()
+    assert [each.verb for each in shown.first_buttons] == ["approve", "edit", "reject"]
+    unknown = card(approval(kind="unknown")).first_buttons
+    assert [each.verb for each in unknown] == ["approve", "respond", "reject"]
+    off = tuple(replace(each, barred=f"not {each.verb[:2]}") for each in shown.buttons[:2])
+    barred = replace(shown, buttons=(*off, *shown.buttons[2:]))
+    assert barred.barred == ("not ap", "not ed")
+    assert (barred.button("a"), barred.button("r")) == (None, shown.buttons[3])
 
 
 def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() -> None:

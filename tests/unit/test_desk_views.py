@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import path_of
+from holdfast.desk.views.charts import Asked, charts_of, period_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.effects import effects_of
+from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import TaskFilter, row_of
 from holdfast.desk.views.timeline import Timeline, timeline_of
-from holdfast.desk.views.words import spent
-from holdfast.desk.views.workers import Worker, agents_of, queues_of
+from holdfast.desk.views.words import cost_shown, spent
+from holdfast.desk.views.workers import Worker, agents_of, processes_of, queues_of
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Called, Decided, Outcome
@@ -97,6 +100,8 @@ def test_calls_that_ran_side_by_side_overlap_on_the_timeline() -> None:
 def test_what_waits_for_a_person_is_a_bar_until_it_is_decided() -> None:
     asked = event("asked", at=20.0, id="t:1", kind="tool", tool="pay")
     approved = event("command", at=25.0, by="ann", verb="approve", arguments={"approval": "t:1"})
+    [lane] = timeline(step(ended=30.0), asked, approved).lanes
+    assert [(bar.kind, bar.start) for bar in lane.bars][-1] == ("wait", 20.0)
     [wait] = timeline(asked, approved).waits
     assert (wait.start, wait.end, wait.state, wait.detail) == (20.0, 25.0, "done", "approve by ann")
     [still] = timeline(asked, now=90.0).waits
@@ -140,6 +145,10 @@ def test_a_long_gap_is_compressed_and_said() -> None:
     assert axis.place(10.0) == pytest.approx(44.0)
     assert axis.place(10_000.0) == pytest.approx(56.0)
     assert axis.place(10_010.0) == pytest.approx(100.0)
+    ticks = [(round(place), words) for place, words in axis.ticks]
+    assert ticks == [(0, "0"), (22, "5.0 s"), (44, "10 s"), (78, "2 h 46 min")]
+    over = Bar(kind="wait", label="w", start=9.0, end=10_001.0)
+    assert [axis.breaks(bar) for bar in (*bars, over)] == [(), (), (gap,)]
 
 
 AGENT = AgentSnapshot(
@@ -253,9 +262,60 @@ def test_a_queue_with_open_tasks_and_no_worker_comes_first() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "html"),
+    [
+        ("**a** `b`", "<p><strong>a</strong> <code>b</code></p>"),
+        ("one\ntwo", "<p>one<br />\ntwo</p>"),
+        ("# Title", "<h3>Title</h3>"),
+        ("<img src=x onerror=a()>", "<p>&lt;img src=x onerror=a()&gt;</p>"),
+        ("<script>\na()\n</script>", "<p>&lt;script&gt;<br />\na()<br />\n&lt;/script&gt;</p>"),
+        ("![a](https://h/b.png)", '<p>!<a href="https://h/b.png">a</a></p>'),
+        ("[a](javascript:b)", "<p>[a](javascript:b)</p>"),
+        ("[a](JAVA&#115;cript:b)", "<p>[a](JAVA&amp;#115;cript:b)</p>"),
+        ("<javascript:b>", "<p>&lt;javascript:b&gt;</p>"),
+        ("[a]\n\n[a]: data:text/html,b", "<p>[a]</p>\n<p>[a]: data:text/html,b</p>"),
+        ("[a](/logout) [b](//h/c)", "<p>[a](/logout) [b](//h/c)</p>"),
+        ('[a](https://h "<b>\u202e")', r'<p><a href="https://h" title="&lt;b&gt;\u202e">a</a></p>'),
+        ("a &#x202e; \u202e \u200b", r"<p>a &amp;#x202e; \u202e \u200b</p>"),
+        ('```a" onclick="b\nc\n```', '<pre><code class="language-a&quot;">c\n</code></pre>'),
+        ("|a|\n|-|\n|<b>|", "<td>&lt;b&gt;</td>"),
+    ],
+)
+def test_markdown_is_rendered_without_anything_that_a_browser_obeys(source: str, html: str) -> None:
+    assert html in rendered(source)
+
+
+def test_a_process_is_one_card_with_all_of_its_queues() -> None:
+    facts: Any = {"host": "h", "pid": "7", "slots": 100}
+    one, two = Worker(identity="a", busy=2, **facts), Worker(identity="b", **facts)
+    pollers = {"hf.app": [one], "hf:calc": [two, Worker(identity="1@old")]}
+    [old, first] = processes_of(queues_of({}, pollers, {"hf.app": {"x"}, "hf:calc": {"calc"}}))
+    assert (old.name, old.agents, old.slots) == ("1@old", "calc", "")
+    assert (first.name, first.agents) == ("h, process 7", "calc, x")
+    assert first.slots == "2 of 200 activities"
+
+
+def test_charts_put_what_happened_into_the_hours_of_a_day() -> None:
+    now = 100 * 3600.0 - 1  # parts end at whole hours
+    begun = {0.5: "waiting", 0.7: "finished", 23.5: "finished", 24.5: "failed"}
+    facts: list[dict[str, Any]] = [
+        {"status": s, "created": now - h * 3600} for h, s in begun.items()
+    ]
+    tasks = [Task(task_id="t", **each) for each in facts]
+    one = Asked(at=now - 60, model="m", took=2.0, tokens=10, dollars=0.0)
+    asked = [one, replace(one, took=4.0), replace(one, took=9.0), replace(one, at=1.0)]
+    states, tokens, latency = charts_of(period_of("day", now), tasks, [], asked)
+    assert (states.top, len(states.columns)) == (2, 24)
+    assert [*states.columns[0].values] == [("finished", 1)]
+    assert states.words == "Tasks begun, by state · waiting: 1 · finished: 2"
+    assert (tokens.words, latency.words) == ("Tokens · m: 30", "Latency of m, median · m: 4.0 s")
+
+
 def test_money_is_shown_where_a_price_is_known() -> None:
     used = Usage(requests=2, input_tokens=1_000, output_tokens=5)
     assert spent(used) == "1,005 tokens"
+    assert (spent(Usage(requests=3)), cost_shown(Usage(requests=3))) == ("", "3 model calls")
     assert spent(used + Usage(paid=Decimal("0.012"), priced=2)) == "1,005 tokens · $0.012"
     partly = used + Usage(paid=Decimal("0.012"), priced=1)
     assert spent(partly) == "1,005 tokens · at least $0.012, 1 of unknown cost"

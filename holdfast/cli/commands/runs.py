@@ -147,7 +147,8 @@ async def require_worker(engine: Engine, app: str, agent: str, own: str | None =
 
 async def _served(engine: Engine, wanted: str) -> str:
     """Say what is served in place of a queue, the nearest name first; empty for nothing."""
-    known = {each.task_queue for each in await known_workers(engine.client)}  # after a minute
+    reported = await known_workers(engine.client)
+    known = {each.task_queue for each in reported.workers}  # after a minute
     newest = engine.client.list_workflows(TASKS, page_size=NEWEST, limit=NEWEST)
     known |= {task.task_queue async for task in newest}
     own = sorted(each for each in known - {queue_of(DEFAULT_APP)} if is_own(each))

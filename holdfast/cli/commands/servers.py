@@ -23,14 +23,16 @@ from holdfast.values.checks.ids import DEFAULT_APP
 from holdfast.values.code.extras import install_command
 
 
-async def dev_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
+async def dev_command(
+    common: Common, target: str, *, app: str | None, ui: bool, port: int | None
+) -> ExitCode:
     """Run server and worker until Ctrl-C."""
     _log()
     here = load_agents(target, app)
     async with (
         engine_of(common, new=True, ui=ui) as engine,
         served(engine, here) as workers,
-        desk_beside(common, engine.runner(here.agents[0].name, app=app)) as desk,
+        desk_beside(common, engine.runner(here.agents[0].name, app=app), port) as desk,
     ):
         facts = {"desk": desk, **_facts(here, workers)}
         facts |= {
@@ -53,15 +55,16 @@ async def dev_command(common: Common, target: str, *, app: str | None, ui: bool)
 
 
 @asynccontextmanager
-async def desk_beside(common: Common, runner: AgentRunner) -> AsyncGenerator[str]:
+async def desk_beside(common: Common, runner: AgentRunner, port: int | None) -> AsyncGenerator[str]:
     """Serve the desk where its extra is installed; yield its URL, or how to get one."""
     if importlib.util.find_spec("nicegui") is None or common.embedded is None:
         yield "" if common.embedded is None else f"{install_command('desk')} for pages"
         return
-    from holdfast.desk.server import desk_served
+    from holdfast.desk.server import PORT, desk_served
 
     tokens = token_file(common, None)
-    async with desk_served(runner, tokens=tokens, any_port=True) as url:
+    wanted, any_port = (PORT, True) if port is None else (port, False)
+    async with desk_served(runner, tokens=tokens, port=wanted, any_port=any_port) as url:
         yield url
 
 

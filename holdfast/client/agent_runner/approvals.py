@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import cast
 
 from holdfast.client.agent_runner.base import RunnerBase
-from holdfast.client.agent_runner.roles import check_own, roles_of
+from holdfast.client.agent_runner.roles import check_own, people_of, roles_of
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
@@ -25,7 +25,7 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
-from holdfast.values.runs.approval_rules import Always, Until
+from holdfast.values.runs.approval_rules import Always, Until, are_one
 from holdfast.values.runs.verbs import DECIDED, Verb
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -207,6 +207,16 @@ class TaskApprovals(RunnerBase):
     def roles_of(self, person: str) -> list[str]:
         """List the roles of a person by the map that this handle was given, sorted."""
         return roles_of(self._roles, check_by(person))
+
+    def people_asked(self, approval: Approval) -> list[str]:
+        """List who may decide an approval, by name: roles by the map that this handle was given.
+
+        Empty when anybody may.
+        """
+        people = (people_of(self._roles, each) for each in approval.may_decide)
+        found = dict.fromkeys(person for each in people for person in each)
+        asker = approval.asker if approval.not_asker else ""
+        return [person for person in found if not are_one(person, asker)]
 
     async def standing_rules(self, task: TaskLike | None = None) -> list[StandingRule]:
         """List the decisions that hold for later calls, oldest first.

@@ -68,3 +68,9 @@ def roles_of(known: Mapping[str, tuple[str, ...]], person: str) -> list[str]:
     """List the roles of a person by a map, sorted."""
     key = person_key(person)
     return sorted(role for role, people in known.items() if key in map(person_key, people))
+
+
+def people_of(known: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
+    """Return whom a name in a rule means: the people of a role that is known, else itself."""
+    key = person_key(name.removeprefix(ROLE)) if name.startswith(ROLE) else ""
+    return next((people for role, people in known.items() if person_key(role) == key), (name,))

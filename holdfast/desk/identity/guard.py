@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from holdfast.desk.identity.identities import (
+    ALLOWED,
+    ROLES,
     Identity,
     May,
     NotAllowedError,
@@ -167,15 +169,25 @@ class Guard:
         answer = self._may(visitor, verb, subject)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
+    async def barred(self, visitor: Identity, verb: Verb, subject: str) -> str:
+        """Return why an identity may not do this with a task or an approval; empty when it may."""
+        if await self.allows(visitor, verb, subject):
+            return ""
+        why = "a rule of the application forbids it"
+        if not visitor.can(verb):
+            needed = " or ".join(role for role in ROLES if verb in ALLOWED[role])
+            roles = " and ".join(sorted(visitor.roles))
+            why = f"that needs the role {needed}, and {visitor.name} has the role {roles}"
+        what = f"{verb.replace('_', ' ')} {subject}".rstrip()
+        return f"{visitor.name} may not {what}: {why}."
+
     async def ensure(self, visitor: Identity, verb: Verb, subject: str) -> None:
         """Return if an identity may do this.
 
         Raises:
             NotAllowedError: It may not.
         """
-        if not await self.allows(visitor, verb, subject):
-            what = f"{verb} {subject}".rstrip()
-            msg = f"{visitor.name} may not {what}: {_roles(visitor)}."
+        if msg := await self.barred(visitor, verb, subject):
             raise NotAllowedError(msg)
 
     def _known(self, request: HTTPConnection) -> Identity | None:
@@ -233,11 +245,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _roles(visitor: Identity) -> str:
-    roles = " and ".join(sorted(visitor.roles))
-    return f"the role {roles} does not allow it, or a rule of the application forbids it"
 
 
 _UNKNOWN = (

@@ -33,12 +33,15 @@ from holdfast.desk.views.comparison import (
     prompt_of,
     prompts_differ,
 )
-from holdfast.desk.views.words import cut, span, spent
+from holdfast.desk.views.words import cut, dotted, span, spent
 from holdfast.errors import InvalidArgumentError, NotFoundError, message_of
 from holdfast.task.step_body import StepBody
+from holdfast.values.text.redact import redact
 
 READ_SECONDS = 8.0
 SIDES = ("left", "right")
+NEWEST = 100
+"""Newest tasks that are offered; any other can be entered by its id."""
 
 
 class Compare:
@@ -65,12 +68,21 @@ class Compare:
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
 
     def _draw_inputs(self, side: str) -> None:
-        task = ui.input(f"{side.capitalize()} task", value=self._query.get(side, ""))
-        task.props("dense outlined").classes("w-[calc(70%-0.25rem)] sm:w-64")
+        given = self._query.get(side) or None
+        options = {given: given} if given else dict[str, str]()
+        task: Any = ui.select(
+            options,
+            label=f"{side.capitalize()} task",
+            value=given,
+            with_input=True,
+            new_value_mode="add-unique",
+            key_generator=str,
+        )
+        task.props("dense outlined options-dense")
+        task.classes("w-[calc(70%-0.25rem)] sm:w-80")
         branch = ui.input("Branch", value=self._query.get(f"{side}_branch", ""))
         branch.props("dense outlined").classes("w-[calc(30%-0.25rem)] sm:w-24")
-        for made in (task, branch):
-            made.on("keydown.enter", self._go)
+        branch.on("keydown.enter", self._go)
         self._inputs[side], self._inputs[f"{side}_branch"] = task, branch
 
     def _go(self) -> None:
@@ -81,10 +93,17 @@ class Compare:
         """Read both until they were compared once: what has run does not change."""
         if self._is_drawn:
             return
+        newest = await self._frame.desk.runner.list_tasks(limit=NEWEST)
+        offered = {each.task_id: dotted(each.task_id, redact(each.input)) for each in newest}
+        for side in SIDES:
+            made = self._inputs[side]
+            made.set_options({**offered, **made.options})
         left, right = (self._query.get(side, "") for side in SIDES)
         if not (left and right):
             with self._body:
-                more = "Give the ids of two tasks, or of one task and one of its earlier branches."
+                more = (
+                    "Choose two tasks, or one task and the number of one of its earlier branches."
+                )
                 empty("compare_arrows", "Two tasks, step by step", more)
             self._is_drawn = True
             return
@@ -123,8 +142,8 @@ class Compare:
                 with ui.column().classes("min-w-0 gap-0"):
                     link(self._query[side], task_url(self._query[side]), "font-medium break-all")
                     branch = self._query.get(f"{side}_branch", "")
-                    cost = f"{spent(found.usages[k])} · {span(found.seconds[k])} in steps"
-                    quiet(f"branch {branch} · {cost}" if branch else cost)
+                    cost = spent(found.usages[k]), f"{span(found.seconds[k])} in steps"
+                    quiet(dotted(f"branch {branch}" if branch else "", *cost))
         if left and right and unlike:
             _draw_prompts(left, right, unlike)
         for k, pair in enumerate(found.pairs):
@@ -171,7 +190,7 @@ def _draw_pair(number: int, pair: Pair) -> None:
 
 
 def _draw_side(side: Side, differs: tuple[str, ...]) -> None:
-    quiet(f"{spent(side.usage)} · {span(side.seconds)}")
+    quiet(dotted(spent(side.usage), span(side.seconds)))
     for aspect in ASPECTS:
         if said := side.text(aspect):
             _draw_aspect(aspect, said, differs)

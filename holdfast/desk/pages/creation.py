@@ -5,7 +5,36 @@ from __future__ import annotations
 from nicegui import ui
 
 from holdfast.desk.pages.frame import Frame
-from holdfast.desk.pages.parts import QUIET, button, heading, open_dialog, task_url, text
+from holdfast.desk.pages.parts import (
+    QUIET,
+    STRONG,
+    button,
+    heading,
+    open_dialog,
+    quiet,
+    task_url,
+    text,
+)
+
+FIRST = (
+    ("Serve an agent", "holdfast dev MODULE:AGENTS runs the agents of a Python module."),
+    ("Create a task", "Here, by holdfast run, or by runner.create_task() in a program."),
+    ("Decide", "Calls that need a person come to the inbox by themselves."),
+)
+
+
+def draw_first(frame: Frame, *, has_button: bool) -> None:
+    """Say what to do at a desk that has no task yet."""
+    with ui.column().classes("w-full items-center gap-4 px-4 py-12"):
+        heading("No tasks yet: three steps to the first")
+        with ui.element("ol").classes("m-0 flex max-w-lg list-decimal flex-col gap-3 pl-6"):
+            for title, more in FIRST:
+                with ui.element("li").classes(STRONG):
+                    text("div", title, "text-sm font-medium")
+                    quiet(more)
+        if has_button and frame.can("create"):
+            new = button("New task", tone="main", icon="add")
+            new.on_click(lambda: ask_for_task(frame))
 
 
 def ask_for_task(frame: Frame) -> None:

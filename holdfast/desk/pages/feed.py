@@ -13,8 +13,9 @@ from holdfast.archive.archive import Archive
 from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.views.cards import Context
-from holdfast.errors import EngineError, HoldfastError, TaskNotFoundError
-from holdfast.reading.visibility import listed
+from holdfast.engine.search_attributes import SNAPSHOT_MEMO
+from holdfast.errors import HoldfastError
+from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.approvals import decided_by
@@ -102,15 +103,18 @@ class Feed:
                     self.snapshot(task_id),
                 )
         except (HoldfastError, TimeoutError):
-            return Context(task=await self.listed(task_id))
+            return await self.listed(task_id)
         return Context(task=task, snapshot=snapshot, messages=_newest(messages))
 
-    async def listed(self, task_id: str) -> Task:
-        """Describe a task by what lists know, which needs no worker process."""
+    async def listed(self, task_id: str) -> Context:
+        """Describe a task, and its agent if it waits, by lists: no worker process need be up."""
         try:
-            return await listed(await self._runner.reader.describe(task_id))
-        except (EngineError, TaskNotFoundError):
-            return Task(task_id=task_id)
+            found = await self._runner.reader.describe(task_id)
+            digest = (await memo_of(found)).get(SNAPSHOT_MEMO, "")
+            snapshot = await self._snapshot(digest) if digest else None
+            return Context(task=await listed(found), snapshot=snapshot)
+        except HoldfastError:
+            return Context(task=Task(task_id=task_id))
 
     async def snapshot(self, task_id: str) -> AgentSnapshot | None:
         """Read the agent as a task began with it; None when nobody can tell."""

@@ -20,7 +20,8 @@ from holdfast.desk.identity.identities import (
     Verb,
 )
 from holdfast.desk.pages.access import Desk
-from holdfast.desk.pages.parts import QUIET, TONES, text
+from holdfast.desk.pages.head import HEAD
+from holdfast.desk.pages.parts import STRONG, TONES, button, quiet, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
@@ -51,8 +52,6 @@ COUNTING = ("inbox", "tasks")
 """Pages that read themselves what waits for a person."""
 
 THEMES = {"auto": None, "light": False, "dark": True}
-_NEXT = {"auto": "dark", "dark": "light", "light": "auto"}
-_ICONS = {"auto": "brightness_auto", "dark": "dark_mode", "light": "light_mode"}
 COOKIE = "desk_theme"
 
 
@@ -64,6 +63,7 @@ class Frame:
         desk: What all pages share.
         visitor: Who looks at it.
         request: The request by which it was opened.
+        skeleton: What is shown until something was read.
     """
 
     desk: Desk
@@ -72,7 +72,9 @@ class Frame:
     _banner: ui.row
     _words: Any
     _count: Any
+    skeleton: ui.column | None = None
     _said: str = ""
+    _is_cut: bool = False
     _rests_until: float = 0.0
     _checked_at: float = 0.0
     _opened_at: float = field(default_factory=time.monotonic)
@@ -137,6 +139,7 @@ class Frame:
             return
         if not self._is_seen():
             return
+        self._is_cut = False
         try:
             await self._check(began)
             await read()
@@ -145,7 +148,8 @@ class Frame:
         except (NotAuthenticatedError, NotAllowedError):
             self._end()
         except ConnectError:
-            self.say(f"The Temporal server does not answer. {_KEPT}")
+            self._is_cut = True
+            self.say(f"Connection lost: the Temporal server does not answer. {_OFF}")
         except TimeoutError:
             self.say(f"No worker process has answered in time. {_KEPT}")
         except HoldfastError as error:
@@ -156,6 +160,13 @@ class Frame:
             self._rests_until = began + took + min(took * REST, LONGEST_REST_SECONDS)
             if took < SLOW_SECONDS:
                 self._rests_until = 0.0
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Take away what is shown until a page has read something."""
+        if self.skeleton is not None:
+            self.skeleton.delete()
+            self.skeleton = None
 
     def _is_seen(self) -> bool:
         """Whether a browser is connected: one that was closed is kept for a while, and costs."""
@@ -211,6 +222,7 @@ class Frame:
             return
         self._said = missing
         self._words.text = missing
+        self._banner.props(f"data-cut={str(self._is_cut).lower()}")
         self._banner.set_visibility(bool(missing))
 
     async def count_waiting(self) -> None:
@@ -232,6 +244,7 @@ GOING_SECONDS = 0.5
 
 _NO_ANSWER = "No worker process has answered in time. Look whether it was done, and ask again."
 _KEPT = "What you see is the last that is known; the page goes on by itself."
+_OFF = "Buttons are off until it is back; the page goes on by itself."
 
 
 @contextmanager
@@ -240,9 +253,10 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
     theme = request.cookies.get(COOKIE, "auto")
     theme = theme if theme in THEMES else "auto"
     dark = ui.dark_mode(THEMES[theme])
+    ui.add_head_html(HEAD)
     _colours()
     with ui.header(elevated=False).classes(
-        "items-center gap-1 border-b border-slate-200 bg-[#fff] px-3 py-0 sm:px-6"
+        "items-center gap-1 border-b border-slate-200 bg-[#fff] px-1 py-0 sm:px-6"
         " dark:border-slate-700 dark:bg-slate-900 flex-nowrap h-14"
     ):
         text(
@@ -253,14 +267,11 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
         )
         count = _navigation(current)
         ui.space()
-        quiet = f"truncate max-w-40 text-sm max-sm:hidden {QUIET}"
-        text("span", visitor.name, quiet).props('aria-label="You act as"')
-        _theme_button(theme, dark)
-        if visitor.source == "token":
-            _sign_out(request)
+        _account(visitor, request, theme, dark)
     with ui.column().classes("mx-auto w-full max-w-6xl gap-4 px-1 py-2 sm:px-4 sm:py-4"):
         banner = ui.row().classes(
-            f"w-full items-center gap-3 rounded-lg px-4 py-2 flex-nowrap {TONES['warn']}"
+            "fixed inset-x-0 top-14 z-40 items-center justify-center gap-3 px-4 py-2 flex-nowrap"
+            f" {TONES['warn']}"
         )
         with banner.props('role="status"'):
             ui.spinner(size="sm").props('aria-hidden="true"')
@@ -270,12 +281,15 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
         if current not in COUNTING:
             ui.timer(TICK_SECONDS * 3, made.count_waiting)
         yield made
+        with ui.column().classes("w-full gap-3").props('aria-hidden="true"') as made.skeleton:
+            for width in ("w-1/3", "w-full", "w-2/3"):
+                ui.skeleton().classes(f"h-8 {width} rounded-lg")
 
 
 def _navigation(current: str) -> Any:
     """Show the links to the pages; return the number beside the inbox."""
     count: Any = None
-    with ui.element("nav").props('aria-label="Pages"').classes("flex h-full items-center gap-1"):
+    with ui.element("nav").props('aria-label="Pages"').classes("flex h-full items-center sm:gap-1"):
         for name, label, target, icon in PAGES:
             is_here = name == current
             here = (
@@ -284,44 +298,55 @@ def _navigation(current: str) -> Any:
                 else "text-slate-700 hover:bg-slate-100 dark:text-slate-300 dark:hover:bg-slate-800"
             )
             made = ui.link(target=target).classes(
-                f"flex items-center gap-2 rounded-lg px-2.5 py-1.5 text-sm font-medium"
-                f" no-underline {here}"
+                "relative flex items-center rounded-lg px-2 py-1 text-[11px] font-medium flex-col"
+                f" no-underline sm:flex-row sm:gap-2 sm:px-2.5 sm:py-1.5 sm:text-sm {here}"
             )
             made.props(f'aria-label="{label}"' + (' aria-current="page"' if is_here else ""))
             with made:
                 ui.icon(icon).classes("text-lg").props('aria-hidden="true"')
-                text("span", label, "max-lg:hidden")
+                text("span", label)
                 if name == "inbox":
                     count = text(
                         "span",
                         "",
-                        "rounded-full bg-indigo-700 px-1.5 text-xs leading-5 text-white",
+                        "rounded-full bg-indigo-700 px-1.5 text-xs leading-5 text-white"
+                        " max-sm:absolute max-sm:-top-0.5 max-sm:right-0",
                     )
                     count.set_visibility(False)
     return count
 
 
-def _theme_button(theme: str, dark: ui.dark_mode) -> None:
-    def turn() -> None:
-        nonlocal theme
-        theme = _NEXT[theme]
-        dark.set_value(THEMES[theme])
-        shown.props(f'icon={_ICONS[theme]} aria-label="Theme: {theme}"')
-        kept = f'"{COOKIE}={theme}; path=/; max-age=31536000; SameSite=Strict"'
+def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode) -> None:
+    """Draw the menu that says who looks at the page, as what, and how it looks."""
+
+    def turn(chosen: str) -> None:
+        dark.set_value(THEMES[chosen])
+        kept = f'"{COOKIE}={chosen}; path=/; max-age=31536000; SameSite=Strict"'
         ui.run_javascript(f"document.cookie = {kept}")
 
-    shown = ui.button(icon=_ICONS[theme], on_click=turn, color=None)
-    shown.props(f'flat round dense aria-label="Theme: {theme}"')
-    shown.classes("text-slate-700 dark:text-slate-200")
+    with ui.button(icon="account_circle", color=None) as made:
+        made.props("flat no-caps dense").classes("text-slate-700 dark:text-slate-200")
+        made.props["aria-label"] = f"Account: {printable(visitor.name)}"
+        text("span", visitor.name, "truncate max-w-40 pl-1 text-sm max-sm:hidden")
+        menu = ui.menu().props('role=dialog aria-label="Account"')
+        with menu, ui.column().classes("min-w-56 gap-3 p-4"):
+            with ui.column().classes("gap-0"):
+                text("span", visitor.name, f"text-sm font-medium break-all {STRONG}")
+                quiet(f"You may act as {' and '.join(sorted(visitor.roles))}.")
+            themes = ui.toggle([*THEMES], value=theme, on_change=lambda event: turn(event.value))
+            themes.props('dense unelevated no-caps padding="2px 12px" toggle-color=primary')
+            themes.classes("border border-slate-300 dark:border-slate-600")
+            themes.props('aria-label="Theme"')
+            if visitor.source == "token":
+                _sign_out(request)
 
 
 def _sign_out(request: Request) -> None:
     """Draw the button that has this browser forget its token."""
     form = ui.element("form").classes("flex")
     form.props["method"], form.props["action"] = "post", f"{request.scope['root_path']}/logout"
-    with form, ui.button(icon="logout", color=None) as made:
-        made.props('flat round dense type="submit" aria-label="Sign out"')
-        made.classes("text-slate-700 dark:text-slate-200")
+    with form:
+        button("Sign out", icon="logout").props('dense type="submit"').classes("px-3")
 
 
 def _colours() -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from nicegui import Client, ui
 from nicegui import app as nicegui_app
-from nicegui import ui
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.desk.identity.identities import Identity
 from holdfast.desk.pages.access import Desk
+from holdfast.desk.pages.charts import Charts
 from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
+from holdfast.desk.pages.parts import empty, link
 from holdfast.desk.pages.rules import Rules
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
@@ -28,8 +31,6 @@ from holdfast.reading.inbox import InboxFilter
 
 KEY = "holdfast.desk"
 """Key in a request's scope of the desk that it is for: a process may have several."""
-
-Draw = Callable[[Frame, Request], Awaitable[None] | None]
 
 
 class _Library:
@@ -50,7 +51,7 @@ class _Library:
             title="Holdfast",
             dark=None,
             language="en-US",
-            reconnect_timeout=10.0,
+            reconnect_timeout=60.0,
             show_welcome_message=False,
         )
         self._users = 0
@@ -127,46 +128,38 @@ async def _opened(request: Request) -> tuple[Desk, Identity]:
 
 
 def _routes() -> None:
-    @ui.page("/", title="Inbox · Holdfast")
-    async def inbox(request: Request) -> None:
-        desk, visitor = await _opened(request)
-        query = dict(request.query_params)
-        with frame(desk, visitor, request, "inbox") as page:
-            Inbox(page, InboxFilter.read(query), query.get("card", ""))
+    """Make the addresses of the pages, and the answer at any other."""
+    _page("/", "inbox", lambda page, ask: Inbox(page, InboxFilter.read(ask), ask.get("card", "")))
+    _page("/tasks", "tasks", lambda page, ask: Tasks(page, TaskFilter.read(ask)))
+    _page("/tasks/{task_id:path}", "task", _task)
+    _page("/compare", "compare", Compare)
+    _page("/sessions", "sessions", lambda page, ask: Sessions(page, ask.get("name", "")))
+    _page("/rules", "standing rules", lambda page, _: Rules(page))
+    _page("/charts", "charts", lambda page, ask: Charts(page, ask.get("of", "")))
+    _page("/workers", "workers", lambda page, _: Workers(page))
 
-    @ui.page("/tasks", title="Tasks · Holdfast")
-    async def tasks(request: Request) -> None:
+    @nicegui_app.get("/{path:path}", include_in_schema=False)
+    async def missing(request: Request, path: str) -> Response:
         desk, visitor = await _opened(request)
-        with frame(desk, visitor, request, "tasks") as page:
-            Tasks(page, TaskFilter.read(dict(request.query_params)))
+        at = ui.page("", title="Not found · Holdfast")
+        with Client(at, request=request) as client:
+            with frame(desk, visitor, request, "") as shown:
+                empty("search_off", "There is no such page", f"/{path}")
+                link("Go to the inbox", "/", "self-center")
+            shown.loaded()
+        return client.build_response(request, 404)
 
-    @ui.page("/tasks/{task_id:path}", title="Task · Holdfast")
-    async def task(request: Request, task_id: str) -> None:
-        desk, visitor = await _opened(request)
-        query = request.query_params
-        with frame(desk, visitor, request, "task") as page:
-            TaskPage(page, task_id, tab=query.get("tab", ""), step=query.get("step", ""))
 
-    @ui.page("/compare", title="Compare · Holdfast")
-    async def compare(request: Request) -> None:
-        desk, visitor = await _opened(request)
-        with frame(desk, visitor, request, "compare") as page:
-            Compare(page, dict(request.query_params))
+def _page(path: str, name: str, draw: Callable[[Frame, dict[str, str]], object]) -> None:
+    """Make a page; `draw` is given the query of its address."""
 
-    @ui.page("/sessions", title="Sessions · Holdfast")
-    async def sessions(request: Request) -> None:
+    @ui.page(path, title=f"{name.capitalize()} · Holdfast")
+    async def drawn(request: Request) -> None:
         desk, visitor = await _opened(request)
-        with frame(desk, visitor, request, "sessions") as page:
-            Sessions(page, request.query_params.get("name", ""))
+        with frame(desk, visitor, request, name) as page:
+            draw(page, dict(request.query_params))
 
-    @ui.page("/rules", title="Standing rules · Holdfast")
-    async def rules(request: Request) -> None:
-        desk, visitor = await _opened(request)
-        with frame(desk, visitor, request, "rules") as page:
-            Rules(page)
 
-    @ui.page("/workers", title="Workers · Holdfast")
-    async def workers(request: Request) -> None:
-        desk, visitor = await _opened(request)
-        with frame(desk, visitor, request, "workers") as page:
-            Workers(page)
+def _task(page: Frame, ask: dict[str, str]) -> None:
+    task_id: str = page.request.path_params["task_id"]
+    TaskPage(page, task_id, tab=ask.get("tab", ""), step=ask.get("step", ""))

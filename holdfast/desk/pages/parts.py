@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import quote, urlencode
 
@@ -12,6 +13,8 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
+from holdfast.desk.views.markdown import rendered
+from holdfast.desk.views.words import clock
 from holdfast.values.text.terminal import printable
 
 Tone = Literal["good", "bad", "warn", "info", "calm"]
@@ -41,6 +44,17 @@ STRONG = "text-slate-900 dark:text-slate-100"
 CODE = (
     "w-full m-0 rounded-lg bg-slate-100 px-3 py-2 font-mono text-[13px] leading-5"
     " whitespace-pre-wrap break-words text-slate-900 dark:bg-slate-800 dark:text-slate-100"
+)
+
+
+PROSE = (
+    f"nicegui-markdown w-full min-w-0 overflow-x-auto text-sm break-words {STRONG}"
+    " [&>:first-child]:mt-0 [&>:last-child]:mb-0 [&_a]:text-indigo-700 [&_a]:underline"
+    " dark:[&_a]:text-indigo-300 [&_:is(h3,h4,h5,h6)]:text-sm [&_:is(h3,h4,h5,h6)]:font-semibold"
+    " [&_:is(h3,h4,h5,h6)]:leading-6 [&_:is(ul,ol)]:pl-6 [&_:is(th,td)]:px-2 [&_:is(th,td)]:py-1"
+    " [&_pre]:overflow-x-auto [&_:is(pre,:not(pre)>code)]:rounded"
+    " [&_:is(pre,:not(pre)>code)]:bg-slate-100 dark:[&_:is(pre,:not(pre)>code)]:bg-slate-800"
+    " [&_pre]:p-2 [&_code]:font-mono [&_code]:text-[13px]"
 )
 
 
@@ -81,6 +95,11 @@ def code(content: str) -> TextElement:
     return text("pre", content, CODE)
 
 
+def prose(content: str, classes: str = "") -> ui.html:
+    """Show a text that is Markdown; HTML in it stays text, and its images are links."""
+    return ui.html(rendered(content)).classes(f"{PROSE} {classes}")
+
+
 def key_hint(key: str) -> TextElement:
     """Show a key of the keyboard; the element that it is in says what the key does."""
     shown = text(
@@ -98,15 +117,39 @@ def link(content: str, target: str, classes: str = "") -> ui.link:
     return ui.link(printable(content), target).classes(f"{colours} {classes}")
 
 
-def facts(pairs: list[tuple[str, str]]) -> None:
-    """Show names and values; empty values are left out."""
+def moment(seconds: float, classes: str = "") -> TextElement:
+    """Show a time: in the browser's own zone, which it says when it is pointed at."""
+    made = text("time", clock(seconds), classes)
+    made.props["datetime"] = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return made
+
+
+def copied(content: str, classes: str = "") -> TextElement:
+    """Show an id that a click copies."""
+    made = text("button", content, f"font-mono text-sm break-all text-left cursor-copy {classes}")
+    made.props('type="button" title="Copy"')
+    return made.on("click", js_handler=_COPY)
+
+
+_COPY = """(event) => {
+  const text = event.currentTarget.textContent;
+  const said = (message) => Quasar.Notify.create({ message });
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => said(`Copied: ${text}`));
+  else getSelection().selectAllChildren(event.currentTarget), said("Selected: copy it");
+}"""
+"""Browsers give pages that come over plain http from elsewhere no clipboard."""
+
+
+def facts(pairs: list[tuple[str, str | Callable[[], object]]]) -> None:
+    """Show names and values, as texts or by what draws them; empty values are left out."""
     if not any(value for _, value in pairs):
         return
     with ui.element("dl").classes("m-0 grid w-full grid-cols-[auto_1fr] gap-x-4 gap-y-1 text-sm"):
         for name, value in pairs:
             if value:
                 text("dt", name, f"{QUIET} whitespace-nowrap")
-                text("dd", value, f"m-0 min-w-0 break-words {STRONG}")
+                with text("dd", "", f"m-0 min-w-0 break-words {STRONG}"):
+                    value() if callable(value) else text("span", value)
 
 
 def empty(icon: str, title: str, more: str) -> None:

@@ -15,19 +15,20 @@ from holdfast.desk.pages.parts import (
     LINE,
     PANEL,
     QUIET,
-    STRONG,
     Part,
     empty,
     facts,
     heading,
     link,
+    moment,
+    prose,
     quiet,
     task_url,
     text,
     url,
 )
 from holdfast.desk.views.sessions import Turn, turn_of
-from holdfast.desk.views.words import clock, cost_shown
+from holdfast.desk.views.words import cost_shown
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.visibility import SessionName, list_sessions
 from holdfast.task.data.state import SessionState
@@ -105,7 +106,7 @@ def _draw_names(found: list[SessionName]) -> None:
             with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
                 to = url("/sessions", {"name": each.name})
                 link(redact(each.name), to, "min-w-0 break-words")
-                quiet(clock(each.begun))
+                moment(each.begun, f"text-sm {QUIET}")
 
 
 def _draw_turns(shown: list[Turn], cost: str) -> None:
@@ -119,7 +120,7 @@ def _draw_turn(turn: Turn) -> None:
         for said in turn.said:
             with ui.element("div").classes("grid w-full gap-x-4 sm:grid-cols-[6rem_minmax(0,1fr)]"):
                 text("span", said.role, f"text-xs font-medium {QUIET}")
-                text("div", said.text, f"text-sm whitespace-pre-wrap break-words {STRONG}")
+                prose(said.text)
         if turn.task_id:
             link("The task of this turn", task_url(turn.task_id), "text-sm")
         else:

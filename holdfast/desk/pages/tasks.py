@@ -10,7 +10,7 @@ from typing import Any
 
 from nicegui import ui
 
-from holdfast.desk.pages.creation import ask_for_task
+from holdfast.desk.pages.creation import ask_for_task, draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     LINE,
@@ -31,7 +31,7 @@ from holdfast.desk.pages.parts import (
     url,
 )
 from holdfast.desk.views.tasks import MEANING, STATUSES, Row, TaskFilter, row_of
-from holdfast.desk.views.words import counted, cut, spent
+from holdfast.desk.views.words import counted, cut, dotted, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.runs.status import CLOSED
@@ -63,9 +63,11 @@ class Tasks:
         wanted = self._wanted
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading("Tasks", level=1)
-            if self._frame.can("create"):
-                new = button("New task", tone="main", icon="add")
-                new.on_click(lambda: ask_for_task(self._frame))
+            with ui.row().classes("items-center gap-4"):
+                link("Charts", "/charts", "text-sm")
+                if self._frame.can("create"):
+                    new = button("New task", tone="main", icon="add")
+                    new.on_click(lambda: ask_for_task(self._frame))
         with ui.row().classes("w-full items-center gap-2"):
             search = ui.input(
                 placeholder="Search",
@@ -110,6 +112,7 @@ class Tasks:
         tasks, self._more = await self._read(wanted)
         if not self._ages and wanted is self._wanted:  # steps and approvals come a moment later
             now = time.time()
+            self._frame.loaded()
             self._draw_rows([row_of(task, now=now, is_detailed=False) for task in tasks])
         waiting = await self._frame.desk.feed.waiting()
         self._frame.count(waiting)
@@ -152,9 +155,10 @@ class Tasks:
 
     def _draw_rows(self, rows: list[Row]) -> None:
         is_filtered = bool(self._wanted.query)
-        self._none.show(
-            (bool(rows), is_filtered), lambda: _draw_none(rows, is_filtered=is_filtered)
-        )
+        first = partial(draw_first, self._frame, has_button=False)
+        hint = "Change the filter to see others."
+        none = partial(empty, "list_alt", "No task fits", hint) if is_filtered else first
+        self._none.show((bool(rows), is_filtered), (lambda: None) if rows else none)
         items = [(row.task_id, replace(row, age=""), partial(self._draw_row, row)) for row in rows]
         self._table.show(items)
         for row in rows:
@@ -194,16 +198,5 @@ _ROW = (
 
 
 def _numbers(row: Row) -> str:
-    parts = [
-        f"{row.age} ago",
-        *([counted(row.steps, "step")] if row.steps is not None else []),
-        *([spent(row.usage)] if row.usage is not None else []),
-    ]
-    return " · ".join(parts)
-
-
-def _draw_none(rows: list[Row], *, is_filtered: bool) -> None:
-    if not rows:
-        title = "No task fits" if is_filtered else "No tasks yet"
-        more = "Change the filter to see others." if is_filtered else "Create one to see it."
-        empty("list_alt", title, more)
+    steps = counted(row.steps, "step") if row.steps is not None else ""
+    return dotted(f"{row.age} ago", steps, spent(row.usage) if row.usage is not None else "")

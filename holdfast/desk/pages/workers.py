@@ -1,32 +1,36 @@
-"""The page of the workers: queues, who serves them, and open tasks that nobody serves."""
+"""The page of the workers: each process with its queues, and open tasks that nobody serves."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, timedelta
+from functools import partial
 
 from nicegui import ui
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerSlotsInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
-    STRONG,
-    Tone,
     chip,
+    copied,
     empty,
+    facts,
     heading,
     link,
+    moment,
     quiet,
     task_url,
     text,
 )
-from holdfast.desk.views.words import age, clock, counted
-from holdfast.desk.views.workers import Queue, Worker, queues_of, seen
+from holdfast.desk.views.words import age, counted
+from holdfast.desk.views.workers import Process, Queue, Worker, processes_of, queues_of, seen
 from holdfast.engine.cluster import POLLER_SECONDS, known_workers
 from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
 from holdfast.reading.listing import agent_of
@@ -42,7 +46,7 @@ _SECONDS = timedelta(seconds=3)
 
 
 class Workers:
-    """The queues in one browser."""
+    """The worker processes in one browser."""
 
     def __init__(self, frame: Frame) -> None:
         """Draw it."""
@@ -65,33 +69,58 @@ class Workers:
                 more = "A worker process appears here when it serves a queue that has tasks."
                 empty("dns", "No queue has open tasks or workers", more)
             for queue in found:
-                _draw_queue(queue, now)
+                if queue.is_unserved:
+                    _draw_unserved(queue)
+            for process in processes_of(found):
+                _draw_process(process, now)
 
 
-def _draw_queue(queue: Queue, now: float) -> None:
-    look = "ring-2 ring-rose-600 dark:ring-rose-500" if queue.is_unserved else ""
+def _draw_unserved(queue: Queue) -> None:
+    look = "ring-2 ring-rose-600 dark:ring-rose-500"
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3 {look}"):
         with ui.row().classes("w-full items-center gap-2"):
             heading(queue.serves).classes("min-w-0 break-words")
-            tone: Tone = "bad" if queue.is_unserved else "good" if queue.workers else "calm"
-            chip(queue.words, tone)
-        names = f" of {', '.join(queue.agents)}" if queue.agents else ""
-        quiet(counted(queue.open_tasks, "open task") + names, "break-words")
-        if queue.is_unserved:
-            with ui.row().classes("gap-x-4 gap-y-1"):
-                for task in queue.tasks:
-                    link(task, task_url(task), "text-sm break-all")
-        if queue.workers:
-            with ui.element("ul").classes("m-0 flex list-none flex-col gap-2 p-0"):
-                for worker in queue.workers:
-                    with ui.element("li").classes("flex flex-wrap items-baseline gap-x-4 gap-y-1"):
-                        text("span", worker.identity, f"font-mono text-sm break-all {STRONG}")
-                        if worker.since:
-                            since = f"since {clock(worker.since)}, {age(now - worker.since)}"
-                            quiet(since)
-                        if worker.version:
-                            quiet(f"version {worker.version}")
-                        quiet(f"last poll {seen(worker, now=now)}")
+            chip(queue.words, "bad")
+        quiet(_load(queue), "break-words")
+        with ui.row().classes("gap-x-4 gap-y-1"):
+            for task in queue.tasks:
+                link(task, task_url(task), "text-sm break-all")
+
+
+def _load(queue: Queue) -> str:
+    names = f" of {', '.join(queue.agents)}" if queue.agents else ""
+    return counted(queue.open_tasks, "open task") + names
+
+
+def _draw_process(process: Process, now: float) -> None:
+    newest = max(process.workers, key=lambda each: each.seen)
+    since = min(each.since for each in process.workers)
+    with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
+        with ui.row().classes("w-full items-center gap-2"):
+            heading(process.name).classes("min-w-0 break-words")
+            chip("serving", "good")
+        facts(
+            [
+                ("Host", "" if newest.host else "known a minute after its start"),
+                ("Agents", process.agents),
+                ("Started", partial(_draw_start, since, now) if since else ""),
+                ("Build", newest.version),
+                ("Busy", process.slots),
+                ("Last poll", seen(newest, now=now)),
+                *((queue.serves, _load(queue)) for queue in process.queues),
+                ("Names", partial(_draw_names, process)),
+            ]
+        )
+
+
+def _draw_start(since: float, now: float) -> None:
+    moment(since)
+    text("span", f", {age(now - since)} ago")
+
+
+def _draw_names(process: Process) -> None:
+    for name in dict.fromkeys(worker.identity for worker in process.workers):
+        copied(name, "pr-2")
 
 
 async def read_queues(client: Client) -> list[Queue]:
@@ -118,13 +147,21 @@ async def read_queues(client: Client) -> list[Queue]:
 
 async def _workers(client: Client) -> dict[tuple[str, str], Worker]:
     """Return what worker processes say of themselves, by queue and identity."""
+    found = await known_workers(client)
+    told = (each.worker_heartbeat for each in found.workers_info)
+    slots = {each.worker_instance_key: each.activity_task_slots_info for each in told}
     return {
         (each.task_queue, each.worker_identity): Worker(
             identity=each.worker_identity,
             since=each.start_time.ToDatetime(tzinfo=UTC).timestamp(),
             version=each.deployment_version.build_id,
+            host=each.host_name,
+            pid=each.process_id,
+            busy=own.current_used_slots,
+            slots=own.current_used_slots + own.current_available_slots,
         )
-        for each in await known_workers(client)
+        for each in found.workers
+        for own in (slots.get(each.worker_instance_key, WorkerSlotsInfo()),)
     }
 
 
@@ -141,13 +178,7 @@ async def _pollers(
         found = await client.workflow_service.describe_task_queue(asked, timeout=_SECONDS)
     oldest = time.time() - POLLER_SECONDS
     return tuple(
-        Worker(
-            identity=each.identity,
-            seen=at,
-            since=told.since if told else 0.0,
-            version=told.version if told else "",
-        )
+        replace(known.get((queue, each.identity), Worker(identity=each.identity)), seen=at)
         for each in found.pollers
         if (at := each.last_access_time.ToDatetime(tzinfo=UTC).timestamp()) >= oldest
-        for told in (known.get((queue, each.identity)),)
     )

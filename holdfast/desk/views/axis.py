@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,15 @@ GAP_SHARE = 0.12
 
 GAP_FACTOR = 0.6
 """A pause longer than this part of the time in which something ran is compressed."""
+
+MOST_TICKS = 6
+TICK_ROOM = 9.0
+"""Part of the axis, of 100, that the words of a tick take."""
+
+_STEPS = (
+    *(size * k for size in (0.001, 0.01, 0.1, 1.0) for k in (1, 2, 5)),
+    *(60.0 * k for k in (0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 360, 720, 1440)),
+)
 
 LEAST_GAP_SECONDS = 5.0
 """A shorter pause is drawn as long as it was."""
@@ -74,9 +84,14 @@ class Gap:
     width: float
 
     @property
-    def words(self) -> str:
+    def took(self) -> str:
         """How long it was."""
-        return f"nothing ran for {span(self.end - self.start)}"
+        return span(self.end - self.start)
+
+    @property
+    def words(self) -> str:
+        """How long it was, in a sentence."""
+        return f"nothing ran for {self.took}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +105,29 @@ class Axis:
 
     knots: tuple[tuple[float, float], ...]
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def ticks(self) -> tuple[tuple[float, str], ...]:
+        """Places of some round times since the begin, and these in words; none within a gap."""
+        begins = {gap.start for gap in self.gaps}
+        pairs = zip(self.knots, self.knots[1:], strict=False)
+        parts = [(early[0], late[0]) for early, late in pairs if early[0] not in begins]
+        rest = sum(late - early for early, late in parts)
+        step = next((each for each in _STEPS if each * MOST_TICKS >= rest), rest / MOST_TICKS)
+        found: list[tuple[float, str]] = []
+        for early, late in parts:
+            since, until = early - self.knots[0][0], late - self.knots[0][0]
+            free = 0.0 if since == 0 else self.place(early) + TICK_ROOM / 2
+            for k in range(math.ceil(since / step), math.floor(until / step) + 1):
+                place = self.place(self.knots[0][0] + k * step)
+                if free <= place <= 100 - TICK_ROOM / 2:
+                    found.append((place, span(k * step) if k else "0"))
+                    free = place + TICK_ROOM
+        return tuple(found)
+
+    def breaks(self, bar: Bar) -> tuple[Gap, ...]:
+        """Return the gaps that a bar crosses: it is drawn shorter there than it was."""
+        return tuple(gap for gap in self.gaps if bar.start < gap.end and bar.end > gap.start)
 
     def place(self, at: float) -> float:
         """Return the place of a time."""

@@ -18,6 +18,8 @@ from holdfast.values.steps import Task
 from holdfast.values.text.decided import exact, for_decision
 from holdfast.values.text.redact import redact
 
+MOST_AT_ONCE = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
@@ -93,8 +95,21 @@ class Card:
         return [for_decision(line) for line in self.approval.filled_in]
 
     def button(self, key: str) -> Choice | None:
-        """Return the button of a key."""
-        return next((button for button in self.buttons if button.key == key), None)
+        """Return the button of a key, if who looks at the card may press it."""
+        may = (button for button in self.buttons if not button.barred)
+        return next((button for button in may if button.key == key), None)
+
+    @property
+    def barred(self) -> tuple[str, ...]:
+        """Why who looks at the card may not decide: each reason once."""
+        return tuple(dict.fromkeys(each.barred for each in self.buttons if each.barred))
+
+    @property
+    def first_buttons(self) -> tuple[Choice, ...]:
+        """The buttons that are shown at once, three at most; the others are behind "More"."""
+        if len(self.buttons) <= MOST_AT_ONCE:
+            return self.buttons
+        return tuple(each for each in self.buttons if each.colour != "grey")
 
 
 @dataclass(frozen=True, kw_only=True)

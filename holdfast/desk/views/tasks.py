@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from holdfast.desk.views.words import age, clock, shortened
+from holdfast.desk.views.words import age, shortened
 from holdfast.task.data.calls import Approval
 from holdfast.values.messages import Usage
 from holdfast.values.runs.status import TaskStatus
@@ -31,7 +31,7 @@ MEANING: Mapping[str, str] = {
     "waiting": "A person must decide.",
     "paused": "A person has paused it.",
     "needs_attention": "A step has failed and can be run again.",
-    "answered": "It has its answer and can be finalized.",
+    "answered": "It has its answer. Undo and feedback still work. Finalize closes it for good.",
     "finished": "It is closed with its answer.",
     "failed": "It is closed without an answer.",
     "abandoned": "It was given up.",
@@ -48,7 +48,6 @@ class Row:
         agent: Its agent.
         input: What was asked, cut for one line.
         session: Its session.
-        created: When it was created, in words.
         age: How long ago.
         steps: Completed steps; None when only lists were read.
         usage: What its model calls cost; None likewise.
@@ -60,7 +59,6 @@ class Row:
     agent: str
     input: str = ""
     session: str = ""
-    created: str = ""
     age: str = ""
     steps: int | None = None
     usage: Usage | None = None
@@ -89,7 +87,6 @@ def row_of(
         agent=task.agent,
         input=redact(shortened(task.input, 120)),
         session=task.session,
-        created=clock(task.created),
         age=age(now - task.created),
         steps=task.steps if is_detailed else None,
         usage=task.usage if is_detailed else None,

@@ -20,7 +20,7 @@ class Lane:
     Attributes:
         body: The step.
         step: Its bar.
-        bars: What ran in it, by the time of its begin.
+        bars: What ran in it, and how long it waited for people, by the time of its begin.
         step_id: Id of the step.
         status: Status of the step.
         is_undone: Whether an undo has taken it.
@@ -45,7 +45,14 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """What ran in a task, and when."""
+    """What ran in a task, and when.
+
+    Attributes:
+        lanes: The steps.
+        waits: Times in which the task waited for a person outside of its steps.
+        marks: Moments that matter.
+        axis: The scale of all bars.
+    """
 
     lanes: tuple[Lane, ...]
     waits: tuple[Bar, ...]
@@ -71,15 +78,39 @@ def timeline_of(found: Sequence[Happening], *, now: float) -> Timeline:
         _lane(body, now, is_undone=(body.branch, body.n) in undone or body.is_left)
         for body in sorted(bodies, key=lambda body: (body.started, body.key))
     )
-    waits = tuple(_waits(found, now))
+    lanes, waits = _with_waits(lanes, _waits(found, now))
     bars = [bar for lane in lanes for bar in (lane.step, *lane.bars)]
-    busy = [bar for lane in lanes for bar in lane.bars] or bars
+    busy = [bar for lane in lanes for bar in lane.bars if bar.kind != "wait"] or bars
     return Timeline(
         lanes=lanes,
         waits=waits,
         marks=tuple(_marks(found)),
         axis=axis_of(busy, [*bars, *waits]),
     )
+
+
+def _with_waits(
+    lanes: tuple[Lane, ...], waits: Iterable[Bar]
+) -> tuple[tuple[Lane, ...], tuple[Bar, ...]]:
+    """Put each wait among the bars of the step that waited; return also those of no step."""
+    inside: dict[int, list[Bar]] = {}
+    outside: list[Bar] = []
+    for wait in waits:
+        own = [
+            k
+            for k, lane in enumerate(lanes)
+            if lane.step.branch == wait.branch and lane.step.start <= wait.start <= lane.step.end
+        ]
+        (inside.setdefault(own[-1], []) if own else outside).append(wait)
+    placed = (
+        replace(lane, bars=tuple(sorted((*lane.bars, *inside.get(k, ())), key=_begin)))
+        for k, lane in enumerate(lanes)
+    )
+    return tuple(placed), tuple(outside)
+
+
+def _begin(bar: Bar) -> float:
+    return bar.start
 
 
 def bodies_in(found: Iterable[Happening]) -> list[StepBody]:
@@ -107,7 +138,7 @@ def undone_steps(found: Iterable[Happening]) -> set[tuple[int, int]]:
 def _lane(body: StepBody, now: float, *, is_undone: bool) -> Lane:
     end = now if not body.is_over else body.ended or _newest(body)
     own = f" ({body.step.step_id})" if body.step.step_id not in ("", f"s{body.n}") else ""
-    bars = sorted((*_models(body), *_tools(body, now)), key=lambda bar: bar.start)
+    bars = sorted((*_models(body), *_tools(body, now)), key=_begin)
     if is_undone:
         bars = [_void(bar) for bar in bars]
     state: BarState = "done"

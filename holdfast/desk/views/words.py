@@ -49,8 +49,13 @@ def counted(number: int, noun: str) -> str:
 
 def spent(usage: Usage) -> str:
     """Return what model calls cost: tokens, and money where a price is known."""
-    tokens = f"{usage.total_tokens:,} tokens"
-    return f"{tokens} · {usage.cost_shown}" if usage.priced else tokens
+    tokens = f"{usage.total_tokens:,} tokens" if usage.total_tokens else ""
+    return dotted(tokens, usage.cost_shown if usage.priced else "")
+
+
+def dotted(*parts: str) -> str:
+    """Join what there is to say in one line."""
+    return " · ".join(filter(None, parts))
 
 
 def shortened(text: str, limit: int = 160) -> str:
@@ -109,4 +114,5 @@ def cost_shown(usage: Usage) -> str:
     """Return what model calls have cost, in calls, tokens and dollars."""
     calls = counted(usage.requests, "model call")
     tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
-    return f"{calls}, {tokens}, {usage.cost_shown}" if usage.requests else calls
+    paid = usage.cost_shown if usage.priced else ""
+    return ", ".join(filter(None, (calls, tokens if usage.total_tokens else "", paid)))

@@ -20,12 +20,25 @@ class Worker:
         seen: When its newest poll began, seconds since the epoch.
         since: When it was started; 0 when the server does not know.
         version: Version of its build; empty when the server does not know.
+        host: Its host; empty when the server does not know.
+        pid: Id of its process there.
+        busy: Activities that it runs now.
+        slots: Activities that it runs at once, at most; 0 when the server does not know.
     """
 
     identity: str
     seen: float = 0.0
     since: float = 0.0
     version: str = ""
+    host: str = ""
+    pid: str = ""
+    busy: int = 0
+    slots: int = 0
+
+    @property
+    def process(self) -> str:
+        """The process, in words: workers of several queues may be one."""
+        return f"{self.host}, process {self.pid}" if self.host else self.identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +89,45 @@ class ServedAgent:
     queue: str
     workers: tuple[Worker, ...] = ()
     is_served: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A worker process, with all queues that it polls.
+
+    Attributes:
+        name: Host and process id, or its name at the server.
+        workers: What it is for each of its queues, in the order of these.
+        queues: Its queues.
+    """
+
+    name: str
+    workers: tuple[Worker, ...]
+    queues: tuple[Queue, ...]
+
+    @property
+    def agents(self) -> str:
+        """The agents of the tasks of its queues."""
+        return ", ".join(sorted({name for queue in self.queues for name in queue.agents}))
+
+    @property
+    def slots(self) -> str:
+        """How much it does, of what it can do at once; empty when the server does not know."""
+        slots = sum(each.slots for each in self.workers)
+        busy = sum(each.busy for each in self.workers)
+        return f"{busy:,} of {slots:,} activities" if slots else ""
+
+
+def processes_of(queues: Iterable[Queue]) -> list[Process]:
+    """List the worker processes of queues, by name."""
+    found: dict[str, list[tuple[Worker, Queue]]] = {}
+    for queue in queues:
+        for worker in queue.workers:
+            found.setdefault(worker.process, []).append((worker, queue))
+    return [
+        Process(name=name, workers=tuple(w for w, _ in each), queues=tuple(q for _, q in each))
+        for name, each in sorted(found.items())
+    ]
 
 
 def agents_of(queues: Iterable[Queue]) -> list[ServedAgent]:

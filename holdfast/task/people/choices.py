@@ -25,6 +25,7 @@ class Choice:
         asks: What a person must say: "" for nothing, "later" for which later calls.
         warning: Why it is asked twice; empty when it is not.
         colour: How it is drawn.
+        barred: Why who looks may not do it; empty when they may.
     """
 
     verb: Done
@@ -34,6 +35,7 @@ class Choice:
     asks: Literal["", "note", "reason", "result", "arguments", "later", "time"] = ""
     warning: str = ""
     colour: Colour = "grey"
+    barred: str = ""
 
 
 def asked_twice(choices: tuple[Choice, ...], why: str) -> tuple[Choice, ...]:

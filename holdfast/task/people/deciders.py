@@ -67,10 +67,11 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
     return f"{by}{own} may not decide {approval.id!r}; these may: {can}.{later}"
 
 
-def can_decide(approval: Approval, person: Person) -> bool:
-    """Whether an approval waits for a person, who may decide it and has not voted yet."""
-    has_voted = any(are_one(vote.by, person.name) for vote in approval.votes)
-    return not has_voted and not refused(approval, person.name, person.roles)
+def cannot_decide(approval: Approval, person: Person) -> str:
+    """Return why an approval waits for others than a person; empty when it waits for them."""
+    if any(are_one(vote.by, person.name) for vote in approval.votes):
+        return f"{person.name} has approved {approval.id!r}: somebody else must as well."
+    return refused(approval, person.name, person.roles)
 
 
 def voted(approval: Approval, by: str, *, now: float, note: str) -> tuple[Vote, ...]:

@@ -21,7 +21,9 @@ from holdfast.values.code.extras import needing_local
 _PATIENCE = GRACE.total_seconds() + 5
 
 
-async def reload_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
+async def reload_command(
+    common: Common, target: str, *, app: str | None, ui: bool, port: int | None
+) -> ExitCode:
     """Run the server here and a worker process next to it, again after each change of the code.
 
     Tasks are not touched: the worker lets running calls end, and the next one goes on.
@@ -33,12 +35,12 @@ async def reload_command(common: Common, target: str, *, app: str | None, ui: bo
         from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType]  its own types lack one
     async with (
         engine_of(common, new=True, ui=ui) as engine,
-        desk_beside(common, engine.runner()) as desk,
+        desk_beside(common, engine.runner(), port) as desk,
     ):
         url = engine.server.ui_url if engine.server else ""
         if common.json:
             output.emit({"address": engine.address, "ui": url, "desk": desk})
-        for name, text in (("address", engine.address), ("ui", url), ("desk", desk)):
+        for name, text in (("desk", desk), ("address", engine.address), ("ui", url)):
             if text:
                 output.say(f"  {name:<8} {text}")
         worker = _Worker(common, target, app)

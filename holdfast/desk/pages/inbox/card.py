@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from nicegui import ui
 
@@ -15,11 +16,13 @@ from holdfast.desk.pages.parts import (
     button,
     chip,
     code,
+    copied,
     facts,
     heading,
     key_hint,
     link,
     notice,
+    prose,
     quiet,
     task_url,
     text,
@@ -41,6 +44,10 @@ _LOOKS = {
 }
 
 
+_ACTIONS = "grid w-full grid-cols-[1fr_1fr_1fr_auto] gap-2 pt-1 sm:flex"
+"""Three buttons and a menu: on one line also of a telephone."""
+
+
 def draw_card(
     card: Card,
     *,
@@ -48,6 +55,7 @@ def draw_card(
     choose: Callable[[Choice], None],
     uncover: Callable[[], object],
     steps: str,
+    asked: str,
 ) -> None:
     """Draw a card.
 
@@ -57,6 +65,7 @@ def draw_card(
         choose: Called with the button that is pressed.
         uncover: Called to have the secrets of the arguments shown.
         steps: Place of the card among all, in words.
+        asked: Names of those who may decide; empty for anybody.
     """
     with (
         ui.element("article")
@@ -66,7 +75,7 @@ def draw_card(
         _head(card, now, steps)
         if card.deadline:
             notice("warn", f"Expires {card.deadline}. Then {card.after}.")
-        _rule(card)
+        _rule(card, asked)
         if card.known:
             with ui.column().classes("w-full gap-1"):
                 heading("What is known", level=3)
@@ -74,14 +83,16 @@ def draw_card(
         draw_arguments(card)
         if card.is_secret:
             notice("warn", "A part of the call is hidden, because it looks like a secret.")
-            if card.buttons:
+            if not all(each.barred for each in card.buttons):
                 button("Show it, which is recorded").on_click(uncover).props("data-uncover")
         _why(card)
-        with ui.row().classes("w-full flex-wrap gap-2 pt-1"):
-            for each in card.buttons:
+        for why in card.barred:
+            notice("calm", why)
+        with ui.element("div").classes(_ACTIONS):
+            for each in card.first_buttons:
                 _draw_button(each, choose)
-        if not card.buttons:
-            quiet("You may read this. To decide needs the role approver.")
+            if others := [each for each in card.buttons if each not in card.first_buttons]:
+                _draw_more(others, choose)
 
 
 def _head(card: Card, now: float, steps: str) -> None:
@@ -101,14 +112,15 @@ def _head(card: Card, now: float, steps: str) -> None:
         with ui.row().classes("items-center gap-x-4 gap-y-1"):
             step = {"step": str(approval.n)} if approval.n else {}
             link("Open the step", task_url(card.task_id, **step), "text-sm font-medium")
-            quiet(card.id, "font-mono break-all").props("data-approval")
+            copied(card.id, QUIET).props("data-approval")
 
 
-def _rule(card: Card) -> None:
+def _rule(card: Card, asked: str) -> None:
     """Say who decides, how many have, and to whom it goes next."""
     facts(
         [
             *((name.capitalize(), text) for name, text in card.approval.about.items()),
+            ("Asked", asked if asked != card.approval.about.get("decides") else ""),
             ("Arguments", "as these have edited them" * bool(card.approval.agreed)),
             ("Escalation", card.escalation),
         ]
@@ -165,12 +177,7 @@ def _why(card: Card) -> None:
     with ui.column().classes("w-full gap-2"):
         heading("Why the agent asks", level=3)
         if card.why:
-            text(
-                "blockquote",
-                card.why,
-                "m-0 w-full border-l-4 border-indigo-300 pl-3 text-sm whitespace-pre-wrap"
-                f" break-words dark:border-indigo-700 {STRONG}",
-            )
+            prose(card.why, "border-l-4 border-indigo-300 pl-3 dark:border-indigo-700")
         if card.goal:
             with ui.row().classes("w-full gap-2 flex-nowrap"):
                 quiet("Its task:", "whitespace-nowrap")
@@ -180,15 +187,27 @@ def _why(card: Card) -> None:
 def _draw_button(shown: Choice, choose: Callable[[Choice], None]) -> None:
     made = ui.button(on_click=lambda: choose(shown), color=None)
     made.props(f'unelevated no-caps data-verb="{shown.verb}"')
-    made.classes(f"rounded-lg font-medium {_LOOKS[shown.colour]}")
+    made.classes(f"min-w-0 rounded-lg font-medium max-sm:px-2 {_LOOKS[shown.colour]}")
+    made.set_enabled(not shown.barred)
     with made, ui.row().classes("items-center gap-2 flex-nowrap"):
-        text("span", shown.label, "text-left")
-        if shown.colour in ("negative", "grey"):
-            key_hint(shown.key)
-        else:
-            hint = text("kbd", shown.key, "rounded border border-white/50 px-1.5 font-mono text-xs")
-            hint.props('aria-hidden="true"')
+        text("span", shown.label, "min-w-0 break-words text-left")
+        hint = key_hint(shown.key).classes("max-sm:hidden")
+        if shown.colour not in ("negative", "grey"):
+            hint.classes("border-white/50 text-white", remove="border-slate-300 text-slate-700")
     made.tooltip(shown.more)
+
+
+def _draw_more(others: list[Choice], choose: Callable[[Choice], None]) -> None:
+    """Draw a menu of the decisions that are taken less often."""
+    made = button("", icon="more_horiz").classes("max-sm:px-2").props('aria-label="More"')
+    with made, ui.menu():
+        for each in others:
+            item = ui.menu_item(on_click=partial(choose, each))
+            item.props(f'role=menuitem data-verb="{each.verb}"')
+            item.set_enabled(not each.barred)
+            with item, ui.row().classes("w-full items-center justify-between gap-4 flex-nowrap"):
+                text("span", each.label, f"text-sm {STRONG}")
+                key_hint(each.key)
 
 
 def draw_gone(approval_id: str, title: str, who: str) -> None:

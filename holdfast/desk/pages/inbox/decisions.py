@@ -59,7 +59,6 @@ LASTING = {
 """How long a decision holds for later calls, in seconds; 0 is without an end."""
 
 _TITLES = {
-    "note": "A note for the audit",
     "reason": "Reason",
     "result": "Result for the agent",
     "arguments": "",
@@ -270,6 +269,10 @@ class _Edit:
                 initial = field.value
                 options = [*field.choices, *([] if field.value in field.choices else [field.value])]
                 made = ui.select(options, label=label, value=field.value).props("outlined")
+            case "integer" | "number":
+                initial = "" if field.is_secret else field.text
+                made = ui.input(label, value=initial).props("outlined type=number")
+                made.props("step=1" if field.kind == "integer" else "step=any")
             case _:
                 initial = "" if field.is_secret else field.text
                 made = ui.textarea(label, value=initial).props("outlined autogrow")

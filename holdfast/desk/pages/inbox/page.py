@@ -12,12 +12,14 @@ from typing import Any
 from nicegui import background_tasks, ui
 from nicegui.events import KeyEventArguments
 
+from holdfast.desk.identity import identities
+from holdfast.desk.pages.creation import draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
 from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
 from holdfast.desk.pages.inbox.filters import Filters, draw_nothing, show_keys
 from holdfast.desk.pages.inbox.rows import Rows, draw_several
-from holdfast.desk.pages.parts import button, heading, link, show_address, url
+from holdfast.desk.pages.parts import Part, button, heading, link, show_address, url
 from holdfast.desk.views.cards import (
     Card,
     Context,
@@ -28,8 +30,8 @@ from holdfast.desk.views.cards import (
 from holdfast.desk.views.words import counted
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
-from holdfast.task.people.choices import Choice
-from holdfast.task.people.deciders import Person
+from holdfast.task.people.choices import Choice, Done
+from holdfast.task.people.deciders import Person, cannot_decide
 from holdfast.values.steps import Task
 
 BARE_SECONDS = 0.4
@@ -51,6 +53,11 @@ DONE = {
     "reject": "Rejected",
     "respond": "Answered",
 }
+
+
+def _of(verb: Done) -> identities.Verb:
+    """Return what a decision is for the rules of who may do what."""
+    return "approve_always" if verb == "always" else verb
 
 
 class Inbox:
@@ -76,7 +83,7 @@ class Inbox:
         self._is_sending = False
         self._uncovered: set[str] = set()
         self._several_of: frozenset[str] = frozenset()
-        self._left_out: int | None = None
+        self._has_tasks = True
         self._draw()
 
     def _draw(self) -> None:
@@ -96,7 +103,7 @@ class Inbox:
                 self._rows = Rows(self._choose, self._mark)
             self._detail = ui.column().classes("order-1 w-full gap-4 lg:order-2")
         self._detail.props('aria-live="polite"')
-        self._nothing = ui.column().classes("w-full")
+        self._nothing = Part()
         self._keyboard = ui.keyboard(self._key, repeating=False, ignore=["input", "textarea"])
         ui.timer(TICK_SECONDS, lambda: self._frame.look(self._look))
 
@@ -108,6 +115,8 @@ class Inbox:
         self._all = [each for each in found if each.id not in self._mine]
         self._frame.count(self._all)
         self._shown = self._fitting(now)
+        if not found and (self._is_first or not self._has_tasks):
+            self._has_tasks = bool(await self._frame.desk.runner.list_tasks(limit=1))
         self._marked &= {each.id for each in self._shown}
         self._filters.show(self._wanted, self._all)
         self._draw_list()
@@ -157,14 +166,12 @@ class Inbox:
     def _draw_list(self) -> None:
         """Draw what has changed in the list."""
         is_empty = not self._shown
+        is_new = is_empty and not self._has_tasks
         self._panes.set_visibility(not is_empty or self._drawn == GONE)
         left_out = len(self._all) if is_empty else None
-        if left_out != self._left_out:
-            self._left_out = left_out
-            self._nothing.clear()
-            if left_out is not None:
-                with self._nothing:
-                    draw_nothing(left_out)
+        first = partial(draw_first, self._frame, has_button=True)
+        draw = first if is_new else partial(draw_nothing, left_out or 0)
+        self._nothing.show((left_out, is_new), draw if is_empty else lambda: None)
         marked = frozenset(self._marked)
         self._rows.show(self._shown, now=time.time(), chosen=self._chosen, marked=marked)
         if marked != self._several_of:
@@ -181,9 +188,7 @@ class Inbox:
 
     def _fitting(self, now: float) -> list[Approval]:
         """Return what the filter takes."""
-        name = self._frame.visitor.name
-        person = Person(name, self._frame.desk.runner.roles_of(name))
-        return [each for each in self._all if self._wanted.takes(each, person, now=now)]
+        return [each for each in self._all if self._wanted.takes(each, self._person, now=now)]
 
     def _show_address(self) -> None:
         """Have the address lead to what is shown, also for a page that is loaded again."""
@@ -211,6 +216,17 @@ class Inbox:
         create: Any = getattr(background_tasks, "create")  # noqa: B009  its type is partly unknown
         self._reading = create(self._fill(found))
 
+    async def _barred(self, approval: Approval, verb: Done) -> str:
+        """Return why who looks at the page may not decide an approval so; empty when they may."""
+        guard, visitor = self._frame.desk.guard, self._frame.visitor
+        by_role = await guard.barred(visitor, _of(verb), approval.id)
+        return by_role or cannot_decide(approval, self._person)
+
+    @property
+    def _person(self) -> Person:
+        name = self._frame.visitor.name
+        return Person(name, self._frame.desk.runner.roles_of(name))
+
     async def _fill(self, found: Approval) -> None:
         """Read what a card says, and draw it; without that, if it takes its time."""
         feed, task_id = self._frame.desk.feed, task_of(found.id)
@@ -218,21 +234,31 @@ class Inbox:
         try:
             approval, context = await asyncio.wait_for(asyncio.shield(reading), BARE_SECONDS)
         except TimeoutError:
-            self._draw_card(found, Context(task=Task(task_id=task_id, agent=found.agent)))
+            await self._draw_card(found, Context(task=Task(task_id=task_id, agent=found.agent)))
             approval, context = await reading
         if self._drawn == found.id:
-            self._draw_card(approval, context)
+            await self._draw_card(approval, context)
 
-    def _draw_card(self, approval: Approval, context: Context) -> None:
+    async def _draw_card(self, approval: Approval, context: Context) -> None:
         now = time.time()
         is_uncovered = approval.id in self._uncovered
         found = card_of(approval, context, now=now, is_uncovered=is_uncovered)
-        self._card = found if self._frame.can("approve") else replace(found, buttons=())
+        barred = [await self._barred(approval, each.verb) for each in found.buttons]
+        pairs = zip(found.buttons, barred, strict=True)
+        self._card = replace(found, buttons=tuple(replace(each, barred=why) for each, why in pairs))
         ids = [each.id for each in self._shown]
         place = f"{ids.index(approval.id) + 1} of {len(ids)}" if approval.id in ids else ""
         self._detail.clear()
         with self._detail:
-            draw_card(self._card, now=now, choose=self._press, uncover=self._uncover, steps=place)
+            asked = ", ".join(self._frame.desk.runner.people_asked(approval))
+            draw_card(
+                self._card,
+                now=now,
+                choose=self._press,
+                uncover=self._uncover,
+                steps=place,
+                asked=asked,
+            )
 
     async def _uncover(self) -> None:
         """Show what the chosen card hides, once that is recorded."""
@@ -303,7 +329,7 @@ class Inbox:
         done = 0
         for approval in approvals:
             is_done = await self._frame.act(
-                "approve_always" if chosen.verb == "always" else chosen.verb,
+                _of(chosen.verb),
                 approval.id,
                 self._decision(approval, chosen, said, gone),
                 "",
@@ -365,8 +391,9 @@ class Inbox:
         marked = [each for each in self._shown if each.id in self._marked]
         self._several.clear()
         if marked and self._frame.can("approve"):
+            barred = next(filter(None, (cannot_decide(each, self._person) for each in marked)), "")
             with self._several:
-                draw_several(marked, partial(self._press_several, marked), self._unmark)
+                draw_several(marked, partial(self._press_several, marked), self._unmark, barred)
 
     def _press_several(self, marked: list[Approval], chosen: Choice) -> None:
         async def show() -> None:

@@ -145,9 +145,19 @@ class Rows:
 
 
 def draw_several(
-    marked: Sequence[Approval], press: Callable[[Choice], None], clear: Callable[[], None]
+    marked: Sequence[Approval],
+    press: Callable[[Choice], None],
+    clear: Callable[[], None],
+    barred: str,
 ) -> None:
-    """Draw the decisions on all approvals that are marked, if they are calls of one tool."""
+    """Draw the decisions on all approvals that are marked, if they are calls of one tool.
+
+    Args:
+        marked: The approvals.
+        press: Called with the decision.
+        clear: Takes the marks away.
+        barred: Why who looks may not decide one of them; empty when they may decide all.
+    """
     look = "w-full gap-2 rounded-lg border border-indigo-300 p-3 dark:border-indigo-700"
     with ui.column().classes(look):
         if len({(each.tool, each.kind) for each in marked}) > 1:
@@ -157,5 +167,7 @@ def draw_several(
                 if chosen.verb in ("approve", "reject"):
                     label = f"{chosen.label} ({len(marked)})"
                     made = button(label, tone="danger" if chosen.verb == "reject" else "main")
-                    made.on_click(partial(press, chosen)).classes("w-full")
+                    made.on_click(partial(press, chosen)).classes("w-full").set_enabled(not barred)
+            if barred:
+                quiet(barred)
         button("Clear marks").on_click(clear).props("dense")

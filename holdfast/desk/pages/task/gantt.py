@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from holdfast.desk.pages.parts import LINE, PANEL, QUIET, STRONG, TONES, quiet, text
+from holdfast.desk.pages.parts import (
+    LINE,
+    PANEL,
+    QUIET,
+    STRONG,
+    TONES,
+    moment,
+    quiet,
+    text,
+)
 from holdfast.desk.views.axis import Axis, Bar
 from holdfast.desk.views.timeline import Lane, Timeline
-from holdfast.desk.views.words import clock, counted
+from holdfast.desk.views.words import counted
 from holdfast.values.text.terminal import printable
 
 _COLOURS = {
@@ -22,6 +31,12 @@ _STATES = {
     "unknown": "bg-rose-600",
     "void": "bg-slate-400 opacity-60 dark:bg-slate-500",
 }
+_HATCH = (
+    "bg-[repeating-linear-gradient(120deg,transparent_0_5px,#fff_5px_8px)]"
+    " dark:bg-[repeating-linear-gradient(120deg,transparent_0_5px,#0f172a_5px_8px)]"
+)
+"""Drawn over a bar where the axis is broken."""
+
 _GRID = (
     "grid grid-cols-[7.5rem_minmax(0,1fr)] items-center gap-3 sm:grid-cols-[13rem_minmax(0,1fr)]"
 )
@@ -49,18 +64,36 @@ def draw_timeline(timeline: Timeline) -> None:
                 ui.element("span").classes(f"inline-block h-2.5 w-2.5 rounded-sm {colour}")
                 text("span", words, f"text-xs {QUIET}")
     with ui.element("ol").props('aria-label="Timeline"').classes(PANEL):
+        _draw_scale(timeline.axis)
         for lane in timeline.lanes:
             _draw_lane(lane, timeline.axis)
         for bar in timeline.waits:
             with ui.element("li").classes(f"{LINE} px-3 py-1"):
                 _draw_bar(bar, timeline.axis)
     for gap in timeline.axis.gaps:
-        quiet(f"{gap.words} (drawn shorter)", "text-xs")
+        quiet(f"{gap.words}: hatched, and drawn shorter", "text-xs")
     for mark in timeline.marks:
         tone = TONES["bad"] if mark.is_bad else TONES["calm"]
         with ui.row().classes("w-full items-center gap-2 flex-nowrap"):
-            text("span", clock(mark.at), f"text-xs whitespace-nowrap {QUIET}")
+            moment(mark.at, f"text-xs whitespace-nowrap {QUIET}")
             text("span", mark.text, f"min-w-0 break-words rounded px-2 py-0.5 text-xs {tone}")
+
+
+def _draw_scale(axis: Axis) -> None:
+    """Draw round times above the bars, and how long the breaks were."""
+    with ui.element("li").classes(f"{_GRID} px-3 pt-2"):
+        moment(axis.knots[0][0], f"text-xs {QUIET}")
+        with ui.element("div").classes("relative h-5 min-w-0").props('aria-hidden="true"'):
+            for k, (place, words) in enumerate(axis.ticks):
+                tick = text("span", words, f"absolute {'max-sm:hidden' * (k % 2)} {_TICK}")
+                tick.style(f"left: {place:.3f}%")
+            for gap in axis.gaps:
+                look = f"absolute text-center max-sm:hidden {_TICK}"
+                drawn = text("span", f"… {gap.took} …", look)
+                drawn.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
+
+
+_TICK = f"text-[11px] whitespace-nowrap {QUIET}"
 
 
 def _draw_lane(lane: Lane, axis: Axis) -> None:
@@ -80,7 +113,8 @@ def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool 
     size = "h-1.5" if is_strong else "h-3.5"
     with ui.element("div").classes(f"{_GRID} py-0.5"):
         with ui.element("div").classes("flex min-w-0 items-baseline gap-2"):
-            text("span", bar.label, f"truncate text-xs {weight} {struck}")
+            label = bar.label.replace(" for a person", "")  # as the colour says
+            text("span", label, f"truncate text-xs {weight} {struck}")
             if bar.attempts > 1:
                 often = text("span", f"{bar.attempts}x", "text-xs font-medium text-rose-700")
                 often.classes("dark:text-rose-300").props["title"] = "number of attempts"
@@ -94,6 +128,9 @@ def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool 
             words = printable(f"{bar.words}. {bar.detail}" if bar.detail else bar.words)
             drawn.props["aria-label"] = words
             drawn.props["title"] = words
+            for gap in axis.breaks(bar):
+                hatch = ui.element("div").classes(f"absolute inset-y-0 {_HATCH}")
+                hatch.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
             end = left + width
             side = f"left: calc({end:.3f}% + 6px)"
             if end > _LATE:

@@ -14,19 +14,21 @@ from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
     OF_COLOUR,
-    STRONG,
     Part,
     button,
     chip,
+    code,
+    copied,
     empty,
     facts,
     heading,
     link,
+    moment,
     notice,
+    prose,
     quiet,
     show_address,
     task_url,
-    text,
     url,
 )
 from holdfast.desk.pages.task.answer import Answer
@@ -43,9 +45,10 @@ from holdfast.desk.pages.task.verbs import Verbs
 from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
 from holdfast.desk.views.cards import TITLES, shown_rule, title_of
 from holdfast.desk.views.effects import effects_of
+from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
 from holdfast.desk.views.timeline import bodies_in, timeline_of, undone_steps
-from holdfast.desk.views.words import clock, cost_shown, cut, pretty, shortened
+from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
 from holdfast.errors import EngineError, TaskNotFoundError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import StandingRule
@@ -53,7 +56,6 @@ from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
-from holdfast.values.text.terminal import printable
 
 TABS = {
     "timeline": "Timeline",
@@ -101,9 +103,7 @@ class TaskPage:
         self._written = ui.column().classes(f"{CARD} gap-2")
         with self._written:
             heading("The answer, as it is written")
-            self._words = text(
-                "div", "", f"w-full text-sm whitespace-pre-wrap break-words {STRONG}"
-            ).props('aria-live="off" data-answer')
+            self._words = prose("").props('aria-live="off" data-answer')
         self._written.set_visibility(False)
         with ui.tabs(value=cast("Any", self._tab), on_change=self._turn).classes(
             "w-full text-slate-800 dark:text-slate-100"
@@ -114,8 +114,6 @@ class TaskPage:
         self._body = ui.column().classes("w-full gap-3")
         self._steps: Steps | None = None
         self._upcoming: Part | None = None
-        with self._body:
-            ui.skeleton().classes("h-40 w-full rounded-xl")
         ui.timer(TICK_SECONDS, self._tick)
         ui.timer(0.1, self._show_answer)
         following = asyncio.create_task(self._answer.follow())
@@ -157,8 +155,8 @@ class TaskPage:
 
     async def _draw_listed(self) -> None:
         """Draw what lists know of the task: no worker process is up to tell more."""
-        task = await self._frame.desk.feed.listed(self._task_id)
-        self._draw_head(Facts(task=task))
+        known = await self._frame.desk.feed.listed(self._task_id)
+        self._draw_head(Facts(task=known.task))
         self._clear()
         with self._body:
             quiet("Its steps are shown when a worker process is up to read them.")
@@ -174,9 +172,8 @@ class TaskPage:
         is_shown = not self._answer.is_whole and bool(self._answer.text)
         if self._written.visible != is_shown:
             self._written.set_visibility(is_shown)
-        said = printable(redact(self._answer.text))
-        if is_shown and self._words.text != said:
-            self._words.text = said
+        if is_shown:
+            self._words.set_content(rendered(redact(self._answer.text)))
 
     # ---- the head
 
@@ -238,8 +235,8 @@ class TaskPage:
             return
         with ui.element("section").classes(f"{CARD} flex flex-col gap-2"):
             heading("Answer")
-            said = redact(cut(pretty(path[-1].output)))
-            text("div", said, f"text-sm whitespace-pre-wrap break-words {STRONG}")
+            output = path[-1].output
+            (prose if isinstance(output, str) else code)(redact(cut(pretty(output))))
 
     def _draw_steps(self, found: Facts) -> None:
         if self._steps is None or self._upcoming is None:
@@ -307,19 +304,21 @@ def _draw_links(found: Facts) -> None:
     cost = cost_shown(task.usage)
     if task.branch_usage != task.usage:
         cost += f"; of it the present branch: {cost_shown(task.branch_usage)}"
-    pairs = [
-        ("Agent", task.agent),
-        ("Created", clock(task.created)),
-        ("Task", task.task_id),
-        ("Cost", cost),
-    ]
-    facts(pairs)
+    facts(
+        [
+            ("Agent", task.agent),
+            ("Created", partial(moment, task.created) if task.created else ""),
+            ("Task", partial(copied, task.task_id)),
+            ("Cost", cost if task.usage.requests else ""),
+        ]
+    )
     origin = origin_of(found.found)
     with ui.row().classes("items-center gap-x-4 gap-y-1 pt-2 text-sm"):
         if task.session:
             link(f"Session {task.session}", url("/sessions", {"name": task.session}))
         if task.parent:
             link("Its parent task", task_url(task.parent))
+        link("Compare with another task", url("/compare", {"left": task.task_id}))
         if origin is not None:
             link(f"Forked after step {origin.n} of {origin.task_id}", task_url(origin.task_id))
             query = {"left": origin.task_id, "right": task.task_id}

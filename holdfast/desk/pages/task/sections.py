@@ -21,6 +21,8 @@ from holdfast.desk.pages.parts import (
     code,
     heading,
     link,
+    moment,
+    prose,
     quiet,
     task_url,
     text,
@@ -30,7 +32,7 @@ from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
 from holdfast.desk.views.effects import Effect
 from holdfast.desk.views.tasks import COLOURS
-from holdfast.desk.views.words import clock, counted, cut, span, spent
+from holdfast.desk.views.words import counted, cut, dotted, span, spent
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
 from holdfast.values.steps import TaskStep
@@ -112,13 +114,13 @@ def _title(body: StepBody, *, is_undone: bool) -> str:
     branch = f" · branch {body.branch}" if body.branch else ""
     status = "undone" if is_undone else {"last": "answer", "done": "done"}.get(body.status, "open")
     took = f" · {span(side.seconds)}" if body.ended else ""
-    return f"Step {body.n}{own}{branch} · {status}{took} · {spent(side.usage)}"
+    return dotted(f"Step {body.n}{own}{branch}", f"{status}{took}", spent(side.usage))
 
 
 def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> None:
     side = side_of(body)
     _draw_text("Input", side.input)
-    _draw_text("Model", side.answers)
+    _draw_text("Model", side.answers, prose)
     _draw_text("Calls", side.calls)
     _draw_text("Results", side.results)
     if body.failure is not None:
@@ -131,11 +133,11 @@ def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> 
                 button("Fork from here").on_click(lambda: fork(body))
 
 
-def _draw_text(title: str, content: str) -> None:
+def _draw_text(title: str, content: str, show: Callable[[str], object] = code) -> None:
     if content:
         with ui.column().classes("w-full gap-1"):
             heading(title, level=3)
-            code(cut(content))
+            show(cut(content))
 
 
 def draw_upcoming(
@@ -186,20 +188,20 @@ def draw_effects(effects: Sequence[Effect]) -> None:
                     text("span", call, f"w-full break-words font-mono text-[13px] {STRONG}")
                     if effect.result:
                         text("span", effect.result, f"w-full break-words text-sm {STRONG}")
-                    text("span", _circumstances(effect), f"text-xs {QUIET}")
+                    with ui.row().classes(f"items-baseline gap-2 text-xs {QUIET}"):
+                        moment(effect.at)
+                        text("span", _circumstances(effect))
                     if effect.child:
                         link("Its child task", task_url(effect.child), "text-xs")
 
 
 def _circumstances(effect: Effect) -> str:
-    parts = [
+    return dotted(
         f"step {effect.n}" + (f", branch {effect.branch}" if effect.branch else ""),
-        clock(effect.at),
         f"approved by {effect.by}" if effect.by else "",
         "arguments edited" if effect.edited else "",
         f"undone by {effect.undone_by}" if effect.undone_by else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    )
 
 
 def draw_branches(
@@ -229,7 +231,9 @@ def draw_branches(
                 if not branch.is_present:
                     by = f" by {branch.by}" if branch.by else ""
                     why = f": {branch.reason}" if branch.reason else ""
-                    quiet(f"undone{by} at {clock(branch.at)}{why}", "break-words")
+                    with ui.row().classes(f"items-baseline gap-2 text-sm {QUIET}"):
+                        moment(branch.at)
+                        text("span", f"undone{by}{why}", "break-words")
                 for remains in branch.remains:
                     text("span", f"remains: {remains}", "text-sm text-rose-800 dark:text-rose-300")
     if forks:
@@ -263,12 +267,10 @@ def draw_transcript(messages: Sequence[Message]) -> None:
                 text("span", message.role, f"text-xs font-medium {QUIET}")
                 with ui.column().classes("min-w-0 gap-1"):
                     said = redact(cut(shown(message.content)))
-                    if said.strip():
-                        text(
-                            "div",
-                            said,
-                            f"text-sm whitespace-pre-wrap break-words {STRONG}"
-                            + (" text-rose-800 dark:text-rose-300" if message.is_error else ""),
-                        )
+                    if said.strip() and message.role != "tool":
+                        prose(said)
+                    elif said.strip():
+                        failed = "text-rose-800 dark:text-rose-300" if message.is_error else STRONG
+                        text("div", said, f"text-sm whitespace-pre-wrap break-words {failed}")
                     for call in message.calls:
                         code(redact(f"{call.name} {cut(call.arguments)}"))

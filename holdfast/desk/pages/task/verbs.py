@@ -53,7 +53,7 @@ class Verbs:
         with ui.row().classes("w-full gap-2"):
             if (status == "paused" or is_paused) and can("resume"):
                 button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
-            elif not is_closed and can("pause"):
+            elif not is_closed and status != "answered" and can("pause"):
                 button("Pause", icon="pause").on_click(self.pause)
             if status in ("running", "needs_attention") and not is_asking and can("run"):
                 button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
@@ -61,7 +61,7 @@ class Verbs:
             if status == "needs_attention" and can("run"):
                 button("Start the step anew", icon="restart_alt").on_click(self.restart)
             if status == "answered" and can("finalize"):
-                button("Finalize", tone="main", icon="done_all").on_click(self.finalize)
+                button("Finalize", icon="done_all").on_click(self.finalize)
             if not is_closed and can("feedback"):
                 button("Feedback", icon="chat").on_click(self.feedback)
             if not is_closed and has_steps and can("undo"):
