@@ -16,7 +16,7 @@ from temporalio.worker import (
 )
 
 from holdfast import InputGuardrail, StepFailedError, tool
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.text.redact import REDACTED
 from tests.support.rig import MakeAgent, Rig, until
 
@@ -45,10 +45,8 @@ async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
         """Break off."""
         raise RuntimeError(KEY)
 
-    await rig.serve(make_agent(look, break_off))
-    runner = rig.runner()
-    model.call("look", {})
-    model.call("break_off", {})
+    runner = await rig.serving(make_agent(look, break_off))
+    model.add(call("look", {}), call("break_off", {}))
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match="break_off"):
         await runner.run_task(await runner.create_task("q"))
     assert KEY not in everything(caplog)
@@ -65,8 +63,7 @@ async def test_what_a_tool_raises_is_in_the_log_with_its_traceback_and_its_class
         return {"a": "b"}["secret"]
 
     await rig.serve(make_agent(look))
-    model.call("look")
-    model.reply("sorry")
+    model.add(call("look"), "sorry")
     with caplog.at_level(logging.WARNING, "holdfast"):
         await rig.runner().chat("q")
     [record] = [each for each in caplog.records if "Tool 'look'" in each.getMessage()]

@@ -19,7 +19,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.cli.following.history import TaskHistory
 from holdfast.task.data.agent_snapshot import ToolEffect
 from holdfast.task.data.calls import LONG_CALL, LongCall
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import (
     MakeRunner,
     Rig,
@@ -118,18 +118,17 @@ async def test_a_task_continues_as_new_while_a_tool_runs_and_gets_its_outcome_on
     digging = Digging()
 
     runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
+    model.add(call("dig", {"place": "a"}), "done")
     task = await begin(runner, digging)
     await rolls(runner, task)
     digging.let_go.set()
     assert (await runner.run_task(task)).output == "done"
     assert digging.begun == {"a": 1}
     assert model.requests[-1].holds("found a")
-    [call] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
-    assert (call.status, call.attempts, call.result) == ("done", 1, "found a")
+    [found] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert (found.status, found.attempts, found.result) == ("done", 1, "found a")
     started = (await histories(runner.client, task.task_id))[0].events[0].event_time
-    assert 0 < call.started < started.ToDatetime(UTC).timestamp() < call.ended
+    assert 0 < found.started < started.ToDatetime(UTC).timestamp() < found.ended
     happened = [each async for each in TaskHistory(runner.client, task.task_id).read(wait=False)]
     assert [(e.kind, e.text) for e in happened if e.name == "tool"] == [("returned", "found a")]
     assert {e.name for e in happened if e.kind == "command"} <= {"drop_step"}
@@ -153,8 +152,7 @@ async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
 
     await rig.serve(Agent(name="agent", model="gpt-5-mini", tools=[dig]), own_loop=True)
     runner = rig.runner(roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
+    model.add(call("dig", {"place": "a"}), "done")
     task = await begin(runner, digging)
     for count in (2, 3):
         await rolls(runner, task, count)
@@ -206,8 +204,7 @@ async def test_a_message_that_no_activity_of_the_task_has_sent_is_refused(
 
     monkeypatch.setattr(long_calls, "LONG_SECONDS", 600.0)
     runner = await make_runner(digging.tool("irreversible"))
-    model.call("dig", {"place": "a"})
-    model.reply("done")
+    model.add(call("dig", {"place": "a"}), "done")
     task = await begin(runner, digging)
     handle = runner.client.get_workflow_handle(task.task_id)
     await handle.signal(LONG_CALL, LongCall(id="mine", branch=0, n=1, i=0, secret="guessed"))

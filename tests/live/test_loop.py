@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from holdfast import Agent, RunConfig, Runner, StepFailedError, tool
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from tests.support.runs import Runs, look
@@ -67,8 +67,7 @@ def open_door() -> str:
 async def test_steps_tell_the_model_of_a_tool_that_is_not_on_offer(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    model.call("open_door")
-    model.reply("done")
+    model.add(call("open_door"), "done")
     await run.serve(look, open_door)
     runner = run.runner
     assert str(await runner.run_task(await runner.create_task("q", extra_state={"context": {}})))
@@ -141,8 +140,7 @@ async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
         data.model_data.input.append({"role": "user", "content": "be short"})
         return ModelInputData(input=data.model_data.input[-1:], instructions="new")
 
-    model.call("look")
-    model.reply("done")
+    model.add(call("look"), "done")
     result = await run(
         "q",
         look,

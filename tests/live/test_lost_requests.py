@@ -127,8 +127,7 @@ async def test_a_question_that_a_worker_forgot_is_asked_again(
 ) -> None:
     monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.3)
     model.reply("done")
-    await rig.serve(make_agent())
-    runner = rig.runner()
+    runner = await rig.serving(make_agent())
     task = await runner.create_task("q")
     await runner.run_step(task)  # idle from here on, so that a query comes by itself
     await rig.stop()

@@ -15,7 +15,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.agents_sdk import ToolExecutionConfig
 from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, until_status
 from tests.support.site import Site
@@ -48,8 +48,7 @@ async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
     done: list[str] = []
     tools = {name: acting(name, done) for name in ("book", "pay", "post")}
     old = make_agent(*tools.values())
-    model.calls([(name, {}) for name in tools])
-    model.reply("done")
+    model.add(calls([(name, {}) for name in tools]), "done")
     config = RunConfig(tool_execution=ToolExecutionConfig(limit))
     state = await site.waiting(old, run_config=config)
     new = make_agent(*(each for name, each in tools.items() if name != lost))
@@ -76,8 +75,7 @@ async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_
         return pay
 
     old, new = (make_agent(paying(default)) for default in ("DE00", "DE66"))
-    model.call("pay", {"euros": 40})
-    model.reply("done")
+    model.add(call("pay", {"euros": 40}), "done")
     state = await site.waiting(old)
     await site.parks(new, state, UserError, "fills in other defaults .*: iban")
     assert paid == []
@@ -90,8 +88,7 @@ async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_ye
 ) -> None:
     done: list[str] = []
     book, pay = acting("book", done), acting("pay", done)
-    model.calls([("book", {}), ("pay", {})])
-    model.reply("as you like")
+    model.add(calls([("book", {}), ("pay", {})]), "as you like")
     old, new = make_agent(book, pay), make_agent(book)
     await site.rig.serve(old)
     stopped = await Runner.run(old, "q", runner=site.runner)
@@ -119,8 +116,7 @@ async def test_an_approved_call_waits_for_the_lost_handoff_that_follows_it(
 ) -> None:
     other = make_agent(name="other")
     old = make_agent(site.ask(), handoffs=[handoff(other, "go", on_handoff=noted)])
-    model.calls([("ask", {}), ("go", {})])
-    model.reply("done")
+    model.add(calls([("ask", {}), ("go", {})]), "done")
     state = await site.waiting(old)
     await site.parks(make_agent(site.ask()), state, ModelBehaviorError, LOST.format("go"))
     assert site.asked == []
@@ -139,8 +135,7 @@ async def test_a_run_that_was_begun_to_tell_the_model_answers_a_lost_call_in_its
 ) -> None:
     done: list[str] = []
     book, pay = acting("book", done), acting("pay", done)
-    model.calls([("pay", {}), ("book", {})])
-    model.reply("done")
+    model.add(calls([("pay", {}), ("book", {})]), "done")
     config = RunConfig(tool_not_found_behavior="return_error_to_model", tool_error_formatter=words)
     state = await site.waiting(make_agent(book, pay), run_config=config)
     new = make_agent(book)
@@ -160,9 +155,7 @@ async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
         make_agent(make_agent(*tools, name="inner").as_tool("look_up", "Look something up."))
         for tools in ([send, mail], [send])
     )
-    model.call("look_up", {"input": "hi"})
-    model.calls([("send", {}), ("mail", {})])
-    model.reply("inner done")
+    model.add(call("look_up", {"input": "hi"}), calls([("send", {}), ("mail", {})]), "inner done")
     model.reply("outer done")
     state = await site.waiting(old)
     await site.parks(new, state, ModelBehaviorError, "Tool mail not found in agent inner")

@@ -72,8 +72,7 @@ async def test_the_calls_of_an_answer_are_done_a_few_hundred_at_a_time_over_roll
 ) -> None:
     count = MOST_AT_ONCE + 60
     runner = await make_runner(look, roll_events=500)
-    model.add(many("look", count))
-    model.reply("done")
+    model.add(many("look", count), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
     assert model.requests[1].results == {f"c{k}": str(k) for k in range(count)}
@@ -85,8 +84,7 @@ async def test_an_answer_with_more_calls_than_a_task_holds_is_refused_and_asked_
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
-    model.add(many("look", MOST_CALLS + 1))
-    model.reply("done")
+    model.add(many("look", MOST_CALLS + 1), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
     assert len(model.requests) == 2
@@ -97,8 +95,7 @@ async def test_lists_show_the_oldest_of_many_approvals_and_the_task_tells_of_all
 ) -> None:
     count = MOST_CARDS + 10
     runner = await make_runner(pay)
-    model.add(many("pay", count))
-    model.reply("done")
+    model.add(many("pay", count), "done")
     task = await runner.create_task("q")
     await runner.run_step(task)
 

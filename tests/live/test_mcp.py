@@ -181,8 +181,7 @@ async def test_an_approval_that_the_server_object_asks_for(
         return True
 
     runner = await serve(place.stdio(require_approval=decide))
-    model.call("book", THING)
-    model.reply("done")
+    model.add(call("book", THING), "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert place.calls == {}
@@ -318,8 +317,7 @@ async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
 ) -> None:
     runner = await serve(place.stdio())
     place.set("die")
-    model.call("book", THING)
-    model.reply("done")
+    model.add(call("book", THING), "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     [approval] = await runner.pending_approvals(task)
@@ -389,8 +387,7 @@ async def test_the_reference_servers_of_the_protocol_serve_one_task(
     runner = await serve(gits, reference("time"))
     model.call("get_current_time", {"timezone": "Europe/Oslo"})
     model.call("git_add", {**where, "files": ["notes.txt"]})
-    model.call("git_commit", {**where, "message": "Buy bread"})
-    model.reply("done")
+    model.add(call("git_commit", {**where, "message": "Buy bread"}), "done")
     task = await runner.create_task("Commit my notes.")
     assert (await runner.run_task(task)).status == "waiting"
     [approval] = await runner.pending_approvals(task)

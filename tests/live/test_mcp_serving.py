@@ -20,7 +20,7 @@ from mcp.types import ElicitResult, Implementation
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
 from holdfast.desk import Tokens
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, hang
 from tests.support import forked
 from tests.support.cli import Cli
 from tests.support.rig import MakeAgent, Rig, until
@@ -265,8 +265,7 @@ async def over_http(url: str, token: str = TOKEN, **options: Any) -> AsyncGenera
 async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
     """Approve over HTTP, lose the connection, and get the same result twice."""
     model.call("pay", {"amount": 7})
-    model.hang()
-    model.reply("all paid")
+    model.add(hang(), "all paid")
     given = {"message": "Pay 7", "task_id": f"bill-{mode}"}
     yes: Any = answering(decision="approve")
     before = len(model.requests)

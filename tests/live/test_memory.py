@@ -10,7 +10,7 @@ import pytest
 from holdfast import Message, Task, tool
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.task.data.state import SessionState
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import Counting, said
@@ -28,8 +28,7 @@ async def test_a_finalized_task_adds_its_turn_once_and_in_order(
     runner = await make_runner(look)
     session = runner.session("s")
     model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
-    model.call("look", {"where": "up"})
-    model.reply("done")
+    model.add(call("look", {"where": "up"}), "done")
     task = await runner.create_task("q", session="s")
     for _ in range(2):
         with pytest.raises(ValueError, match="can only be called on the last step output"):
@@ -52,7 +51,7 @@ async def test_a_finalized_task_adds_its_turn_once_and_in_order(
         ("tool", "seen up"),
         ("assistant", "done"),
     ]
-    assert [call.id for call in history[1].calls] == [m.call_id for m in history[2:4]]
+    assert [each.id for each in history[1].calls] == [m.call_id for m in history[2:4]]
     assert [str(source) for source in answers[0].sources] == ["seen left", "seen right", "seen up"]
     steps = await runner.get_completed_steps(task)
     assert [len(step.sources) for step in steps] == [2, 1, 0]
@@ -65,8 +64,7 @@ async def test_a_chat_replaces_the_history_when_it_is_given_one_that_can_be_read
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner()
-    model.reply("one")
-    model.reply("two")
+    model.add("one", "two")
     await runner.chat("first", session="s")
     given: list[Any] = [{"role": "user", "content": "given"}, assistant("yes")]
     unreadable: list[dict[str, Any]] = [
@@ -102,14 +100,12 @@ async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
         {"type": "function", "function": {"name": "look"}},
     ]
     for form in forms:
-        model.call("look")
-        model.reply("done")
+        model.add(call("look"), "done")
         await runner.chat("q", **({} if form is None else {"tool_choice": form}))
         first, second = [request.body.get("tool_choice") for request in model.requests[-2:]]
         assert first == ("required" if form is None else {"type": "function", "name": "look"})
         assert second in (None, "auto")
-    model.call("look")
-    model.call("look")
+    model.add(call("look"), call("look"))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.run_step(task, tool_choice="required")
@@ -119,12 +115,9 @@ async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
 async def test_a_task_keeps_the_history_it_began_with(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    await rig.serve(make_agent(look))
-    runner = rig.runner()
+    runner = await rig.serving(make_agent(look))
     await runner.session("s").append([user("fact"), assistant("noted")])
-    model.call("look")
-    model.reply("from b")
-    model.reply("from a")
+    model.add(call("look"), "from b", "from a")
     a = await runner.create_task("a", session="s")
     await runner.run_step(a)
     await runner.chat("b", session="s")
@@ -147,8 +140,7 @@ async def test_the_agent_worker_chooses_what_the_session_keeps(
         def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
             return [user(task.input), transcript.pop()]
 
-    await rig.serve(make_agent(worker=OnlyAnswer(3)))
-    runner = rig.runner()
+    runner = await rig.serving(make_agent(worker=OnlyAnswer(3)))
     await runner.chat("q", session="s")
     assert said(await runner.session("s").chat_history()) == [
         ("user", "q"),

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from holdfast import Image, Runner, tool
 from holdfast.models import AnyLLMModel, LitellmModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, fail, paced
 from tests.support.pictures import png
 from tests.support.rig import MakeAgent, Rig
 
@@ -72,8 +72,7 @@ async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(
     await rig.serve(agent)
     model.fail(429, retry_after=0)
     model.calls([("look_up", {"city": "Oslo"}), ("look_up", {"city": "Rome"})], reasoning="Both.")
-    model.fail(503)
-    model.paced('{"name": "Oslo", "people": 700000}', piece=6)
+    model.add(fail(503), paced('{"name": "Oslo", "people": 700000}', piece=6))
     image = Image.from_bytes(png(1))
     parts = [
         {"type": "input_text", "text": "Which?"},

@@ -18,7 +18,7 @@ from holdfast import (
     TaskStep,
     errors,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
@@ -64,9 +64,7 @@ async def test_finish_keeps_money_for_a_last_answer_without_tools(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     runner = await serve(rig, make_agent, look)
-    for _ in range(2):
-        model.call("look", usage=CALL)
-    model.reply("all that I know", usage=CALL)
+    model.add(*[call("look", usage=CALL)] * 2, reply("all that I know", usage=CALL))
     budget = Budget(max_dollars="0.35", on_exceeded="finish")
     task = await runner.create_task("q", budget=budget)
     assert (await runner.run_task(task)).output == "all that I know"
@@ -122,8 +120,7 @@ async def test_steps_side_by_side_do_not_spend_the_same_money(
     agent = make_agent(worker=Graph(dict.fromkeys("abcde", ()), do, lasts=()), model_settings=DIME)
     await rig.serve(agent, prices=PRICES)
     runner = rig.runner()
-    for _ in range(3):
-        model.reply("said", usage=CALL)
+    model.add(*[reply("said", usage=CALL)] * 3)
     budget = Budget(max_dollars="0.35", on_exceeded="fail")
     task = await runner.create_task("q", budget=budget)
     await runner.run_step(task)

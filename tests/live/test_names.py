@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, NoWorkerError, 
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
 from tests.support.rig import MakeAgent, Rig, until, until_status
 
@@ -166,8 +166,7 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
     model.reply("a stranger's")
     stranger = await runner.create_task("q")
     child = f"{rig.app}-1~0.1.0.0"
@@ -177,8 +176,7 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     await runner.client.start_workflow("AgentTask", given[0], id=child, task_queue=rig.queue)
     assert str(await runner.run_task(child)) == "a stranger's"
 
-    model.call("helper", {"input": "a"})
-    model.reply("done")
+    model.add(call("helper", {"input": "a"}), "done")
     task = await runner.create_task("q", task_id=f"{rig.app}-1")
     assert str(await runner.run_task(task)) == "done"
     assert "there is a workflow" in next(iter(model.requests[-1].results.values()))

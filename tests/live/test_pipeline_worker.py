@@ -92,8 +92,7 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
         done=lambda output, state: output == "good",
     )
     runner = await make_runner(worker=worker)
-    for text in ("bad", "better", "good"):
-        model.reply(text)
+    model.add("bad", "better", "good")
     task = await runner.create_task("q")
     first = await runner.run_step(task)
     second = await runner.run_step(task, input="shorter")

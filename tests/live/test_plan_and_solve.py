@@ -6,7 +6,7 @@ import json
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.workers import PlanAndSolveAgentWorker, ReActAgentWorker
 from tests.support.people import World
 from tests.support.rig import MakeRunner
@@ -101,10 +101,8 @@ async def test_a_sub_task_is_undone_alone_and_done_again(
     runner = await make_runner(book, worker=PlanAndSolveAgentWorker(refine=False))
     model.reply(DIAMOND, match=PLANNING)
     solves(model, a="res a", c="res c", d="res d")
-    model.call("book", {"what": "plane"}, match=part("b"))
-    model.reply("by plane", match=part("b"))
-    model.call("book", {"what": "train"}, match=part("b"))
-    model.reply("by train", match=part("b"))
+    model.add(call("book", {"what": "plane"}, match=part("b")), reply("by plane", match=part("b")))
+    model.add(call("book", {"what": "train"}, match=part("b")), reply("by train", match=part("b")))
     task = await runner.create_task("the request")
     for _ in range(2):
         await runner.run_step(task)

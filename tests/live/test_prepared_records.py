@@ -76,8 +76,7 @@ async def thrown_away(
     Returns:
         The run, whose task waits for a model, with the record of that end in the archive.
     """
-    model.reply("early")
-    model.add(hang("late"))
+    model.add("early", hang("late"))
     running = asyncio.create_task(Runner.run(agent, "Go.", runner=runner, task_id=task_id))
     await writes.first()
     await say(runner, task_id, "And then?")

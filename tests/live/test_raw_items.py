@@ -12,7 +12,7 @@ from holdfast import Runner, RunState
 from holdfast.agents_sdk import ItemHelpers
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.openai.item_checks import FAKE_ID
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.runs import Runs, look
 
 
@@ -26,8 +26,7 @@ async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent
     run: Runs, model: FakeOpenAI
 ) -> None:
     agent = await run.serve(look)
-    model.call("look", {"where": "there"})
-    model.reply("done")
+    model.add(call("look", {"where": "there"}), "done")
     result: Any = Runner.run_streamed(agent, "q", runner=run.runner, session="s")
     events: list[Any] = [event async for event in result.stream_events()]
     called, told, said = (each.raw_item for each in result.new_items)
@@ -63,8 +62,7 @@ async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
     run: Runs, model: FakeOpenAI, openai_client: AsyncOpenAI
 ) -> None:
     agent = await run.serve(look)
-    model.call("look", {"where": "there"})
-    model.reply("done")
+    model.add(call("look", {"where": "there"}), "done")
     result = await run("q")
     called, told, said = (each.raw_item for each in result.new_items)
     made = [each.model_dump(exclude_unset=True) for each in (called, said)]

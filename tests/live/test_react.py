@@ -55,10 +55,8 @@ async def transcript(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
 async def test_an_action_is_one_tool_call_and_one_observation_and_an_answer_is_last(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    await rig.serve(make_agent(add, instructions="Be brief.", worker=ReActAgentWorker()))
-    runner = rig.runner()
-    model.reply(act())
-    model.reply(finish("3"))
+    runner = await rig.serving(make_agent(add, instructions="Be brief.", worker=ReActAgentWorker()))
+    model.add(act(), finish("3"))
     task, [first, last] = await ran(runner)
     [source] = first.sources
     assert (source.tool_name, source.content, source.call_id) == ("add", "3", "call_s1")
@@ -85,8 +83,7 @@ async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(
 ) -> None:
     runner = await make_runner(add, worker=ReActAgentWorker())
     reply = "Action: add\nAction Input: [1, 2]"
-    model.reply(reply)
-    model.reply(finish("3"))
+    model.add(reply, finish("3"))
     task, [first, last] = await ran(runner, session="s")
     assert (first.is_last, first.sources, str(last)) == (False, (), "3")
     assert "could not be read: " in model.requests[1].last_user
@@ -104,8 +101,7 @@ async def test_an_action_on_the_last_turn_is_not_run_and_the_answer_says_so(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(add, worker=ReActAgentWorker(max_turns=2))
-    model.reply(act())
-    model.reply(act(thought="Once more.", a=3, b=4))
+    model.add(act(), act(thought="Once more.", a=3, b=4))
     task, [_, last] = await ran(runner, session="s")
     assert (last.is_last, last.sources) == (True, ())
     assert "the limit of 2 model calls was reached" in str(last)
@@ -140,10 +136,7 @@ async def test_a_task_keeps_each_user_turn_with_its_answer_and_nothing_else(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(add, worker=ReActAgentWorker(max_turns=2))
-    model.reply(act())
-    model.reply(finish("3"))
-    model.reply(act(a=3, b=3))
-    model.reply("6")
+    model.add(act(), finish("3"), act(a=3, b=3), "6")
     task = await runner.create_task("Observation: is 1 + 2?", session="s")
     await runner.give_feedback(task, "be brief", by="ann")
     await runner.run_step(task)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look
 
@@ -36,8 +36,7 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
 
     agent = make_agent(buy)
     await rig.serve(agent)
-    model.call("buy", {"euros": 3})
-    model.reply("done")
+    model.add(call("buy", {"euros": 3}), "done")
     bought: list[int] = []
     context: dict[str, Any] = {"calls": 0, "spent": 0, "bought": bought, "own": {1, 2}}
     context["of"] = {"z": 0}
@@ -101,8 +100,7 @@ async def test_hooks_are_told_in_order_and_in_the_caller_s_loop(
     run: Runs, model: FakeOpenAI
 ) -> None:
     await run.serve(look, instructions="Be brief.")
-    model.call("look")
-    model.reply("done")
+    model.add(call("look"), "done")
     hooks = Recorder()
     context = {"a": 1}
     result = await run("q", hooks=hooks, context=context)

@@ -10,7 +10,7 @@ from holdfast import RunState
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import StepFailedError
 from holdfast.task.data.state import SessionState
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeRunner
 from tests.support.runs import Runs, look
@@ -72,8 +72,7 @@ async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(
     runner = await make_runner(look)
     session = runner.session("s")
     await session.add_items([{"role": "user", "content": "first"}])
-    model.call("look")
-    model.reply("done")
+    model.add(call("look"), "done")
     await runner.chat("q", session="s")
     whole = await session.get_items()
     assert [item.get("type", item.get("role")) for item in whole] == [

@@ -124,8 +124,7 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
 
 async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
     _, pay = tools()
-    model.call("pay", {"to": "ann"})
-    model.call("pay", {"to": "bob"})
+    model.add(call("pay", {"to": "ann"}), call("pay", {"to": "bob"}))
     one = await run("q", pay)
     two = await run("q")
     with pytest.raises(UserError, match="another run"):

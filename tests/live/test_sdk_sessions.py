@@ -17,7 +17,7 @@ from agents.extensions.memory import (
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from holdfast import SQLiteSession
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
 from tests.support.workers import said
@@ -51,8 +51,7 @@ async def test_a_session_of_the_sdk_keeps_the_turns_of_our_runs(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, session: Any
 ) -> None:
     run = Runs(rig, make_agent)
-    model.call("look")
-    model.reply("one")
+    model.add(call("look"), "one")
     await run("q", look, session=session)
     model.reply("two")
     await run("more", session=session)

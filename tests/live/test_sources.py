@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Retrieved, SourceNode, tool
 from holdfast.agents.tools.decorator import render_result
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from holdfast.values.parts.sources import content_of, nodes_of, union
 from tests.support.rig import MakeRunner
 
@@ -101,8 +101,7 @@ async def test_nodes_of_all_steps_are_joined_in_call_order(
 ) -> None:
     runner = await make_runner(search, engine)
     model.calls([("search", {"query": "a"}), ("engine", {"query": "b"})])
-    model.call("search", {"query": "c"})
-    model.reply("done")
+    model.add(call("search", {"query": "c"}), "done")
     response = await runner.chat("q")
     assert [node.id for node in response.source_nodes] == ["a", "shared", "n1", "c"]
     assert response.source_nodes[0].metadata == {"page": 7}

@@ -28,7 +28,7 @@ from holdfast.errors import (
     StepNotFoundError,
     TaskClosedError,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import Message, Usage, user
 from holdfast.workers import (
     FunctionAgentWorker,
@@ -40,11 +40,6 @@ from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
 from tests.support.runs import Runs
 from tests.support.workers import Doing
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @tool(effect="read")
@@ -60,10 +55,7 @@ async def test_feedback_is_seen_at_the_next_model_call_and_interrupts_nothing(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
-    model.hang()
-    model.call("look")
-    model.call("look")
-    model.reply("done")
+    model.add(hang(), call("look"), call("look"), "done")
     task = await runner.create_task("q")
     stepping = asyncio.create_task(runner.run_step(task))
     await model.until_held()
@@ -84,9 +76,7 @@ async def test_queued_feedback_becomes_the_next_input_after_the_answer(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner()
-    model.reply("first")
-    model.reply("second")
-    model.reply("third")
+    model.add("first", "second", "third")
     task = await runner.create_task("q")
     await runner.give_feedback(task, "and then?", when="queued", by="ann")
     await runner.give_feedback(task, "and at last?", when="queued", by="ann")
@@ -109,9 +99,7 @@ async def test_words_that_come_during_the_last_model_call_are_read_before_the_ta
     run: Runs, model: FakeOpenAI
 ) -> None:
     agent = await run.serve()
-    model.hang()
-    model.reply("first")
-    model.reply("second")
+    model.add(hang(), "first", "second")
     running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id="words"))
     await model.until_held()
     await run.runner.give_feedback("words", "be brief", by="ann")
@@ -144,8 +132,7 @@ async def test_what_is_asked_after_an_undo_follows_the_note_of_it(
 ) -> None:
     runner = await make_runner()
     task = await runner.create_task("q", session=f"s-{how}")
-    for text in ("1", "2", "3"):
-        model.reply(text)
+    model.add("1", "2", "3")
     await runner.run_step(task)
     await runner.run_step(task, input="f")
     await runner.undo_step(task, by="ann", reason="because")
@@ -223,8 +210,7 @@ async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_
         return "paid"
 
     runner = await make_runner(look, pay)
-    model.call("look")
-    model.call("pay")
+    model.add(call("look"), call("pay"))
     task = await runner.create_task("q")
     await runner.run_task(task)
     approval = await ask(runner, task)
@@ -291,8 +277,7 @@ async def test_a_budget_that_is_used_up_finishes_with_a_tool_free_answer(
 ) -> None:
     runner = await make_runner(look)
     budget = Budget(max_tokens=100, on_exceeded="finish")
-    for _ in range(2):
-        model.call("look", usage=Usage(input_tokens=40, output_tokens=10))
+    model.add(*[call("look", usage=Usage(input_tokens=40, output_tokens=10))] * 2)
     model.reply("as far as I came")
     task = await runner.create_task("q", budget=budget)
     output = await runner.run_task(task)
@@ -379,8 +364,7 @@ async def lost(
     """Lose the worker inside a call of the tool, and start another."""
     await rig.serve(agent, graceful_shutdown_timeout=timedelta(0))
     runner = rig.runner()
-    model.call("refund", {"amount": 100})
-    model.reply("done")
+    model.add(call("refund", {"amount": 100}), "done")
     task = await runner.create_task("q", step_mode="automatic")
     if edit:
         await runner.approve(await ask(runner, task), "ann", {"amount": edit})
@@ -432,8 +416,7 @@ async def test_a_pause_holds_the_next_step_and_a_decision_still_counts(
         return "paid"
 
     runner = await make_runner(pay)
-    model.call("pay", {"amount": 5})
-    model.reply("done")
+    model.add(call("pay", {"amount": 5}), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"
     await runner.pause(task, "lunch", by="ann")

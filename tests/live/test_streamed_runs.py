@@ -10,13 +10,9 @@ import pytest
 
 from holdfast import Runner
 from holdfast.agents.hooks import RunHooks
-from holdfast.errors import (
-    MaxTurnsExceeded,
-    TaskExistsError,
-    UserError,
-)
+from holdfast.errors import MaxTurnsExceeded, TaskExistsError, UserError
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
-from holdfast.testing import FakeOpenAI, paced
+from holdfast.testing import FakeOpenAI, call, paced
 from tests.support.runs import Runs, look, pay
 
 
@@ -112,8 +108,7 @@ def standing(events: list[StreamEvent]) -> list[str]:
 async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_later(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    model.call("look", id="c1")
-    model.call("pay", id="c2")
+    model.add(call("look", id="c1"), call("pay", id="c2"))
     result = await run("q", look, pay)
     state, task_id, runner = result.to_state(), result.task_id, run.runner
     live: list[StreamEvent] = []
@@ -139,8 +134,7 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     assert (undone.steps, undone.by, undone.reason) == (("s2",), "ann", "not so much")
     await runner.undo_step(task_id)
     await runner.undo_step(task_id)
-    model.call("look", id="c4")
-    model.call("pay", id="c5")
+    model.add(call("look", id="c4"), call("pay", id="c5"))
     again = await run(state)
     anew = await catch_up()
     items = [item for item in again.new_items if item.type.startswith("tool_call")]

@@ -24,7 +24,7 @@ from holdfast.reading.streams.events import (
 )
 from holdfast.reading.streams.hub import LocalHub
 from holdfast.reading.streams.reader import StreamReader
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, event_types, histories
@@ -200,8 +200,7 @@ async def elsewhere(
 
 
 async def test_reading_goes_on_after_any_offset(streaming: Streaming, model: FakeOpenAI) -> None:
-    model.calls([("look", {"where": "a"})], text="Looking", reasoning="hm")
-    model.reply("It is done.")
+    model.add(calls([("look", {"where": "a"})], text="Looking", reasoning="hm"), "It is done.")
     run = await streaming(look)
     live = await read(run.stream_events())
     whole = await read(streaming.runner.stream_events(run.task_id))
@@ -236,8 +235,7 @@ async def test_a_cut_answer_is_made_anew_and_says_so(
 
 
 async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.paced("all is well", hold_after=1)
+    model.add(call("look"), paced("all is well", hold_after=1))
     await streaming.rig.serve(streaming.make_agent(look))
     runner = streaming.runner
     task = await runner.create_task("Q")
@@ -263,9 +261,7 @@ async def done_in(client: Client, task_id: str) -> Counter[str]:
 
 async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: FakeOpenAI) -> None:
     text = "some words " * 18
-    for _ in range(2):
-        model.call("look", {"where": "a"}, text=text)
-        model.reply(text)
+    model.add(*[call("look", {"where": "a"}, text=text), text] * 2)
     apart = replace(look, inline=False)  # in a streamed run every call has its own activity
     plain = await streaming.plain(apart)
     run = await streaming(apart)
@@ -298,8 +294,7 @@ async def test_steps_of_other_shapes_are_told_alike_live_and_later(
         model.call("direct_look", {"where": "a"})
         agent = streaming.make_agent(direct_look)
     else:
-        model.reply("one")
-        model.reply("two")
+        model.add("one", "two")
         agent = streaming.make_agent(look, worker=Doing(ask_act_ask))
     run = await streaming(agent=agent)
     live = await read(run.stream_events())

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from holdfast import AgentRunner, ToolContext, tool
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.workflows.agent_task import AgentTask
 from tests.support.rig import MakeRunner, histories
 
@@ -81,8 +81,7 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
         ("panic", ""): "PanicError: index out of bounds",
         ("close", ""): "GeneratorExit",
     }
-    model.calls([(name, arguments or {}) for name, arguments in told])
-    model.reply("sorry")
+    model.add(calls([(name, arguments or {}) for name, arguments in told]), "sorry")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "sorry"
     found = await results(runner, task)
@@ -105,8 +104,7 @@ async def test_a_tool_knows_its_task_step_call_and_key(
         return "done"
 
     runner = await make_runner(act)
-    model.calls([("act", {"n": 1}), ("act", {"n": 1}), ("act", {"n": 2})])
-    model.reply("done")
+    model.add(calls([("act", {"n": 1}), ("act", {"n": 1}), ("act", {"n": 2})]), "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     by_id = sorted(seen, key=lambda ctx: ctx.call_id)
@@ -130,8 +128,7 @@ async def test_a_history_that_the_code_would_not_write_is_noticed(
         return "did it"
 
     runner = await make_runner(act)
-    model.call("act")
-    model.reply("done")
+    model.add(call("act"), "done")
     task = (await runner.chat("q")).task_id
     [history] = await histories(runner.client, task)
     replayer = Replayer(workflows=[AgentTask], data_converter=runner.client.data_converter)

@@ -16,7 +16,7 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls, fail
 from holdfast.tracing import trace
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli
@@ -73,12 +73,12 @@ async def test_a_turn_with_a_tool_is_a_tree(
     assert (task["holdfast.task.status"], task["holdfast.task.steps"]) == ("finished", 2)
     assert json.loads(task["gen_ai.output.messages"])[0]["parts"][0]["content"] == "blue"
 
-    call = spans.one("execute_tool look")
-    assert call["gen_ai.operation.name"] == "execute_tool"
-    assert (call["gen_ai.tool.name"], call["gen_ai.tool.type"]) == ("look", "function")
-    assert call["gen_ai.tool.description"] == "Look somewhere."
-    assert json.loads(call["gen_ai.tool.call.arguments"]) == {"where": "up"}
-    assert call["gen_ai.tool.call.result"] == "seen up"
+    called = spans.one("execute_tool look")
+    assert called["gen_ai.operation.name"] == "execute_tool"
+    assert (called["gen_ai.tool.name"], called["gen_ai.tool.type"]) == ("look", "function")
+    assert called["gen_ai.tool.description"] == "Look somewhere."
+    assert json.loads(called["gen_ai.tool.call.arguments"]) == {"where": "up"}
+    assert called["gen_ai.tool.call.result"] == "seen up"
 
     first, second = spans.named("chat gpt-5-mini")
     assert first["gen_ai.operation.name"] == "chat"
@@ -89,7 +89,7 @@ async def test_a_turn_with_a_tool_is_a_tree(
     assert (second["gen_ai.usage.input_tokens"], second["gen_ai.usage.output_tokens"]) == (20, 3)
     assert second["gen_ai.usage.cache_read.input_tokens"] == 5
     assert second["gen_ai.response.id"] != first["gen_ai.response.id"]
-    assert call["gen_ai.tool.call.id"] in second["gen_ai.input.messages"]
+    assert called["gen_ai.tool.call.id"] in second["gen_ai.input.messages"]
     assert task.start <= first.start <= second.end <= task.end
     await rig.assert_replays()
     assert len(spans.all) == 6  # a replay is silent
@@ -99,9 +99,7 @@ async def test_an_error_of_a_model_is_where_it_happened(
     make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
 ) -> None:
     runner = await make_runner()
-    model.fail(503)
-    model.fail(401, message="bad key")
-    model.reply("hello")
+    model.add(fail(503), fail(401, message="bad key"), "hello")
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError):
         await runner.run_step(task)
@@ -129,8 +127,7 @@ async def test_an_error_of_a_model_is_where_it_happened(
 async def test_a_run_without_tracing_records_nothing(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    model.call("look")
-    model.reply("done")
+    model.add(call("look"), "done")
     await run(rig, make_agent, look, run_config=RunConfig(tracing_disabled=True))
     model.reply("done")
     with trace("t", disabled=True):
@@ -141,8 +138,7 @@ async def test_a_run_without_tracing_records_nothing(
 async def test_two_runs_in_one_block_are_one_trace(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    model.reply("one")
-    model.reply("two")
+    model.add("one", "two")
     with trace("Two questions", group_id="thread 1", metadata={"tier": "gold"}):
         await run(rig, make_agent)
         await run(rig, make_agent)
@@ -160,8 +156,7 @@ async def test_two_runs_in_one_block_are_one_trace(
 async def test_a_run_can_name_its_trace_and_calls_of_one_answer_have_a_span_each(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
-    model.reply("one")
+    model.add(calls([("look", {"where": "left"}), ("look", {"where": "right"})]), "one")
     config = RunConfig(
         workflow_name="Ask", trace_id="order 7", group_id="g", trace_metadata={"a": [1]}
     )
@@ -187,9 +182,7 @@ async def test_what_a_tool_records_hangs_below_its_call(
             made = await inner.create_task("inner")
             return str(await inner.run_task(made))
 
-    model.call("delegate")
-    model.reply("inner answer")
-    model.reply("outer answer")
+    model.add(call("delegate"), "inner answer", "outer answer")
     outer = spans.provider.get_tracer("mine")
     with outer.start_as_current_span("request"):
         await run(rig, make_agent, delegate)
@@ -217,16 +210,12 @@ async def test_a_resumed_task_keeps_its_trace_over_workers_and_rollovers(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
     agent = make_agent(look)
-    await rig.serve(agent)
-    runner = rig.runner(roll_events=1)  # 50, the fewest
-    for _ in range(8):
-        model.call("look")
-    model.reply("done")
+    runner = await rig.serving(agent, roll_events=1)
+    model.add(*[call("look")] * 8, "done")
     task = await runner.create_task("q")
     for _ in range(3):
         await runner.run_step(task)
-    await rig.serve(agent)  # replays the task, and tells its newest steps again
-    runner = rig.runner(roll_events=1)
+    runner = await rig.serving(agent, roll_events=1)
     with trace("somebody else's"):
         await runner.run_task(task)
     await runner.finalize_response(task)
@@ -259,8 +248,7 @@ async def test_what_was_undone_has_spans_of_its_own(
         return f"booked {where}"
 
     runner = await make_runner(book, pay)
-    model.call("book", {"where": "rome"})
-    model.call("pay")
+    model.add(call("book", {"where": "rome"}), call("pay"))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.run_step(task)  # waits for approval
@@ -312,13 +300,8 @@ async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
     guard = InputGuardrail(polite, "of the input")
     agent = make_agent(helper.as_tool(), handoffs=[bob], input_guardrails=[guard])
     await rig.serve(agent)
-    model.call("helper", {"input": "q"})
-    model.call("low", {"input": "q"})
-    model.call("search", {"what": "q"})
-    model.reply("found")
-    model.reply("helped")
-    model.call("transfer_to_bob")
-    model.reply("done")
+    model.add(call("helper", {"input": "q"}), call("low", {"input": "q"}))
+    model.add(call("search", {"what": "q"}), "found", "helped", call("transfer_to_bob"), "done")
     await Runner.run(agent, "q", runner=rig.runner())
     await spans.until("invoke_agent helper")
     await spans.until("invoke_agent low")
@@ -359,7 +342,7 @@ async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
     assert spans.one("guardrail kept_back")["holdfast.guardrail.behavior"] == "reject_content"
     passed = spans.one("handoff agent to bob")
     assert (passed["holdfast.handoff.from"], passed["holdfast.handoff.to"]) == ("agent", "bob")
-    call = spans.one("execute_tool helper")
-    assert call["gen_ai.tool.call.result"] == "helped"
-    assert call["holdfast.call.task"] == spans.one("invoke_agent helper")["holdfast.task.id"]
+    called = spans.one("execute_tool helper")
+    assert called["gen_ai.tool.call.result"] == "helped"
+    assert called["holdfast.call.task"] == spans.one("invoke_agent helper")["holdfast.task.id"]
     assert not any(span.failed for span in spans.all)

@@ -14,7 +14,7 @@ from holdfast import RunHooks, Runner
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.turns import local_turns
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, histories, until
 from tests.support.runs import Runs, look, outputs
@@ -116,8 +116,7 @@ async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_tu
 async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(
     run: Runs, model: FakeOpenAI, how: str
 ) -> None:
-    model.call("look")
-    model.reply("done")
+    model.add(call("look"), "done")
     stream = await start(run, look)
     events, read = stream.stream_events(), asyncio.Event()
 

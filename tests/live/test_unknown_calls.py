@@ -18,11 +18,6 @@ from tests.support.undos import cut_off
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the archive refuse what is large, and nobody wait for it."""
     put = Archive.put
