@@ -10,6 +10,6 @@ of the process stops it.
 """
 
 from holdfast.client.blocking import AgentRunner, Session
-from holdfast.reading.progress import Progress
+from holdfast.reading.streams.progress_view import Progress
 
 __all__ = ["AgentRunner", "Progress", "Session"]

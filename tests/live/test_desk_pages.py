@@ -140,7 +140,7 @@ async def test_what_is_typed_stays_when_the_task_changes(
         await page.evaluate("socket.io.reconnection(false); socket.io.engine.close()")
         await expect(page.get_by_text("Connection lost.")).to_be_visible()
         await expect(send).to_be_disabled()
-        await page.evaluate("socket.io.reconnection(true); socket.io.reconnect()")
+        await page.evaluate("socket.io.reconnection(true); socket.io.open()")
         await expect(page.get_by_text("Connection lost.")).to_be_hidden()
         await expect(send).to_be_enabled()
         await runner.pause(task, "lunch", "bob")

@@ -212,7 +212,11 @@ class TaskApprovals(RunnerBase):
         """List who may decide an approval, by name: roles by the map that this handle was given.
 
         Empty when anybody may.
+
+        Raises:
+            InvalidArgumentError: The approval is an id, or anything else but an `Approval`.
         """
+        check_arguments(TaskApprovals.people_asked, approval=approval)
         people = (people_of(self._roles, each) for each in approval.may_decide)
         found = dict.fromkeys(person for each in people for person in each)
         asker = approval.asker if approval.not_asker else ""

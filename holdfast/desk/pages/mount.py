@@ -20,8 +20,8 @@ from holdfast.desk.pages.charts import Charts
 from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
+from holdfast.desk.pages.inbox.rules import Rules
 from holdfast.desk.pages.parts import empty, link
-from holdfast.desk.pages.rules import Rules
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
 from holdfast.desk.pages.tasks import Tasks

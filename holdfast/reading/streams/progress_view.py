@@ -84,7 +84,7 @@ def _display(shown: object) -> Any:
         What updates it. IPython is never imported: a notebook has it.
     """
     ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if not hasattr(shell, "kernel"):  # a terminal of IPython cannot update what it has printed
+    # A terminal of IPython has no kernel, and cannot update what it has printed.
+    if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
         return None
     return ipython.display.display(shown, display_id=True)
