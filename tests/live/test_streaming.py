@@ -261,7 +261,8 @@ async def done_in(client: Client, task_id: str) -> Counter[str]:
 
 async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: FakeOpenAI) -> None:
     text = "some words " * 18
-    model.add(*[call("look", {"where": "a"}, text=text), text] * 2)
+    for _ in range(2):
+        model.add(call("look", {"where": "a"}, text=text), text)
     apart = replace(look, inline=False)  # in a streamed run every call has its own activity
     plain = await streaming.plain(apart)
     run = await streaming(apart)
