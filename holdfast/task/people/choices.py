@@ -32,7 +32,7 @@ class Choice:
     key: str
     label: str
     more: str
-    asks: Literal["", "note", "reason", "result", "arguments", "later", "time"] = ""
+    asks: Literal["", "reason", "result", "arguments", "later", "time"] = ""
     warning: str = ""
     colour: Colour = "grey"
     barred: str = ""
@@ -61,6 +61,25 @@ def _more(verb: Verb, declared: Declared) -> Choice:
     return Choice(verb=verb, key=key, label=label, more=more, asks="time" if asks else "")
 
 
+_DECIDED: dict[Done, tuple[str, Literal["", "reason", "result", "arguments", "later"]]] = {
+    "approve": ("a", ""),
+    "edit": ("e", "arguments"),
+    "always": ("w", "later"),
+    "reject": ("r", "reason"),
+    "respond": ("v", "result"),
+}
+"""The key of each decision, and what a person must say, whatever it does in its case."""
+
+
+def _choice(
+    verb: Done, label: str, more: str, *, warning: str = "", colour: Colour = "grey"
+) -> Choice:
+    key, asks = _DECIDED[verb]
+    return Choice(
+        verb=verb, key=key, label=label, more=more, asks=asks, warning=warning, colour=colour
+    )
+
+
 def _decisions(approval: Approval) -> tuple[Choice, ...]:
     tool = approval.tool or "it"
     match approval.kind:
@@ -72,82 +91,55 @@ def _decisions(approval: Approval) -> tuple[Choice, ...]:
             return _of_limit(approval)
         case "question":
             return (
-                Choice(
-                    verb="respond",
-                    key="v",
-                    label="Answer",
-                    more="The call goes on with your answer: an object with the fields asked for.",
-                    asks="result",
+                _choice(
+                    "respond",
+                    "Answer",
+                    "The call goes on with your answer: an object with the fields asked for.",
                     colour="primary",
                 ),
-                Choice(
-                    verb="reject",
-                    key="r",
-                    label="Decline",
-                    more="The call goes on without an answer.",
-                    asks="reason",
-                ),
+                _choice("reject", "Decline", "The call goes on without an answer."),
             )
         case "undo":
             return (
-                Choice(
-                    verb="approve",
-                    key="a",
-                    label=f"Undo {tool}",
-                    more="The tool's own undo runs now.",
-                    colour="primary",
+                _choice(
+                    "approve", f"Undo {tool}", "The tool's own undo runs now.", colour="primary"
                 ),
-                Choice(
-                    verb="reject",
-                    key="r",
-                    label=f"Leave {tool} as it is",
-                    more="It stays as it is, and the undo ends here.",
-                    asks="reason",
+                _choice(
+                    "reject",
+                    f"Leave {tool} as it is",
+                    "It stays as it is, and the undo ends here.",
                     colour="negative",
                 ),
-                Choice(
-                    verb="respond",
-                    key="v",
-                    label="It is undone already",
-                    more="You have undone it by other means: enter how.",
-                    asks="result",
+                _choice(
+                    "respond",
+                    "It is undone already",
+                    "You have undone it by other means: enter how.",
                 ),
             )
 
 
 def _of_limit(approval: Approval) -> tuple[Choice, ...]:
-    finish = Choice(
-        verb="reject",
-        key="r",
-        label="Finish now",
-        more="The model gives its last answer, without tools.",
-        asks="reason",
-        colour="negative",
+    finish = _choice(
+        "reject", "Finish now", "The model gives its last answer, without tools.", colour="negative"
     )
     raised = arguments_of(approval).get("max_dollars")
     if not isinstance(raised, str):
-        one_more = Choice(
-            verb="approve",
-            key="a",
-            label="Allow one more model call",
-            more="The task goes on for one model call over its budget.",
+        one_more = _choice(
+            "approve",
+            "Allow one more model call",
+            "The task goes on for one model call over its budget.",
             colour="primary",
         )
         return one_more, finish
     return (
-        Choice(
-            verb="approve",
-            key="a",
-            label=f"Raise the budget to ${raised}",
-            more="The task goes on until that is used up.",
+        _choice(
+            "approve",
+            f"Raise the budget to ${raised}",
+            "The task goes on until that is used up.",
             colour="primary",
         ),
-        Choice(
-            verb="edit",
-            key="e",
-            label="Raise it to another amount",
-            more="The task goes on with the budget that you give.",
-            asks="arguments",
+        _choice(
+            "edit", "Raise it to another amount", "The task goes on with the budget that you give."
         ),
         finish,
     )
@@ -156,38 +148,31 @@ def _of_limit(approval: Approval) -> tuple[Choice, ...]:
 def _of_call(approval: Approval, tool: str) -> tuple[Choice, ...]:
     final = f"{tool} cannot be undone." if approval.effect not in ("read", "reversible") else ""
     found = (
-        Choice(
-            verb="approve",
-            key="a",
-            label=f"Run {tool}",
-            more="The call runs with these arguments.",
+        _choice(
+            "approve",
+            f"Run {tool}",
+            "The call runs with these arguments.",
             warning=final,
             colour="positive",
         ),
-        Choice(
-            verb="edit",
-            key="e",
-            label="Edit arguments",
-            more="The call runs with the arguments that you give; the agent reads the change.",
-            asks="arguments",
+        _choice(
+            "edit",
+            "Edit arguments",
+            "The call runs with the arguments that you give; the agent reads the change.",
             warning=final,
             colour="primary",
         ),
         *_for_later(approval, tool, final),
-        Choice(
-            verb="reject",
-            key="r",
-            label=f"Do not run {tool}",
-            more="The call does not run; the agent reads your reason.",
-            asks="reason",
+        _choice(
+            "reject",
+            f"Do not run {tool}",
+            "The call does not run; the agent reads your reason.",
             colour="negative",
         ),
-        Choice(
-            verb="respond",
-            key="v",
-            label="Enter a result",
-            more="The call does not run; the agent reads your result instead.",
-            asks="result",
+        _choice(
+            "respond",
+            "Enter a result",
+            "The call does not run; the agent reads your result instead.",
         ),
     )
     if not approval.is_as_it_stands:
@@ -199,12 +184,10 @@ def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Choice, ...
     """Return the approval of later calls, which one person can give where one decides alone."""
     if approval.quorum > 1:
         return ()
-    made = Choice(
-        verb="always",
-        key="w",
-        label=f"Run {tool}, and later calls",
-        more="This call runs, and so do later ones that fit, without asking.",
-        asks="later",
+    made = _choice(
+        "always",
+        f"Run {tool}, and later calls",
+        "This call runs, and so do later ones that fit, without asking.",
         warning=warning,
     )
     return (made,)
@@ -212,28 +195,23 @@ def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Choice, ...
 
 def _of_unknown(tool: str) -> tuple[Choice, ...]:
     return (
-        Choice(
-            verb="approve",
-            key="a",
-            label=f"It did not happen: {tool} now",
-            more="The call runs again.",
+        _choice(
+            "approve",
+            f"It did not happen: {tool} now",
+            "The call runs again.",
             warning=f"If {tool} has happened after all, it happens twice.",
             colour="primary",
         ),
-        Choice(
-            verb="respond",
-            key="v",
-            label="It happened: enter the result",
-            more="The call does not run again; the agent reads your result.",
-            asks="result",
+        _choice(
+            "respond",
+            "It happened: enter the result",
+            "The call does not run again; the agent reads your result.",
             colour="positive",
         ),
-        Choice(
-            verb="reject",
-            key="r",
-            label="Give it up",
-            more="The call does not run again; the agent reads that its outcome is unknown.",
-            asks="reason",
+        _choice(
+            "reject",
+            "Give it up",
+            "The call does not run again; the agent reads that its outcome is unknown.",
             colour="negative",
         ),
     )
