@@ -15,6 +15,7 @@ from holdfast.errors import (
     DAMAGED,
     ArchiveError,
     ConnectError,
+    HoldfastError,
     NoWorkerError,
     QueryFailedError,
     StepNotFoundError,
@@ -38,8 +39,10 @@ from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import canonical
-from holdfast.values.messages import Blob, Message, ToolCall, shown
+from holdfast.values.code.some_at_once import some_at_once
+from holdfast.values.messages import Blob, Message, ToolCall, Usage, shown
 from holdfast.values.parts.sources import read_nodes
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.logs import log
 
@@ -117,12 +120,40 @@ class Reader(TaskQueries):
             return task.model_copy(update={"status": known.status, "error": error})
 
         async def recorded(record: TaskRecord) -> Task:
-            return Task.model_validate(record.task)
+            task = Task.model_validate(record.task)
+            return await self.settled(task) if task.unsettled else task
 
         task = await self.read(task_id, ask, recorded)
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
+
+    async def settled(self, task: Task) -> Task:
+        """Add to a closed task's cost what tasks of its calls have cost since it has ended.
+
+        It does not wait for long until they have ended, and its record cannot be changed later.
+        """
+
+        async def read(name: str) -> Task | None:
+            try:
+                return await self.task(name)
+            except HoldfastError as error:
+                log.warning(
+                    "The cost of %r lacks what %r may have cost: %s", task.task_id, name, error
+                )
+                return None
+
+        told = task.unsettled
+        found = await some_at_once(read, list(told))
+        usage, unsettled = task.usage, dict[str, Usage]()
+        for (name, known), child in zip(told.items(), found, strict=True):
+            if child is None:
+                unsettled[name] = known
+                continue
+            usage += child.usage - known
+            if child.status not in CLOSED or child.unsettled:
+                unsettled[name] = child.usage
+        return task.model_copy(update={"usage": usage, "unsettled": unsettled})
 
     async def with_block(self, task_id: str) -> Task:
         """Describe a task as `task` does, and say what blocks it while it is to run.

@@ -75,6 +75,8 @@ class Task(InNotebook, Value):
         steps: Number of completed steps.
         usage: What the task has cost so far: all model calls whose answer has arrived, also of
             steps that were undone, started again or blocked, and what the tasks of its calls cost.
+        unsettled: Of a closed task: the tasks of its calls that go on or cannot be read, with what
+            `usage` has of each.
         branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
         blocked_by: What a running task waits for that has failed and is tried again, with the
@@ -97,6 +99,7 @@ class Task(InNotebook, Value):
     created: float = 0.0
     steps: int = 0
     usage: Usage = Usage()
+    unsettled: dict[str, Usage] = Field(default_factory=dict)
     branch_usage: Usage = Usage()
     error: str = ""
     blocked_by: str = ""

@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.testing import FakeOpenAI, call, calls, hang
+from holdfast.workflows.children import children
 from tests.support.people import World
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import look, pay, serve_nested
@@ -217,8 +218,9 @@ async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
 
 
 async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_any_depth(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(children, "HEAR_SECONDS", 0.001)  # it ends before those below
     low = make_agent(look, name="low")
     middle = make_agent(low.as_tool(), name="middle")
     runner = await rig.serving(make_agent(middle.as_tool()))
@@ -240,13 +242,13 @@ async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_a
 
     await until(goes_on)
     assert (await runner.get_task(child)).paused == "bob"  # by itself
-    model.hang("never read")
+    model.add(call("look", {}), hang("never read"))  # a cost alone is not reported
     await runner.resume(child, by="bob")
     await asyncio.to_thread(model.wait_held)
     await runner.abandon(task, "enough", by="ann")
     for each in (task, child, lowest):
         assert "enough" in (await until_status(runner, each, "abandoned")).error
-    assert (await runner.get_task(task)).usage.requests == 3  # as far as answers have arrived
+    assert (await runner.get_task(task)).usage.requests == 4  # as far as answers have arrived
     model.release()
 
 

@@ -253,7 +253,8 @@ class Children:
             status = child.status if child.is_over else "abandoned"
             text = f"It was {how} with Temporal's own tools."
             gone = Failure(type="TaskClosedError", message=text)
-            self.change(name, closed=True, status=status, approvals=(), failure=gone)
+            known = {"closed": True, "unsettled": not child.is_over, "status": status}
+            self.change(name, **known, approvals=(), failure=gone)
             self._lost()
 
     def heard(self, report: ChildReport) -> str:

@@ -117,7 +117,8 @@ class Reporter:
             await workflow.wait_condition(lambda: self._news() != self._reported)
             # Kept as it was sent: what changes during the signal is the next report.
             news = self._news()
-            report = news.model_copy(update={"usage": self._ledger.spent})
+            cost = {"usage": self._ledger.spent, "unsettled": bool(self._ledger.unsettled)}
+            report = news.model_copy(update=cost)
             try:
                 await handle.signal(REPORTS, report)
             except FailureError:  # its workflow has ended

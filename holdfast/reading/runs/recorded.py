@@ -128,6 +128,8 @@ async def read_recorded(
     else:
         parts = await read_parts(reader.archive, record.segment)
         task, head, opens = Task.model_validate(record.task), record.head, record.opens
+        if task.unsettled:
+            task = await reader.settled(task)
         entries = [entry for part in parts for entry in part.entries]
         if task.stored is not None:
             task = task.model_copy(update={"input": await reader.text(task.stored)})

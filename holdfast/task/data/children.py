@@ -134,6 +134,7 @@ class ChildReport(Value):
         heard: Number of the newest order that it has received.
         approvals: Open approvals, in it and in its own children.
         usage: Its cost so far, its children's included.
+        unsettled: Whether tasks below it may have cost more than `usage` has of them.
         raised: By how much people have raised its budget in money, its children's included.
         lost: The most that its lost calls can have cost, likewise.
         failure: What is in its way, or ended it.
@@ -147,6 +148,7 @@ class ChildReport(Value):
     heard: int = 0
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
+    unsettled: bool = False
     raised: Dollars = NOTHING
     lost: Dollars = NOTHING
     failure: Failure | None = None
@@ -164,6 +166,7 @@ class ChildState(Value):
         said: Number of the newest order sent to it.
         approvals: Open approvals in it; step and position are those of the call.
         usage: Its cost.
+        unsettled: Whether it has ended without the whole of it in `usage`.
         dollars: What this task has reserved for it, if the budget is in money.
         raised: As it reported it.
         lost: As it reported it.
@@ -183,6 +186,7 @@ class ChildState(Value):
     said: int = 0
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
+    unsettled: bool = False
     dollars: Dollars = NOTHING
     raised: Dollars = NOTHING
     lost: Dollars = NOTHING
@@ -229,6 +233,7 @@ class ChildState(Value):
                 approval.model_copy(update={"n": n, "i": i}) for approval in report.approvals
             ),
             "usage": report.usage,
+            "unsettled": report.unsettled,
             "raised": report.raised,
             "lost": report.lost,
             "failure": report.failure,

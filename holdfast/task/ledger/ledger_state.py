@@ -180,6 +180,16 @@ class LedgerState(Recording):
         asked = (child.usage for child in self.s.children.values() if not child.counted)
         return sum(asked, self.s.spent)
 
+    @property
+    def unsettled(self) -> dict[str, Usage]:
+        """The child tasks that may cost more than `spent` has of them, with what it has of each."""
+        children = self.s.children.items()
+        return {
+            name: child.usage
+            for name, child in children
+            if child.unsettled or not (child.closed or child.is_over)
+        }
+
     def forget_children(self, gone: Collection[str]) -> None:
         """Drop the child tasks of undone calls; their cost stays in `spent`."""
         children = self.s.children
@@ -304,6 +314,7 @@ class LedgerState(Recording):
             created=self.s.created,
             steps=self.s.steps,
             usage=self.spent,
+            unsettled=self.unsettled if self.s.closing is not None else {},
             branch_usage=self.usage,
             stored=self.given.stored,
             images=self.given.images,

@@ -121,7 +121,8 @@ async def _store(  # noqa: PLR0917  one caller
         segment=ledger.s.segment, opens=tuple(each.chained() for each in ledger.s.opens)
     )
     head = known_head(ledger.head, ledger.s.described)
-    record = await record_of(reader.archive, given, head, ledger.task(), page, list(ledger.entries))
+    task_now = ledger.task().model_copy(update={"unsettled": ledger.unsettled})
+    record = await record_of(reader.archive, given, head, task_now, page, list(ledger.entries))
     await write_record(reader.archive, task_id, record)
 
 
