@@ -149,7 +149,7 @@ lock: ## Make the lock files anew from pyproject.toml
 	$(COMPILE) pyproject.toml --upgrade --all-extras --output-file requirements-dev.lock
 	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | \
 	    $(COMPILE) pyproject.toml - --extra local --extra desk --constraint requirements-dev.lock --output-file requirements-demo.lock
-	$(COMPILE) pyproject.toml --extra local --extra s3 --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra keys --extra local --extra s3 --constraint requirements-dev.lock --output-file requirements.lock
 	echo uv | $(COMPILE) - --constraint requirements-dev.lock --output-file requirements-uv.lock
 	rm -rf .build/lock
 

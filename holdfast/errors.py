@@ -402,7 +402,11 @@ class DigestMismatchError(ArchiveError):
     """Recorded bytes do not give the digest recorded for them: something was changed."""
 
 
-DAMAGED = (BlobMissingError, DigestMismatchError)
+class KeyMissingError(ArchiveError):
+    """Something is encrypted with a key that this process does not have."""
+
+
+DAMAGED = (BlobMissingError, DigestMismatchError, KeyMissingError)
 """What reading one value of the archive raises when this value alone is lost."""
 
 

@@ -11,17 +11,23 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import secrets
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.archive.bytestore import LocalStore, open_store
 from holdfast.archive.names import (
     ID_FILE,
     KEY_FILE,
+    KEYS_VARIABLE,
+    NAMES_SCOPE,
     OWNER_FILE,
     blob_path,
+    key_id,
+    key_path,
     record_name,
     record_path,
 )
@@ -29,10 +35,17 @@ from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
     DigestMismatchError,
+    KeyMissingError,
 )
 from holdfast.values.base import Json, digest, in_order
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.redact import conceal, credentials_of, redact, without_credentials
+
+if TYPE_CHECKING:
+    from holdfast.archive.encryption.keys import Keys
+    from holdfast.archive.encryption.store import EncryptedStore
+else:  # loaded where there are keys
+    Keys = object
 
 __all__ = ["Archive", "record_name"]
 
@@ -48,24 +61,39 @@ class Archive:
 
     Attributes:
         url: Where it is; credentials that the given URL held are left out.
+        encrypted: What encrypts it; None without keys.
     """
 
-    def __init__(self, url: str | Path, options: Mapping[str, Json] | None = None) -> None:
+    def __init__(
+        self,
+        url: str | Path,
+        options: Mapping[str, Json] | None = None,
+        *,
+        keys: Keys | None = None,
+    ) -> None:
         """Open an archive. Nothing is read or written yet.
 
         Args:
             url: A directory, or an fsspec URL such as `s3://bucket/prefix` or `memory://name`.
             options: Storage options of the fsspec file system (endpoint, credentials, ...); they
                 are in no error and no log.
+            keys: What encrypts the archive, and the histories of tasks whose programs use it; the
+                keys that `HOLDFAST_KEYS` names by default.
 
         Raises:
             ArchiveError: Unknown protocol, or a missing package for it.
-            InvalidArgumentError: One of these is of another type.
+            InvalidArgumentError: One of these is of another type, or the keys cannot be read.
         """
         check_arguments(Archive.__init__, url=url, options=options)
         conceal(credentials_of(str(url), options or {}))
         self.url = without_credentials(str(url))
         self._store = open_store(str(url), options or {})
+        self.encrypted: EncryptedStore | None = None
+        if keys is not None or os.environ.get(KEYS_VARIABLE):
+            from holdfast.archive.encryption.keys import Keys
+            from holdfast.archive.encryption.store import EncryptedStore
+
+            self._store = self.encrypted = EncryptedStore(self._store, Keys.given(keys))
         self._id: str | None = None
         self._key = b""
 
@@ -215,10 +243,31 @@ class Archive:
 
         Raises:
             ArchiveError: The archive cannot be read or written.
+            KeyMissingError: It is encrypted, and the keys of this process do not decrypt it.
         """
         if self._id is None:
-            self._id = self._first(ID_FILE, secrets.token_hex(8))
+            found = self._first(ID_FILE, secrets.token_hex(8))
+            self._check_keys()
+            self._id = found
         return self._id
+
+    def _check_keys(self) -> None:
+        """Check that an encrypted archive is used with its keys: nothing else is written there.
+
+        Raises:
+            KeyMissingError: This process has no keys, or not the right ones.
+            ArchiveError: The archive cannot be read or written.
+        """
+        path = key_path(key_id(NAMES_SCOPE))
+        with self._failures("read", path):
+            if self.encrypted is not None:
+                self.encrypted.data_keys.of_scope(NAMES_SCOPE)
+            elif self._store.size(path) is not None:
+                raise KeyMissingError(
+                    f"The archive {self.url!r} is encrypted, and this process has no keys. Nothing"
+                    " was changed.",
+                    remedy=f"Set {KEYS_VARIABLE} as in the processes that use it.",
+                )
 
     def owner(self, namespace: str) -> str:
         """Return the namespace whose tasks are stored here: the first that has asked.
@@ -293,6 +342,8 @@ class Archive:
         """Turn a file system's errors into ours; each kind of store has its own classes."""
         try:
             yield
+        except ArchiveError:
+            raise
         except Exception as error:  # noqa: BLE001  turned into one of ours
             where = self._where(path)  # not before: to leave secrets out takes as long as to read
             # A write that finds no place, and an archive that is gone altogether (a lost mount, a

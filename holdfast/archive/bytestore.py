@@ -45,8 +45,14 @@ class ByteStore(Protocol):
         """
         ...
 
-    def create(self, path: str, data: bytes) -> None:
-        """Write a path unless it is there; of two creators, one decides."""
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+        """Write a path unless it is there; of two creators, one decides.
+
+        Args:
+            path: The path.
+            data: The bytes.
+            exclusively: Refuse where the store cannot tell which of two came first.
+        """
         ...
 
     def delete(self, path: str) -> None:
@@ -136,8 +142,9 @@ class LocalStore:
         if forced:
             _sync_directory(target.parent)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
         """Create a file with its content in one step; an existing one is left as it is."""
+        del exclusively  # always
         target, temporary = self._temporary(path, data)
         try:
             with suppress(FileExistsError):
@@ -220,12 +227,14 @@ class FsspecStore:
         del forced
         self._fs.pipe_file(f"{self._root}/{path}", data)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
         """Write an object unless it is there, exclusively where the file system can."""
         with suppress(FileExistsError):
             try:
                 self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
             except (TypeError, ValueError, NotImplementedError):
+                if exclusively:
+                    raise
                 # No exclusive creation here: the last of two simultaneous creators decides.
                 if self.size(path) is None:
                     self.write(path, data)

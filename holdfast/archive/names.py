@@ -13,7 +13,13 @@ from holdfast.values.text.shown import shown
 ID_FILE = "archive.json"
 OWNER_FILE = "namespace.json"
 KEY_FILE = "archive.key"
-_BLOBS = "blobs"
+BLOBS = "blobs"
+KEYS_FOLDER = "keys"
+"""Data keys, which only `encryption` reads and writes."""
+NAMES_SCOPE = "names of blobs"
+"""What the first data key of an archive is for. An archive that has it is encrypted."""
+KEYS_VARIABLE = "HOLDFAST_KEYS"
+KEY_ID_BYTES = 16
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _KEY_LENGTH = 180
 """Longer quoted keys are cut: file systems stop at 255 bytes, Temporal's ids at 1,000."""
@@ -42,14 +48,24 @@ def blob_path(sha256: str) -> str:
     """Return the path of a blob; two digits of it make the folder."""
     if not _SHA256.fullmatch(sha256):
         raise InvalidArgumentError(f"{sha256!r} is not a SHA-256 of 64 lower-case hex digits.")
-    return f"{_BLOBS}/{sha256[:2]}/{sha256}"
+    return f"{BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def key_id(scope: str) -> bytes:
+    """Return the id of a scope's data key, 16 bytes. It is public, as the scope is."""
+    return bytes.fromhex(digest(scope.encode("utf-8", "surrogatepass")))[:KEY_ID_BYTES]
+
+
+def key_path(id: bytes) -> str:
+    """Return the path of a data key."""
+    return f"{KEYS_FOLDER}/{id.hex()}.json"
 
 
 def record_path(name: str) -> str:
     """Return the path of a record, which is its name."""
     parts = name.split("/")
     is_outside = "\\" in name or any(part in {"", ".", ".."} for part in parts)
-    if is_outside or parts[0] in {_BLOBS, ID_FILE, OWNER_FILE, KEY_FILE}:
+    if is_outside or parts[0] in {BLOBS, KEYS_FOLDER, ID_FILE, OWNER_FILE, KEY_FILE}:
         raise InvalidArgumentError(
             f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"
             " record_name(...) for ids with special characters."

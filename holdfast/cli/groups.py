@@ -14,7 +14,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.values.runs.verbs import VERBS
 
 GROUPS = {
-    "Begin": ("init", "doctor"),
+    "Begin": ("init", "doctor", "keys"),
     "Run tasks": ("demo", "run", "attach", "step", "finalize"),
     "See what there is": ("tasks", "show", "sessions", "approvals", "audit"),
     "Decide and steer": (
@@ -26,7 +26,7 @@ GROUPS = {
         *(verb.replace("_", "-") for verb, each in VERBS.items() if each.form is not None),
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
-    "Servers and workers": ("dev", "desk", "mcp", "worker", "stop"),
+    "Servers and workers": ("dev", "desk", "mcp", "worker", "codec", "stop"),
 }
 """Every command, in the order of the help."""
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.converter import DataConverter
 
 from holdfast.engine.search_attributes import (
     CREATED_MEMO,
@@ -16,6 +18,7 @@ from holdfast.engine.search_attributes import (
     INPUT_MEMO,
     ORIGIN_MEMO,
 )
+from holdfast.errors import KeyMissingError, message_of
 from holdfast.reading.listing import UNREAD, facts
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import TaskInput
@@ -54,9 +57,18 @@ def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> di
 
 
 async def memo_of(found: WorkflowExecution) -> Mapping[str, Any]:
-    """Return a run's memo; of one that this process cannot read only that."""
+    """Return a run's memo; of one that this process cannot read only why."""
+    return await read_memo(found.data_converter, found.raw_info)
+
+
+async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> Mapping[str, Any]:
+    """Do as `memo_of` does with a run as the server lists it."""
     try:
-        return await found.memo()
+        return {
+            name: (await converter.decode([each]))[0] for name, each in found.memo.fields.items()
+        }
+    except KeyMissingError as error:
+        return {INPUT_MEMO: f"({message_of(error)})"}
     except Exception:  # noqa: BLE001  each codec has its own errors, and the list goes on
         return {INPUT_MEMO: UNREAD}
 

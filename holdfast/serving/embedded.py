@@ -38,6 +38,7 @@ from holdfast.values.checks.ids import DEFAULT_APP, queue_of
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
+    from holdfast.archive import Keys
     from holdfast.serving.activities import Activities
 
 GRACE = timedelta(seconds=10)
@@ -50,7 +51,7 @@ IDLE_SECONDS = 5.0
 """How long an agent is not idle after it was used: its new task may not be listed yet."""
 
 
-async def running_server(data_dir: Path) -> tuple[Client, Archive]:
+async def running_server(data_dir: Path, keys: Keys | None = None) -> tuple[Client, Archive]:
     """Reach the server that runs in a data directory, for a process that serves no agents.
 
     Raises:
@@ -66,7 +67,7 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
             " `holdfast worker my_module:agents --data-dir ...` start one."
         )
         raise ConnectError(msg)
-    archive = Archive(data_dir / "archive")
+    archive = Archive(data_dir / "archive", keys=keys)
     client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
     await check_archive(client, archive)
     return client, archive
@@ -123,6 +124,7 @@ class LocalEngine:
         *,
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """Set up an engine.
 
@@ -130,12 +132,15 @@ class LocalEngine:
             data_dir: Directory of database and archive; None for memory.
             prices: What models cost; those that `HOLDFAST_PRICES` names by default.
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
+            keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
+                default.
 
         Raises:
             InvalidArgumentError: One of these is no notifier, or cannot be used.
         """
         self.data_dir = data_dir
         self._prices = prices
+        self._keys = keys
         self._notifiers = checked_notifiers(notify)
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
@@ -279,7 +284,7 @@ class LocalEngine:
             else:
                 self.server = await stack.enter_async_context(leased_server(self.data_dir))
                 directory = self.data_dir
-            self._archive = archive = Archive(directory / "archive")
+            self._archive = archive = Archive(directory / "archive", keys=self._keys)
             client = await connect_embedded(self.server, plugins=[HoldfastPlugin(archive=archive)])
             await check_archive(client, archive)
             self._host = Host()

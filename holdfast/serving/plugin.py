@@ -64,6 +64,10 @@ class HoldfastPlugin(SimplePlugin):
 
         def converter(current: DataConverter | None) -> DataConverter:
             made = holdfast_converter(current)
+            if archive.encrypted is not None:
+                from holdfast.archive.encryption.codec import encrypting  # where there are keys
+
+                made = encrypting(made, archive.encrypted.data_keys)
             if made.external_storage is not None:  # the team's own
                 return made
             return dataclasses.replace(made, external_storage=archive_storage(archive))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ import pytest
 from holdfast.desk import Tokens
 from tests.support import forked
 from tests.support.debian import NGINX
+from tests.support.master_keys import LINE
 from tests.support.stranger import SECRET, stranger_gets
 
 MARK = "HOLDFAST_TEST_PORTS"
@@ -43,8 +45,9 @@ PROGRAMS = {
     "mcp": (*HOLDFAST, "mcp", "mine:agents", "--http", "--port", "0"),
     "worker": (*HOLDFAST, "worker", "mine:agents"),
     "local": ("-c", LOCAL),
+    "codec": (*HOLDFAST, "codec", "serve", "--port", "0"),
 }
-UP = re.compile(r"address +\d|desk is at|Bearer|Serving|^up", re.MULTILINE)
+UP = re.compile(r"address +\d|(desk|codec) is at|Bearer|Serving|^up", re.MULTILINE)
 
 SERVER = {"grpc": 4, "http api, closed": 1, "metrics": 1}
 """The embedded server. gRPC is open to every user of this machine, but no browser speaks it: the
@@ -56,6 +59,7 @@ OPENED = {
     "mcp": {"asks for a token": 1},
     "worker": {},
     "local": SERVER,
+    "codec": {"asks for a token": 1},
 }
 """Owner, rule and number of all ports. A new one fails the test until its rule is here."""
 
@@ -115,8 +119,10 @@ def started(name: str, home: Path) -> Generator[str]:
     hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
     kept = {key: text for key, text in os.environ.items() if not key.startswith(hidden)}
     own = {MARK: str(home / name), "HOLDFAST_DATA_DIR": str(home / "data")}
-    if name == "desk":
+    if name in {"desk", "codec"}:
         own["HOLDFAST_DESK_TOKENS"] = str(home / "desk-tokens.json")
+    if name == "codec":  # the last: from then on the archive asks for its keys
+        own["HOLDFAST_KEYS"] = f"command:{sys.executable} -c 'print(\"{LINE}\")'"
     (home / name).mkdir()
     (home / name / "mine.py").write_text(AGENTS, encoding="utf-8")
     with subprocess.Popen(

@@ -203,6 +203,11 @@ from holdfast.tracing import ChosenIds, instrument, switch
 instrument(TracerProvider(id_generator=ChosenIds(RandomIdGenerator())))
 assert switch.spans() is not None
 """,
+    "keys": """
+from holdfast.archive import Archive, Keys
+archive = Archive("archive", keys=Keys({"k1": b"1" * 32}))
+assert archive.get(archive.put(b"words")) == b"words"
+""",
     "s3": """
 from holdfast.archive.archive import Archive
 assert Archive("s3://bucket/path").url == "s3://bucket/path"

@@ -78,8 +78,8 @@ def test_demo_lock_satisfies_core_local_desk_and_the_build() -> None:
     assert unmet([*asked_for("local", "desk"), *build_tools()], "requirements-demo.lock") == []
 
 
-def test_production_lock_satisfies_core_local_and_s3() -> None:
-    assert unmet(asked_for("local", "s3"), "requirements.lock") == []
+def test_production_lock_satisfies_core_keys_local_and_s3() -> None:
+    assert unmet(asked_for("keys", "local", "s3"), "requirements.lock") == []
 
 
 @pytest.mark.parametrize("lock", PARTS)

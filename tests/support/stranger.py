@@ -25,7 +25,7 @@ NOBODY = 65_534
 SECRET = "the-words-of-the-task"
 EVIL = {"host": "evil.example"}, {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
 PATHS = (
-    *("/", "/login", "/tasks", "/api/v1/tasks", "/api/v1/me", "/mcp", "/metrics"),
+    *("/", "/login", "/tasks", "/api/v1/tasks", "/api/v1/me", "/mcp", "/metrics", "/decode"),
     *("/api/v1/namespaces/default/workflows", "/namespaces/default/workflows"),
 )
 
@@ -75,7 +75,8 @@ def _rule(door: str) -> str:
     served = {path for path, found in statuses.items() if found & {200, 201, 202, 204}}
     if served == {"/metrics"}:
         return "metrics"
-    if served <= {"/login"} and 401 in statuses["/api/v1/me"] | statuses["/mcp"]:
+    asks = statuses["/api/v1/me"] | statuses["/mcp"] | statuses["/decode"]
+    if served <= {"/login"} and 401 in asks:
         return "asks for a token"
     if {status for found in statuses.values() for status in found} == {502}:
         return "grpc"  # so a proxy says it

@@ -19,15 +19,28 @@ from holdfast.errors import (
     InvalidArgumentError,
 )
 from holdfast.values.base import digest
+from tests.support.master_keys import LINE, logs_are_told_again
+
+__all__ = ["logs_are_told_again"]
 
 
-@pytest.fixture(params=["directory", "file url", "memory"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+@pytest.fixture(params=["directory", "file url", "memory", "encrypted"])
+def archive(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    logs_told: None,
+) -> Archive:
+    del logs_told
     urls: dict[str, str | Path] = {
         "directory": tmp_path / "an archive",
         "file url": (tmp_path / "an archive").as_uri(),
         "memory": f"memory://{uuid4()}",
+        "encrypted": f"memory://{uuid4()}",
     }
+    if request.param == "encrypted":
+        (tmp_path / "keys.txt").write_text(LINE)
+        monkeypatch.setenv("HOLDFAST_KEYS", str(tmp_path / "keys.txt"))
     return Archive(urls[request.param])
 
 

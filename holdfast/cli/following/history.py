@@ -15,6 +15,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.common import RawValue
 
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.reading.ended import cause_of, said_by
@@ -144,7 +145,9 @@ class TaskHistory:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._fail(late.scheduled_event_id, late.failure, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                return _command(event, at)
+                sent = event.workflow_execution_signaled_event_attributes.input.payloads
+                bodies = await self._client.data_converter.decode(sent, [RawValue] * len(sent))
+                return _command(event, [each.payload.data for each in bodies], at)
             case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
                 return await self._waits(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
@@ -311,11 +314,11 @@ def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:
     return calls[place] if place < len(calls) else ToolCall(id="", name="tool", arguments="")
 
 
-def _command(event: HistoryEvent, at: float) -> LiveEvent | None:
+def _command(event: HistoryEvent, bodies: Sequence[bytes], at: float) -> LiveEvent | None:
     sent = event.workflow_execution_signaled_event_attributes
     if sent.signal_name in HEARD:  # sent between tasks and activities, not by a person
         return None
-    got = decode(sent.signal_name, [payload.data for payload in sent.input.payloads])
+    got = decode(sent.signal_name, bodies)
     if isinstance(got, Command):
         by = f"by {got.by}" if got.by else ""
         text = ": ".join(part for part in (by, got.said) if part)

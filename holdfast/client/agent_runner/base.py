@@ -40,6 +40,11 @@ from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
 
+if TYPE_CHECKING:
+    from holdfast.archive import Keys
+else:  # loaded where there are keys
+    Keys = object
+
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
 
@@ -131,6 +136,7 @@ class RunnerBase:
         app: str | None = None,
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
+        keys: Keys | None = None,
         **options: Any,
     ) -> Self:
         """Run everything on this machine: the Temporal dev server and a worker in this process.
@@ -144,6 +150,8 @@ class RunnerBase:
                 by default, else none.
             notify: What notifies people when a task waits for them, such as
                 `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
+            keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
+                default, else none.
             options: As for `AgentRunner`.
 
         Raises:
@@ -152,11 +160,11 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
-        _check_options("local", options, own=("data_dir", "app", "prices", "notify"))
+        _check_options("local", options, own=("data_dir", "app", "prices", "notify", "keys"))
         check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
         where = None if data_dir is None else _directory(data_dir)
-        engine = LocalEngine(where, prices=prices, notify=notify)
+        engine = LocalEngine(where, prices=prices, notify=notify, keys=keys)
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
 
@@ -172,6 +180,7 @@ class RunnerBase:
         app: str | None = None,
         tls: Any = None,
         api_key: str | None = None,
+        keys: Keys | None = None,
         **options: Any,
     ) -> Self:
         """Use a cluster, or a running embedded server, whose worker processes run elsewhere.
@@ -187,6 +196,8 @@ class RunnerBase:
             app: Name of the app, as for `AgentRunner`.
             tls: True, or a `temporalio.service.TLSConfig` for mTLS.
             api_key: API key of Temporal Cloud.
+            keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
+                default, else none.
             options: As for `AgentRunner`.
 
         Raises:
@@ -194,7 +205,7 @@ class RunnerBase:
             ConnectError: The cluster cannot be used, or no server runs in the data_dir.
             ArchiveError: The archive cannot be used, or is not the namespace's.
         """
-        own = ("data_dir", "namespace", "archive", "app", "tls", "api_key")
+        own = ("data_dir", "namespace", "archive", "app", "tls", "api_key", "keys")
         _check_options("connect", options, own=own)
         check_arguments(
             RunnerBase.connect,
@@ -210,9 +221,9 @@ class RunnerBase:
                     "Give a data_dir alone, or the address of a cluster: each has its own archive."
                 )
                 raise InvalidArgumentError(msg)
-            client, store = await running_server(_directory(data_dir))
+            client, store = await running_server(_directory(data_dir), keys)
             return cls(agent=agent, app=app, client=client, archive=store, **options)
-        store = Archive(archive or default_archive())
+        store = Archive(archive or default_archive(), keys=keys)
         client = await connect_client(
             address,
             namespace=namespace,

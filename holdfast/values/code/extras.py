@@ -19,6 +19,7 @@ PACKAGES = {
     "mcp": ("mcp", "mcp_types", "httpx2"),
     "litellm": ("litellm",),
     "any-llm": ("any_llm",),
+    "keys": ("cryptography",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""

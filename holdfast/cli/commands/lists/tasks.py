@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli import output
@@ -48,11 +51,11 @@ async def tasks_command(
     is_checked = common.embedded is None and bool(
         common.archive or os.environ.get("HOLDFAST_ARCHIVE")
     )
-    if cost or is_checked:
+    if cost or is_checked or os.environ.get("HOLDFAST_KEYS"):
         found, costs = await _by_client(common, wanted, cost=cost)
     else:
         async with service_of(common) as service:
-            found = await _listed(service, wanted)
+            found = await _listed(service, wanted, _plain)
     if common.json:
         for name, task in found.items():
             output.emit(task | (_as_data(costs[name]) if cost else {}))
@@ -77,8 +80,20 @@ async def tasks_command(
     return ExitCode.OK
 
 
-async def _listed(service: Service, wanted: _Wanted) -> Tasks:
+ReadMemo = Callable[[WorkflowExecutionInfo], Awaitable[Mapping[str, "Json"]]]
+
+
+async def _plain(found: WorkflowExecutionInfo) -> Mapping[str, Json]:
+    return plain_memo(found)
+
+
+async def _listed(service: Service, wanted: _Wanted, memo_of: ReadMemo) -> Tasks:
     """Return what the server's list says of the newest tasks, by their ids.
+
+    Args:
+        service: The server.
+        wanted: Which tasks.
+        memo_of: Reads the memo of a run.
 
     Raises:
         RPCError: The server does not list them.
@@ -90,7 +105,8 @@ async def _listed(service: Service, wanted: _Wanted) -> Tasks:
             if len(tasks) == wanted.limit:
                 break
             if is_meant(found, wanted.agent):
-                tasks.setdefault(found.execution.workflow_id, facts(found, plain_memo(found)))
+                name = found.execution.workflow_id
+                tasks.setdefault(name, facts(found, await memo_of(found)))
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and "Hf" in error.message:
             return {}  # a namespace without the attributes of tasks has none
@@ -103,14 +119,16 @@ async def _by_client(
 ) -> tuple[Tasks, dict[str, Usage | None]]:
     """Return the tasks, and what each has cost if that is wanted.
 
-    Costs need the whole client, and so does an archive that is named: it is checked to be the one
-    of the namespace, by which a health check sees that it can be read.
+    Costs need the whole client, and so do encrypted lists, and an archive that is named: it is
+    checked to be the one of the namespace, by which a health check sees that it can be read.
     """
     from holdfast.cli.connection import engine_of
+    from holdfast.reading.visibility import read_memo
 
     async with engine_of(common) as engine:
         client = engine.client
-        found = await _listed(Service(client.workflow_service, client.namespace), wanted)
+        service = Service(client.workflow_service, client.namespace)
+        found = await _listed(service, wanted, partial(read_memo, client.data_converter))
         if not cost:
             return found, {}
         from holdfast.cli.commands.lists.costs import costs_of

@@ -22,6 +22,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import KEYS_VARIABLE
 from holdfast.cli import output
 from holdfast.cli.commands.start.clock import clock_difference
 from holdfast.cli.connection import load_agents
@@ -47,6 +48,7 @@ _STRANGER = "holdfast"
 _PACKAGES = (DISTRIBUTION, "temporalio", "pydantic", "openai", "litellm", "any-llm-sdk", "nicegui")
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "TEMPORAL_API_KEY")
 _SECONDS = timedelta(seconds=10)
+_LISTED = 500
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -156,6 +158,7 @@ async def _engine(common: Common, here: App | None) -> list[Finding]:
         findings.append(Finding("error", "archive", "none is named", remedy))
     else:
         findings.append(await _archive(client, archive))
+        findings += await _encryption(client, archive)
     findings += await _queues(client, here)
     return findings
 
@@ -233,6 +236,22 @@ async def _archive(client: Client, archive: Archive) -> Finding:
     except HoldfastError as error:
         return _of("archive", error)
     return Finding("ok", "archive", f"{redact(archive.url)} can be read and written")
+
+
+async def _encryption(client: Client, archive: Archive) -> list[Finding]:
+    """Say whether there are keys, and which ids say in plain text who a task is about."""
+    if archive.encrypted is None:
+        return [Finding("ok", "encryption", f"off: {KEYS_VARIABLE} names no keys")]
+    findings = [Finding("ok", "encryption", f"{KEYS_VARIABLE} encrypts history and archive")]
+    try:
+        async for each in client.list_workflows(limit=_LISTED):
+            if "@" in each.id:
+                text = f"ids stay in plain text, and {each.id!r} looks like the address of a person"
+                remedy = "Name sessions and tasks by holdfast.archive.hashed(...)."
+                return [*findings, Finding("warning", "encryption", text, remedy)]
+    except RPCError as error:
+        findings.append(Finding("warning", "encryption", f"ids are not listed: {error.message}"))
+    return findings
 
 
 async def _queues(client: Client, here: App | None) -> list[Finding]:

@@ -44,3 +44,70 @@ async def doctor(
     from holdfast.cli.commands.start.doctor import doctor_command
 
     return await doctor_command(common, agents=agents, app=app)
+
+
+keys = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+start.add_typer(keys, name="keys", help="Make, list and rotate the keys that encrypt everything.")
+KeyNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the key.")]
+
+
+@keys.command(epilog=EPILOG)
+def new(
+    name: KeyNameArgument,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Print a new key, as a line of the file that HOLDFAST_KEYS names."""
+    from holdfast.cli.commands.start.keys import keys_new_command
+
+    code = guarded(functools.partial(keys_new_command, name, as_json=json), as_json=json)
+    if code:
+        raise typer.Exit(int(code))
+
+
+@keys.command("list", epilog=EPILOG)
+@shared
+async def list_(common: Common) -> ExitCode | None:
+    """List the keys, and how many data keys of the archive each encrypts."""
+    from holdfast.cli.commands.start.keys import keys_list_command
+
+    return await keys_list_command(common)
+
+
+@keys.command(epilog=EPILOG)
+@shared
+async def rotate(
+    common: Common,
+    *,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Encrypt also what was written without keys; no worker may run."
+        ),
+    ] = False,
+) -> ExitCode | None:
+    """Encrypt all data keys of the archive by the first key; the others may go then."""
+    from holdfast.cli.commands.start.keys import keys_rotate_command
+
+    return await keys_rotate_command(common, plain=plain)
+
+
+codec = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+start.add_typer(codec, name="codec", help="Decrypt for Temporal's own web UI and command line.")
+
+
+@codec.command(epilog=EPILOG)
+@shared
+async def serve(
+    common: Common,
+    *,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8401,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="Web page that may ask, as of Temporal's UI; several."),
+    ] = None,
+) -> ExitCode | None:
+    """Serve a remote codec to people with a token of the desk."""
+    from holdfast.cli.commands.start.codec import codec_command
+
+    return await codec_command(common, host=host, port=port, origins=origin or [])

@@ -1,0 +1,1 @@
+"""Encryption of what a task says: in Temporal's history, and in the archive."""

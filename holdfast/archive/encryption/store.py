@@ -1,0 +1,140 @@
+"""A store whose contents are encrypted: all of the archive but its id and the data keys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+
+from holdfast.archive.bytestore import ByteStore
+from holdfast.archive.encryption.data_keys import DataKeys
+from holdfast.archive.encryption.hidden_logs import hide_texts
+from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
+from holdfast.archive.names import (
+    BLOBS,
+    ID_FILE,
+    KEY_ID_BYTES,
+    KEYS_FOLDER,
+    NAMES_SCOPE,
+    OWNER_FILE,
+    blob_path,
+)
+from holdfast.errors import DigestMismatchError
+
+MAGIC = b"\x00HFE1"
+"""In front of what is encrypted; no record begins with it, as all are JSON."""
+
+_OVERHEAD = len(MAGIC) + KEY_ID_BYTES + NONCE_BYTES + 16  # the tag of AES-GCM
+_CONTENTS = "archive"
+
+
+class EncryptedStore:
+    """Encrypts before another store writes.
+
+    Blobs are named by a keyed code (HMAC) of their digest: the bare digest would confirm guesses of
+    a text. What was written before there were keys is read as it is.
+    """
+
+    def __init__(self, inner: ByteStore, keys: Keys) -> None:
+        """Encrypt for this store; the logs of this process have no texts from now on."""
+        hide_texts()
+        self._inner = inner
+        self.data_keys = DataKeys(inner, keys)
+
+    def where(self, path: str) -> str:
+        """Return the full name of a path."""
+        return self._inner.where(path)
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a path.
+
+        Raises:
+            KeyMissingError: It is encrypted with a key that is not here.
+            DigestMismatchError: It was changed.
+        """
+        named = self._named(path)
+        try:
+            data = self._inner.read(named)
+        except FileNotFoundError:
+            if named == path:
+                raise
+            return self._inner.read(path)  # a blob of the time without keys, checked by its digest
+        return self._opened(named, data)
+
+    def size(self, path: str) -> int | None:
+        """Return the number of bytes of a path before encryption, or None when it is missing."""
+        named = self._named(path)
+        size = self._inner.size(named)
+        if size is None:
+            return None if named == path else self._inner.size(path)
+        return max(size - _OVERHEAD, 0)
+
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        """Replace the bytes of a path in one step."""
+        named = self._named(path)
+        self._inner.write(named, self._sealed(named, data), forced=forced)
+
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+        """Write a path unless it is there."""
+        named = self._named(path)
+        self._inner.create(named, self._sealed(named, data), exclusively=exclusively)
+
+    def delete(self, path: str) -> None:
+        """Delete a path."""
+        self._inner.delete(path)
+
+    def find(self, folder: str) -> list[str]:
+        """Return the paths of all files below a folder."""
+        return self._inner.find(folder)
+
+    def encrypt_plain(self) -> Iterator[bool]:
+        """Encrypt what was written before there were keys; yield for each file whether it was.
+
+        It can be stopped and begun again. No worker may run meanwhile: a record that changes
+        between its reading and its writing would be lost.
+
+        Raises:
+            ArchiveError: The archive cannot be used.
+        """
+        for path in sorted(self._inner.find("")):
+            if _is_open(path) or path.startswith(f"{KEYS_FOLDER}/"):
+                continue
+            data = self._inner.read(path)
+            is_plain = not data.startswith(MAGIC)
+            if is_plain:
+                self.write(path, data)
+                if self._named(path) != path:
+                    self._inner.delete(path)
+            yield is_plain
+
+    def _named(self, path: str) -> str:
+        """Return the path under which something is kept."""
+        if not path.startswith(f"{BLOBS}/"):
+            return path
+        key = self.data_keys.of_scope(NAMES_SCOPE).key
+        return blob_path(hmac.new(key, path.encode(), hashlib.sha256).hexdigest())
+
+    def _sealed(self, path: str, data: bytes) -> bytes:
+        if _is_open(path):
+            return data
+        return MAGIC + self.data_keys.of_scope(_CONTENTS).seal(data, path.encode())
+
+    def _opened(self, path: str, data: bytes) -> bytes:
+        if not data.startswith(MAGIC):
+            return data
+        sealed = data[len(MAGIC) :]
+        key = self.data_keys.by_id(sealed[:KEY_ID_BYTES])
+        try:
+            return key.open(sealed, path.encode())
+        except Exception as error:
+            if not is_wrong_key(error):
+                raise
+            raise DigestMismatchError(
+                f"{self.where(path)!r} was changed: it cannot be decrypted with the key it names.",
+                remedy="Restore it from a backup.",
+            ) from None
+
+
+def _is_open(path: str) -> bool:
+    """Whether a file stays in plain text: ids, by which processes see that they share it."""
+    return path in {ID_FILE, OWNER_FILE}

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import base64
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from google.protobuf.json_format import MessageToDict
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import DataConverter, WorkflowSerializationContext
+
+from holdfast.archive import Archive, Keys, hashed
+from holdfast.archive.encryption.codec import KeysCodec, encrypting
+from holdfast.archive.encryption.store import EncryptedStore
+from holdfast.archive.names import blob_path
+from holdfast.cli.commands.start.codec import codec_app
+from holdfast.desk.identity.tokens import Tokens
+from holdfast.errors import (
+    ArchiveError,
+    DigestMismatchError,
+    InvalidArgumentError,
+    KeyMissingError,
+)
+from holdfast.values.text.logs import log
+from tests.support.master_keys import K1, K2, LINE, keys, logs_are_told_again
+
+pytestmark = pytest.mark.usefixtures("logs_told")
+__all__ = ["logs_are_told_again"]
+
+TEXT = b"the words of a person"
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {
+        each.relative_to(place).as_posix(): each.read_bytes()
+        for each in place.rglob("*")
+        if each.is_file()
+    }
+
+
+def encrypted(archive: Archive) -> EncryptedStore:
+    assert archive.encrypted is not None
+    return archive.encrypted
+
+
+def test_no_text_and_no_digest_of_one_is_in_the_archive(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, keys=keys())
+    name = archive.put(TEXT)
+    archive.put_record("tasks/t.json", {"q": TEXT.decode()})
+    archive.create_record("tasks/u.json", {"q": TEXT.decode()})
+    secret = archive.mac("x")
+    found = files(tmp_path)
+    assert not [path for path, data in found.items() if TEXT in data or name in path]
+    assert found["archive.key"].startswith(b"\x00HFE1")
+    again = Archive(tmp_path, keys=keys())
+    assert (again.get(name), again.mac("x")) == (TEXT, secret)
+    assert again.get_record("tasks/u.json") == {"q": TEXT.decode()}
+
+
+def test_equal_texts_look_different_and_a_changed_or_moved_file_is_noticed(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, keys=keys())
+    for name in ("tasks/a.json", "tasks/b.json"):
+        archive.put_record(name, {"same": 1})
+    a, b = tmp_path / "tasks/a.json", tmp_path / "tasks/b.json"
+    assert a.read_bytes() != b.read_bytes()
+    a.write_bytes(b.read_bytes())
+    with pytest.raises(DigestMismatchError, match=r"a\.json' was changed"):
+        archive.get_record("tasks/a.json")
+    b.write_bytes(b.read_bytes()[:-1] + b"~")
+    with pytest.raises(DigestMismatchError, match="Restore it from a backup"):
+        archive.get_record("tasks/b.json")
+
+
+def test_master_keys_are_exchanged_without_touching_what_they_encrypt(tmp_path: Path) -> None:
+    name = Archive(tmp_path, keys=keys()).put(TEXT)
+    before = files(tmp_path)
+    both = Archive(tmp_path, keys=keys(k2=K2, k1=K1))
+    assert both.get(name) == TEXT
+    rotating = encrypted(both).data_keys.rotate()
+    assert next(rotating)
+    rotating.close()  # killed after the first: the rest is done by the next one
+    assert sorted(encrypted(both).data_keys.masters()) == ["k1", "k2"]
+    assert sorted(encrypted(both).data_keys.rotate()) == [False, True]
+    after = files(tmp_path)
+    assert [path for path in before if before[path] != after[path]] == [
+        path for path in before if path.startswith("keys/")
+    ]
+    assert Archive(tmp_path, keys=keys(k2=K2)).get(name) == TEXT
+    with pytest.raises(KeyMissingError, match=r"the key 'k2', which is not here \(only k1\)"):
+        Archive(tmp_path, keys=keys()).archive_id()
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (None, "is encrypted, and this process has no keys"),
+        ({"k9": K2}, "the key 'k1', which is not here"),
+        ({"k1": K2}, "another key of the name 'k1'"),
+    ],
+)
+def test_a_process_without_the_key_is_told_which_and_changes_nothing(
+    tmp_path: Path, other: dict[str, bytes] | None, why: str
+) -> None:
+    Archive(tmp_path, keys=keys()).archive_id()
+    before = files(tmp_path)
+    with pytest.raises(KeyMissingError, match=why):
+        Archive(tmp_path, keys=Keys(other) if other else None).archive_id()
+    assert files(tmp_path) == before
+
+
+def test_what_was_written_without_keys_is_read_and_can_be_encrypted(tmp_path: Path) -> None:
+    plain = Archive(tmp_path)
+    id, name, code = plain.archive_id(), plain.put(TEXT), plain.mac("x")
+    plain.put_record("tasks/t.json", {"q": TEXT.decode()})
+    archive = Archive(tmp_path, keys=keys())
+    for _ in range(2):
+        assert (archive.archive_id(), archive.get(name), archive.mac("x")) == (id, TEXT, code)
+        assert archive.get_record("tasks/t.json") == {"q": TEXT.decode()}
+        assert archive.put(TEXT) == name
+        list(encrypted(archive).encrypt_plain())
+    assert not [path for path, data in files(tmp_path).items() if TEXT in data]
+    assert blob_path(name) not in files(tmp_path)
+    assert not any(encrypted(archive).encrypt_plain())
+
+
+def test_of_processes_that_begin_at_once_all_have_one_data_key(tmp_path: Path) -> None:
+    def put(n: int) -> str:
+        return Archive(tmp_path, keys=keys()).put(f"{n}".encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(put, range(40)))
+    archive = Archive(tmp_path, keys=keys())
+    assert [archive.get(each) for each in names] == [f"{n}".encode() for n in range(40)]
+
+
+def test_a_key_service_wraps_data_keys_and_its_failure_tells_no_secret(tmp_path: Path) -> None:
+    class Kms:
+        def __init__(self) -> None:
+            self.is_down = False
+            self.calls: list[bytes] = []
+
+        def wrap(self, data_key: bytes, scope: bytes) -> bytes:
+            self.calls.append(scope)
+            return bytes(each ^ 7 for each in data_key)
+
+        def unwrap(self, wrapped: bytes, scope: bytes) -> bytes:
+            if self.is_down:
+                raise ConnectionError("token=s3cr3t")
+            return bytes(each ^ 7 for each in wrapped)
+
+    kms = Kms()
+    archive = Archive(tmp_path, keys=Keys({"kms": kms}))
+    name = archive.put(TEXT)
+    assert archive.get(name) == TEXT
+    assert kms.calls == [b"names of blobs", b"archive"]
+    kms.is_down = True
+    with pytest.raises(
+        ArchiveError, match=r"key 'kms' could not decrypt .* ConnectionError"
+    ) as bad:
+        Archive(tmp_path, keys=Keys({"kms": kms})).get(name)
+    assert "s3cr3t" not in str(bad.value)
+    kms.is_down = False
+    assert Archive(tmp_path, keys=Keys({"kms": kms})).get(name) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "There is no key in"),
+        ("k1 tooshort", "Line 1 of the keys in .* is not a key"),
+        ("# ours\nk1", "Line 2"),
+        (
+            f"{LINE}\n{LINE}",
+            "repeats a name",
+        ),
+        (LINE.replace("k1", "a/b"), "'a/b' cannot name a key"),
+        ("\udcff", "cannot be read from .* UnicodeDecodeError"),
+    ],
+)
+def test_a_file_of_keys_that_cannot_be_used_is_refused_without_its_text(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text(text, "utf-8", "surrogateescape")
+    with pytest.raises(InvalidArgumentError, match=why) as bad:
+        Keys.read(str(file))
+    assert LINE[3:] not in str(bad.value)
+    assert "tooshort" not in str(bad.value)
+
+
+def test_keys_come_from_a_file_or_a_command_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys.txt").write_text(f"# ours\n\n{LINE}\n")
+    name = Archive(tmp_path / "archive", keys=keys()).put(TEXT)
+    prints = f"{sys.executable} -c 'print(\"{LINE}\")'"
+    for place in (str(tmp_path / "keys.txt"), f"command:{prints}"):
+        monkeypatch.setenv("HOLDFAST_KEYS", place)
+        assert Archive(tmp_path / "archive").get(name) == TEXT
+    monkeypatch.setenv("HOLDFAST_KEYS", "command:false")
+    with pytest.raises(InvalidArgumentError, match="CalledProcessError"):
+        Archive(tmp_path / "archive")
+    assert repr(Keys({"k1": K1})) == "Keys(k1)"
+    for wrong in ({}, {"k1": "text"}, None):
+        with pytest.raises(InvalidArgumentError):
+            Keys(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"keys is made by Keys\(...\)"):
+        Archive(tmp_path, keys="k1")  # type: ignore[arg-type]
+
+
+async def test_a_history_has_one_data_key_for_each_task_and_plain_payloads_pass(
+    tmp_path: Path,
+) -> None:
+    data_keys = encrypted(Archive(tmp_path, keys=keys())).data_keys
+    converter = encrypting(DataConverter.default, data_keys)
+    ids: set[bytes] = set()
+    for task in ("a", "b"):
+        own = converter.with_context(WorkflowSerializationContext("default", task))
+        [sealed] = await own.encode([TEXT.decode()])
+        assert TEXT not in sealed.SerializeToString()
+        assert await converter.decode([sealed]) == [TEXT.decode()]
+        ids.add(sealed.data[:16])
+        sealed.data = sealed.data[:-1] + b"~"
+        with pytest.raises(DigestMismatchError, match="was changed"):
+            await converter.decode([sealed])
+    assert len(ids) == 2
+    [plain] = await DataConverter.default.encode([TEXT.decode()])
+    assert await converter.decode([plain]) == [TEXT.decode()]
+    own_codec = DataConverter(payload_codec=KeysCodec(data_keys, "own"))
+    assert encrypting(own_codec, data_keys) is own_codec
+
+
+async def test_a_remote_codec_answers_whoever_has_a_token_and_its_own_pages(tmp_path: Path) -> None:
+    data_keys = encrypted(Archive(tmp_path / "archive", keys=keys())).data_keys
+    codec = KeysCodec(data_keys, "a")
+    lost = KeysCodec(encrypted(Archive(tmp_path / "other", keys=keys())).data_keys, "z")
+    [plain] = await DataConverter.default.encode([TEXT.decode()])
+    given = Payloads(payloads=[*await codec.encode([plain]), *await lost.encode([plain]), plain])
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.make("ann", ["viewer"])
+    app = codec_app(codec, tokens, ["https://temporal.example.com"])
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://codec"
+    ) as client:
+        for headers in ({}, {"Authorization": "Bearer hfd_wrong"}):
+            refused = await client.post("/decode", json=MessageToDict(given), headers=headers)
+            assert refused.status_code == 401
+        client.headers["Authorization"] = f"Bearer {token}"
+        assert (await client.post("/decode", content=b"no json")).status_code == 400
+        answer = (await client.post("/decode", json=MessageToDict(given))).json()["payloads"]
+        first, second, third = (base64.b64decode(each["data"]) for each in answer)
+        assert first == third == plain.data
+        assert b"is not in the archive" in second
+        back = (await client.post("/encode", json={"payloads": answer[:1]})).json()["payloads"]
+        [sealed] = [Payload(data=base64.b64decode(each["data"])) for each in back]
+        assert TEXT not in sealed.data
+        ask = {"Access-Control-Request-Method": "POST"}
+        for origin, status in (("https://temporal.example.com", 200), ("https://evil.test", 400)):
+            asked = await client.options("/decode", headers={"Origin": origin} | ask)
+            assert asked.status_code == status
+
+
+def test_logs_have_classes_and_digests_in_place_of_texts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Archive(tmp_path, keys=keys())
+    try:
+        try:
+            raise ValueError(TEXT.decode())
+        except ValueError as error:
+            raise RuntimeError("other words") from error
+    except RuntimeError:
+        log.exception(
+            "%r: %s, %d times, %s, %s", "task-1", TEXT.decode(), 3, {"q": "words"}, "words"
+        )
+    logging.getLogger("temporalio.activity").warning("Failed", exc_info=ValueError("some words"))
+    assert "'task-1'" in caplog.text
+    assert "3 times" in caplog.text
+    assert "ValueError (text of 21 characters, digest " in caplog.text
+    assert "RuntimeError (text of 11 characters" in caplog.text
+    assert "words" not in caplog.text.replace("the_words", "")
+
+
+def test_a_hashed_name_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidArgumentError, match="HOLDFAST_NAMES_KEY"):
+        hashed("ann@bank.com")
+    names: set[str] = set()
+    for secret in ("s" * 16, "t" * 16):
+        monkeypatch.setenv("HOLDFAST_NAMES_KEY", secret)
+        names.add(hashed("ann@bank.com"))
+        assert hashed("ann@bank.com") in names
+    assert len(names) == 2
