@@ -22,7 +22,7 @@ from holdfast.agents.runs.error_handlers import (
 )
 from holdfast.agents.runs.item_reading import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.task.refusals import verdict_of
 from holdfast.values import json_patch as merge_patch

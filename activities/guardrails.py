@@ -28,7 +28,7 @@ from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.output_type import typed_output
 from holdfast.archive.contents import read_json
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.task.data.failures import facts
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead

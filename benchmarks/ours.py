@@ -38,7 +38,7 @@ from benchmarks.shared import (
 from benchmarks.work import BenchModel, bench_agent
 from holdfast import Agent, AgentRunner, HoldfastPlugin, Runner
 from holdfast.archive import Archive
-from holdfast.client.agent_runner.task_ids import new_id
+from holdfast.client.agent_runner.base import new_id
 from holdfast.engine.converter import holdfast_converter
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel

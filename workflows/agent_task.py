@@ -41,17 +41,16 @@ from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import Task, TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.children import Watch
 from holdfast.workflows.children.reports import Reporter
-from holdfast.workflows.children.watch import Watch
 from holdfast.workflows.core import Core, introduce
-from holdfast.workflows.ends.closing import Closing
-from holdfast.workflows.ends.rollover import Rollover
+from holdfast.workflows.ends import Closing, Rollover
 from holdfast.workflows.requests.commands import CANCELLED, ORPHANED, Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
 from holdfast.workflows.tools.session_rules import hand_over
-from holdfast.workflows.undo.undos import Undos
+from holdfast.workflows.undo.undo import Undos
 from holdfast.workflows.workflow_input import Opening
 
 CANCEL_GRACE_SECONDS = 10

@@ -33,8 +33,7 @@ from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
 from holdfast.values.runs.status import TaskStatus
-from holdfast.workflows.activity_calls import now
-from holdfast.workflows.children.background import Background
+from holdfast.workflows.activity_calls import Background, now
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.notices import Notices

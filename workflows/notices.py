@@ -15,8 +15,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from holdfast.task.data.wire import NoticeInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.workflows.activity_calls import now
-from holdfast.workflows.children.background import begin
+from holdfast.workflows.activity_calls import begin, now
 
 ONE_ATTEMPT = timedelta(seconds=60)
 LONGEST = timedelta(days=1)

@@ -36,9 +36,7 @@ from holdfast.values.messages import (
     TextPart,
     clean,
 )
-from holdfast.values.parts.files import write_file_data
-from holdfast.values.parts.images import Image
-from holdfast.values.parts.in_items import Kind
+from holdfast.values.parts.images import Image, Kind, write_file_data
 from holdfast.values.parts.sources import SourceNode, read_nodes
 
 T = TypeVar("T")

@@ -41,8 +41,7 @@ from holdfast.values.runs.retries import (
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import HistoryRef, ToolOutput
-from holdfast.workers.context.offer import AgentCode
-from holdfast.workers.context.tool_results import ToolResult
+from holdfast.workers.context.offer import AgentCode, ToolResult
 from holdfast.workers.tool_use import (
     FunctionToolResult,
     ToolsToFinalOutputResult,

@@ -20,8 +20,7 @@ from holdfast.agents.items.run_items import RunItem, member_of, turn_keys
 from holdfast.agents.runs.item_reading import conversation_items, message_items
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
-from holdfast.models.openai.items import from_response_items, to_response_items
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import from_response_items, shown_items, to_response_items
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json

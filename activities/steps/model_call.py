@@ -30,8 +30,7 @@ from holdfast.models.base import (
     unread,
 )
 from holdfast.models.draft import Draft
-from holdfast.models.local_names import named
-from holdfast.models.openai.response_tools import refuse_hosted
+from holdfast.models.openai.response_tools import named, refuse_hosted
 from holdfast.models.prices import Prices, priced
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
 from holdfast.reading.streams.progress import write_progress

@@ -17,7 +17,7 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.later_items import response
 from holdfast.models.base import ModelRequest
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput

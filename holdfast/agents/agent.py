@@ -50,8 +50,7 @@ from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
-from holdfast.models.openai.default_settings import default_settings, were_given
-from holdfast.models.resolve import get_default_model
+from holdfast.models.resolve import default_settings, get_default_model, were_given
 from holdfast.task.data.agent_snapshot import MAX_DEPTH, AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.checks.arguments import known_as

@@ -19,16 +19,19 @@ from holdfast.values.messages import (
     Part,
     TextPart,
 )
-from holdfast.values.parts.files import read_file_data
 from holdfast.values.parts.images import (
     LARGEST_IMAGE_BYTES,
     Image,
+    Kind,
+    Named,
+    named_in,
     read_data_url,
+    read_file_data,
     reference,
     reference_in,
+    renamed,
     sniff,
 )
-from holdfast.values.parts.in_items import Kind, Named, named_in, renamed
 from holdfast.values.text.shown import shown
 
 ReadText = Callable[[Blob], Awaitable[str]]

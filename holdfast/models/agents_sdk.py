@@ -22,7 +22,7 @@ from holdfast.models.base import (
 )
 from holdfast.models.openai.hosted_items import without_lost_searches
 from holdfast.models.openai.item_contents import without_status
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.messages import qualified_name
 from holdfast.values.settings import MCPToolChoice, ModelSettings

@@ -11,8 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.messages import Detail, FilePart
-from holdfast.values.parts.files import read_file_data
-from holdfast.values.parts.images import LONGEST_URL, Image
+from holdfast.values.parts.images import LONGEST_URL, Image, read_file_data
 from holdfast.values.parts.sources import SourceNode, content_of, nodes_of
 from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown

@@ -4,7 +4,7 @@ from holdfast.workers.base import AgentWorker
 from holdfast.workers.chain.worker import ChainOfAbstractionAgentWorker
 from holdfast.workers.compiler.worker import LLMCompilerAgentWorker
 from holdfast.workers.context.context import StepContext
-from holdfast.workers.context.tool_results import ToolResult
+from holdfast.workers.context.offer import ToolResult
 from holdfast.workers.custom import CustomAgentWorker
 from holdfast.workers.function import FunctionAgentWorker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker, OpenAIAgentWorker

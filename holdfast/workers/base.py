@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 
+def at_least(least: int, name: str, value: object) -> int:
+    """Return a limit, checked.
+
+    Args:
+        least: The smallest that makes sense.
+        name: The argument's name, for the error.
+        value: What was given.
+
+    Raises:
+        InvalidArgumentError: It is not a whole number, or too small.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    msg = f"{name} must be at least {least}, as a whole number; it is {shown(value)}."
+    raise InvalidArgumentError(msg)
+
+
 class RunsSteps(Protocol):
     """Step logic that is not an AgentWorker; it may also have an AgentWorker's other methods."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Runner, tool
 from holdfast.agents_sdk import SessionSettings
-from holdfast.client.agent_runner.task_ids import new_id
+from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.client.caller_sessions.tail import FEW, TAIL
 from holdfast.errors import SessionUnclearError

@@ -19,7 +19,7 @@ from holdfast import (
     UserError,
 )
 from holdfast.agents_sdk import OutputGuardrailBlockedMessageArgs
-from holdfast.client.agent_runner.task_ids import new_id
+from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
 from holdfast.task.blocked_output import WITHHELD

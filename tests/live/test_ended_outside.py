@@ -12,7 +12,7 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.errors import UndoRefusedError
 from holdfast.reading.ended import why_blocked
 from holdfast.testing import FakeOpenAI, call
-from holdfast.workflows.children import watch
+from holdfast.workflows.children import children
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, until, until_rolled, until_status
 from tests.support.runs import serve_nested
@@ -31,8 +31,8 @@ async def runner(rig: Rig, make_agent: MakeAgent, world: World) -> AgentRunner:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_PAUSE", timedelta(seconds=0.5))
-    monkeypatch.setattr(watch, "LONGEST_PAUSE", timedelta(seconds=0.5))
+    monkeypatch.setattr(children, "FIRST_PAUSE", timedelta(seconds=0.5))
+    monkeypatch.setattr(children, "LONGEST_PAUSE", timedelta(seconds=0.5))
 
 
 async def waiting(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, str]:

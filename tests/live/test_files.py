@@ -14,7 +14,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.values.messages import FilePart, ImageRef
-from holdfast.values.parts.files import file_with
+from holdfast.values.parts.images import file_with
 from tests.support.pictures import copies, histories_hold, png, url_of
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 

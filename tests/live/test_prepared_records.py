@@ -13,7 +13,7 @@ from holdfast.archive.archive import Archive
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
-from holdfast.client.agent_runner.task_client.ends import TaskEnds
+from holdfast.client.agent_runner.task_client.updates import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
 from holdfast.reading.audit.task_verification import IN_RUN, OPEN
 from holdfast.reading.reader import Reader

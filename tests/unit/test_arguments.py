@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as package
 from holdfast import sync
-from holdfast.client.agent_runner.task_ids import id_of
+from holdfast.client.agent_runner.base import id_of
 from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.models.openai.item_checks import check_item
 from holdfast.values.checks import gate

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.workflows.children.background import Background
+from holdfast.workflows.activity_calls import Background
 
 
 class FalsyError(Exception):

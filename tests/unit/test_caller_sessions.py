@@ -18,9 +18,8 @@ from holdfast.agents_sdk import OpenAIConversationsSession, SessionABC, SessionS
 from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.tail import marks, stored_count
-from holdfast.client.runner.arguments import is_kept_here
-from holdfast.client.runner.caller_input import whole_calls
-from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.arguments import CallerLoop, is_kept_here
+from holdfast.client.runner.input import whole_calls
 from holdfast.errors import InvalidArgumentError, UserError
 
 OLD = ["a", "b", "c"]

@@ -12,7 +12,7 @@ from agents.models.default_models import get_default_model_settings
 from holdfast import Agent, ModelSettings, RunConfig
 from holdfast.agents.runs.rules import run_head
 from holdfast.agents_sdk import Prompt
-from holdfast.models.openai.default_settings import default_settings
+from holdfast.models.resolve import default_settings
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json

@@ -27,8 +27,7 @@ from holdfast.values.messages import (
     user,
 )
 from holdfast.values.parts import images
-from holdfast.values.parts.images import address, data_url, part_at, read_data_url, sniff
-from holdfast.values.parts.in_items import Kind
+from holdfast.values.parts.images import Kind, address, data_url, part_at, read_data_url, sniff
 from tests.support.pictures import png, url_of
 
 PNG = png()

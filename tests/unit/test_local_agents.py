@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner
-from holdfast.client.agent_runner.task_ids import new_id
+from holdfast.client.agent_runner.base import new_id
 from holdfast.errors import ConnectError, InvalidArgumentError
 
 

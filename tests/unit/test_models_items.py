@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
 from holdfast.models.openai.item_contents import without_empty_logprobs
-from holdfast.models.openai.items import assistant_message
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import assistant_message, shown_items
 from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, assistant, user
 
 Item = dict[str, Any]

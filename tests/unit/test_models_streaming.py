@@ -20,7 +20,7 @@ from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame, deltas_of, goes_on
 from holdfast.models.openai.chat import read_answer
 from holdfast.models.openai.chat_stream import CompletionStream
-from holdfast.models.openai.http.sse import EventReader
+from holdfast.models.openai.http.connection import EventReader
 from holdfast.testing import FakeOpenAI, raw
 from holdfast.values.messages import user
 

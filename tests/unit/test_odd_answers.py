@@ -12,7 +12,7 @@ from holdfast.errors import ModelError
 from holdfast.models import ChatCompletionsModel, ModelAnswer, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta, admitted
 from holdfast.models.draft import deltas_of, goes_on
-from holdfast.models.local_names import named
+from holdfast.models.openai.response_tools import named
 from holdfast.task.data.head import TaskHead
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker

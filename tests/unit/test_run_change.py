@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import ModelSettings, RunConfig
 from holdfast.agents.runs.rules import run_head
-from holdfast.client.runner.changed_settings import SETTINGS, settings_given
+from holdfast.client.runner.resumed_task import SETTINGS, settings_given
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.children import ParentRef
 from holdfast.task.data.commands import Command, RunRequest

@@ -22,9 +22,8 @@ from holdfast.cli.following.live import LiveView
 from holdfast.reading.step_events import ChatEnd, print_event
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.logs import log
-from holdfast.values.text.terminal import printable, printable_json
+from holdfast.values.text.terminal import INVISIBLE, printable, printable_json
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\x7f\u202eevil\u2066[red]markup[/red][/]"
 

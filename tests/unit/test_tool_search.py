@@ -12,8 +12,7 @@ from holdfast.models.agents_sdk import Model as AskedBase
 from holdfast.models.agents_sdk import OfferedTool
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.hosted_items import without_lost_searches
-from holdfast.models.openai.items import from_response_items
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.models.resolve import resolve_model
 
 

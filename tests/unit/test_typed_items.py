@@ -25,8 +25,13 @@ from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import FAKE_ID
-from holdfast.models.openai.items import assistant_message, from_response_items, to_response_items
-from holdfast.models.openai.output_items import made_items, shown_items
+from holdfast.models.openai.items import (
+    assistant_message,
+    from_response_items,
+    made_items,
+    shown_items,
+    to_response_items,
+)
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers.context.model_calls import read
 

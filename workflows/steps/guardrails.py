@@ -14,8 +14,7 @@ from holdfast.task.data.wire import Advanced
 from holdfast.task.guardrails_due import Due, outputs_due, record_found
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows import activity_calls as calls
-from holdfast.workflows.activity_calls import now
-from holdfast.workflows.children.background import begin
+from holdfast.workflows.activity_calls import begin, now
 
 ANSWER_SECONDS = 0.25
 """How long a guardrail that has stopped the step waits for the answer of the call next to it."""

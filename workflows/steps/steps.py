@@ -1,29 +1,173 @@
-"""Steps in progress, each in a lane of its own, and what becomes of them."""
+"""Steps in progress, each in a lane of its own, and what becomes of them.
+
+A step may end by an error that a handler of the run answers for, or wait since the task's budget
+has no room for its model call.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from typing import Literal
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply, RunRequest
-from holdfast.task.data.failures import KIND, Failure
-from holdfast.task.data.records import OpenState, StepRecord
-from holdfast.task.data.wire import NOTHING_DONE, Advanced
+from holdfast.task.data.failures import KIND, TURN_FOLLOWS, Failure
+from holdfast.task.data.records import OpenState, StepRecord, StepResult
+from holdfast.task.data.wire import NOTHING_DONE, Advanced, Handled, HandleInput
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger import money
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.money import NOTHING, as_written
+from holdfast.values.steps import TaskStep
 from holdfast.workflows import activity_calls as calls
-from holdfast.workflows.activity_calls import now
-from holdfast.workflows.children.background import begin
+from holdfast.workflows.activity_calls import begin, now, quick
 from holdfast.workflows.core import Core, Work
-from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.steps.guardrails import Checks, check_output
-from holdfast.workflows.steps.limits import Limits
+
+
+async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Handled | None:
+    """Ask the run's handler for an error of an open step; None when it has none, or it declines."""
+    if kind not in ledger.head.run.error_handlers:
+        return None
+    given = HandleInput(step=ledger.advance_input(n, now=now()), kind=kind, failure=failure)
+    handled = await quick(ledger, "handle", given, Handled, summary=failure.type)
+    body: dict[str, Json] = {"kind": kind, "error": failure.type, "declined": handled.declined}
+    ledger.note("handled", now=now(), text=failure.text, body=body)
+    return None if handled.declined else handled
+
+
+def end_with(ledger: Ledger, n: int, handled: Handled) -> None:
+    """Make a handler's final output the result of the step that it answered for."""
+    said = () if handled.said is None else (handled.said,)
+    result = StepResult(
+        output=handled.output,
+        stored=handled.stored,
+        echo=False,
+        adds=(*_adds(ledger.at(n)), *said),
+        calls=(),
+        next=(),
+        last=True,
+    )
+    ledger.advanced(n, Advanced(result=result))
+
+
+def take_another_turn(ledger: Ledger, n: int, failure: Failure) -> bool:
+    """Let another turn follow an answer without output, if that is what the failure says."""
+    if not failure.data.get(TURN_FOLLOWS):
+        return False
+    result = StepResult(adds=_adds(ledger.at(n)), calls=(), next=(TaskStep(),))
+    ledger.advanced(n, Advanced(result=result))
+    return True
+
+
+def _adds(current: OpenState) -> tuple[Message | str, ...]:
+    """Name what an open step has put before the model and what the model has said."""
+    notes = tuple(f"n{i}" for i in range(len(current.open.notes)))
+    told = ("input",) if current.open.step.message() is not None else ()
+    answers = tuple(
+        f"j{i}"
+        for i, entry in enumerate(current.journal)
+        if entry.answer is not None and _says(entry.answer.message)
+    )
+    return (*notes, *told, *answers)
+
+
+def _says(message: Message) -> bool:
+    """Whether an answer holds anything."""
+    return bool(message.content or message.items or message.kept)
+
+
+Policy = Literal["ask", "finish", "fail"]
+
+
+class Limits:
+    """Applies the budget's policy."""
+
+    def __init__(self, core: Core, fail: Callable[[Failure, int, Work], Awaitable[None]]) -> None:
+        """Drive this task; with `fail` a step fails, unless a handler of the run answers for it."""
+        self._core = core
+        self._fail = fail
+
+    async def find_money(self, n: int, needs: Decimal, work: Work) -> None:
+        """Handle a model call for which too little money was reserved.
+
+        Args:
+            n: The step.
+            needs: What the call can cost at most.
+            work: The unit of work that this is part of.
+        """
+        ledger = self._core.ledger
+        # Looked at now, not when the call was reserved for: siblings have paid or given back since.
+        if needs <= money.free(ledger):  # its share was too small
+            ledger.needs[n] = needs
+        elif ledger.asking:
+            await self.wait_for_siblings()
+        else:
+            text = f"max_dollars={as_written(ledger.max_dollars or NOTHING)}"
+            await self.exceeded(n, work, text, needs=needs)
+
+    async def wait_for_siblings(self) -> None:
+        """Wait until the activity of another step, which may use up the budget, has ended.
+
+        If it makes no model call after all, the budget has room for this step's.
+        """
+        core = self._core
+        asking = frozenset(core.ledger.asking)
+        if asking:  # else it has ended already
+            await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
+
+    def policy(self, *, for_money: bool) -> Policy:
+        """Return what is to happen when the budget is used up."""
+        budget = self._core.given.budget
+        if for_money:
+            return self._core.ledger.money_policy
+        return budget.on_exceeded if budget is not None else "ask"
+
+    async def exceeded(
+        self, n: int, work: Work, what: str, *, needs: Decimal | None = None
+    ) -> None:
+        """Handle a step that wants a model call beyond the budget, by the budget's policy.
+
+        Args:
+            n: The step.
+            work: The unit of work that this is part of.
+            what: The part of the budget that is used up.
+            needs: What the call can cost at most, when that part is the money.
+        """
+        core = self._core
+        budget = core.given.budget
+        policy = self.policy(for_money=needs is not None)
+        if needs is not None and core.ledger.at(n).limit == "finish":
+            policy = "fail"  # the money does not suffice for the last answer either
+        core.ledger.note("limit", now=now(), text=what, body={"policy": policy})
+        match policy:
+            case "finish":
+                core.ledger.finish_early(n)
+            case "fail":
+                turns = budget.max_turns if budget is not None else None
+                text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
+                failure = Failure(type="MaxTurnsExceeded", message=text, data={KIND: "max_turns"})
+                await self._fail(failure, n, work)
+            case "ask" if needs is not None:
+                arguments = json.dumps(money.proposal(core.ledger, needs))
+                call = ToolCall(id="", name="", arguments=arguments)
+                text = money.asked_for(core.ledger, needs)
+                approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text, call=call)
+            case "ask":
+                text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
+                approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text)
+
 
 NEXT = RunRequest()
 """With it the task itself begins a step."""

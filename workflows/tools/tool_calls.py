@@ -35,15 +35,16 @@ from holdfast.workflows.activity_calls import (
     quick,
 )
 from holdfast.workflows.children.children import Children
-from holdfast.workflows.tools.calls_taken import CallsTaken
-from holdfast.workflows.tools.lost_tools import may_begin, tool_is_lost
 from holdfast.workflows.tools.session_rules import recall
 from holdfast.workflows.tools.tool_runs import (
+    CallsTaken,
     cut_text,
     lost_text,
+    may_begin,
     not_known_text,
     run_tool,
     too_deep,
+    tool_is_lost,
     unknown_tool,
 )
 

@@ -1,4 +1,4 @@
-"""How a tool runs, and the outcomes that the task itself words.
+"""How the calls of a step run: their tools are found, they go on side by side, each has an outcome.
 
 A tool runs in the activity `tool`, or in `rejoin` when the call outlived its run. The task
 words the outcome when nothing ran, or when it is not known whether something did.
@@ -7,23 +7,25 @@ words the outcome when nothing ran, or when it is not known whether something di
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Called, LongCall, Outcome
-from holdfast.task.data.failures import AGAIN, NOT_STARTED
+from holdfast.task.data.failures import AGAIN, NOT_STARTED, Failure
 from holdfast.task.data.state import MOST_LOST
-from holdfast.task.data.wire import ToolInput
+from holdfast.task.data.wire import ToolInput, ToolsInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import call_label
-from holdfast.task.tool_calls import drop_long, find_long
+from holdfast.task.requests.tools_to_find import that_may_run, tool_to_find, tools_to_find
+from holdfast.task.tool_calls import Call, Room, drop_long, find_long
 from holdfast.values.messages import ToolCall
 from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
@@ -31,12 +33,163 @@ from holdfast.workflows.activity_calls import (
     LOST_TOOL,
     MOST_STARTS,
     START_PAUSES,
+    begin,
     failure_of,
     is_lost,
     now,
+    quick,
     time_left,
     tool_label,
 )
+
+Take = Callable[[Call], Coroutine[Any, Any, Failure | None]]
+"""Takes a call further, and returns why its step stops, if it does."""
+
+
+class CallsTaken:
+    """The calls of a step that are being taken further.
+
+    Attributes:
+        tasks: The work on each, by its position.
+        ended: Why the step stops, or the error, for those that ended so.
+        found: Positions of calls that were looked up before any began, and could run then.
+        room: Room for calls, shared by all steps.
+    """
+
+    def __init__(self, take: Take, ledger: Ledger, n: int, room: Room) -> None:
+        """Begin with none.
+
+        Args:
+            take: Takes one call further.
+            ledger: The task.
+            n: The step.
+            room: Room for calls, shared by all steps.
+        """
+        self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
+        self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
+        self.found: set[int] = set()
+        self.room = room
+        self._take, self._ledger, self._n = take, ledger, n
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether one of them has ended."""
+        return any(call.done() for call in self.tasks.values())
+
+    def take(self, positions: Iterable[int]) -> None:
+        """Take calls further."""
+        for i in positions:
+            taking = self._take(Call(self._ledger, self._n, i))
+            self.tasks[i] = begin(taking)
+            self.room.taken += 1
+
+    def settle(self) -> None:
+        """Take out those that have ended, and record what stops the step for a later run."""
+        done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
+        # In the same activation as the calls' ends: `lets_go` compares this room with the long
+        # calls.
+        self.room.taken -= len(done)
+        found = {i: _end_of(call) for i, call in done.items()}
+        self.ended |= {i: each for i, each in found.items() if each is not None}
+        self._record()
+
+    def stop(self, i: int, failure: Failure) -> None:
+        """Let no further call begin: the step stops with a call that has not begun."""
+        self.ended[i] = failure
+        self._record()
+
+    def _record(self) -> None:
+        stops = {
+            i: each if isinstance(each, Failure) else failure_of(each)
+            for i, each in self.ended.items()
+        }
+        self._ledger.stop(self._n, stops if self.tasks else {})
+
+    async def cancel(self) -> None:
+        """Cancel them all, and wait for their ends."""
+        for call in self.tasks.values():
+            call.cancel()
+        # Each may still record an outcome while it is cancelled. Only then is the room given back.
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        self.room.taken -= len(self.tasks)
+        self._ledger.stop(self._n, {})
+
+
+def _end_of(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
+    """Return why a call that has ended stops its step, or its error; None when it does not."""
+    if call.cancelled():
+        return asyncio.CancelledError()
+    return call.exception() or call.result()
+
+
+async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTaken) -> bool:
+    """Return whether calls may begin as they are; else all of their answer are looked up.
+
+    Where the tool of one is lost, none begins and the step stops, or the model reads of it.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        ready: Positions of the calls.
+        taken: Those that have begun.
+
+    Raises:
+        ActivityError: The look-up was cancelled.
+    """
+    given = _wanted(ledger, n, ready, taken)
+    if given is None:
+        return True
+    may_run = that_may_run(ledger, given)
+    taken.room.taken += 1  # the task does not continue as new meanwhile
+    try:
+        lost = await find_tools(ledger, given)
+    finally:
+        taken.room.taken -= 1
+    if isinstance(lost, Failure):
+        # A person may have rejected the call meanwhile that cannot be made.
+        if _wanted(ledger, n, ready, taken) == given:
+            taken.stop(given.calls[0].i if given.calls else ready[0], lost)
+        return False
+    for i, text in lost.items():
+        if not Call(ledger, n, i).is_left:
+            told = Outcome(content=text, is_error=True, status="failed", attempts=0)
+            ledger.outcome(n, i, told)
+    taken.found |= may_run
+    return False
+
+
+def _wanted(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTaken) -> ToolsInput | None:
+    if ledger.find(n) is None:
+        return None
+    left = [i for i in ready if ledger.is_missing(n, i)]
+    return tools_to_find(ledger, n, left, begun=taken.tasks, found=taken.found)
+
+
+async def find_tools(ledger: Ledger, given: ToolsInput) -> dict[int, str] | Failure:
+    """Look for the tools of calls.
+
+    Returns:
+        Position of a call without a tool to what the model reads of it, as the run wants it; or the
+        failure of the first call that cannot be made.
+
+    Raises:
+        ActivityError: It was cancelled.
+    """
+    try:
+        summary = f"tools of step {given.n}"
+        return await quick(ledger, "find_tools", given, dict[int, str], summary=summary)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        return failure_of(error)
+
+
+async def tool_is_lost(ledger: Ledger, call: Call) -> Failure | None:
+    """Return the failure of a call whose tool is lost, if it is."""
+    calls = (tool_to_find(ledger, call),)
+    given = ToolsInput(n=call.n, calls=calls, agent=call.agent, head=ledger.changed_head)
+    lost = await find_tools(ledger, given)
+    return lost if isinstance(lost, Failure) else None
 
 
 def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:

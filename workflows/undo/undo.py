@@ -1,5 +1,7 @@
 """Undo in the workflow: obstacles are checked, then effects undone, then the head is moved.
 
+The main loop takes it as far as no person must decide, then answers who asked for it.
+
 Each undone effect is recorded before the next is begun, and the head moves last: an undo that stops
 half way leaves the steps standing, and a later one does not call the same `undo=` again.
 """
@@ -9,21 +11,24 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import FailureError
 
-from holdfast.task import step_effects, undo
+from holdfast.task import refusals, step_effects, undo
 from holdfast.task.data.children import UndoAnswer
+from holdfast.task.data.commands import RunReply
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.undo import Obstacle, Undoable, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.base import Json
+from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.reports import recall
+from holdfast.workflows.core import Core
 from holdfast.workflows.tools.tool_runs import begun
-from holdfast.workflows.undo.effect_undo import undo_effect
-from holdfast.workflows.undo.undo_progress import fail_undo, note_done, stop_undo
+from holdfast.workflows.undo.effect_undo import fail_undo, note_done, stop_undo, undo_effect
 
 
 async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
@@ -179,3 +184,64 @@ def _leave(
     }
     ledger.change(undo=state.model_copy(update=found))
     undo.finish_undo(ledger, known, now=now())
+
+
+class Undos:
+    """Takes the undo in progress to its end, or to a person."""
+
+    def __init__(self, core: Core) -> None:
+        """Drive this task."""
+        self._core = core
+
+    async def unit(self) -> None:
+        """Take the undo further; when it is over, answer the requests that it concerns."""
+        core = self._core
+        state = core.ledger.s.undo
+        if state is None:
+            return
+        # The steps' unit was cancelled before this one began. Calls that it left running may have
+        # taken effect, so they count as cut until a probe or a person says more.
+        opens, branch = core.ledger.s.opens, core.ledger.s.branch
+        cut = tuple(sorted({*state.cut, *core.running}))
+        core.ledger.change(undo=state.model_copy(update={"cut": cut}), long_calls=())
+        try:
+            if core.ledger.s.described is None:
+                core.ledger.described(await calls.describe(core.ledger))
+            core.undo_failure = await run_undo(core.ledger, core.child_undos)
+        except FailureError as error:
+            core.undo_failure = calls.failure_of(error)
+            core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
+            stop_undo(core.ledger)
+        # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
+        if core.ledger.s.undo is not None:
+            return
+        core.child_undos.release()
+        core.running.clear()
+        if core.undo_failure is None:
+            core.spans.left(opens, branch, at=now())
+        await self._over(state, cut)
+
+    async def _over(self, state: UndoState, cut: tuple[tuple[int, int], ...]) -> None:
+        """Answer the parent or the requests, and go on: with the steps, or with the end.
+
+        Args:
+            state: The undo, as it was before this attempt.
+            cut: (step, position) of the calls that were running when the steps were stopped.
+        """
+        core = self._core
+        if state.number:
+            answer_parent(core.ledger, state, core.undo_failure)
+        if core.undo_failure is not None or state.mode == "release":
+            await core.tool_calls.ask_about_cut(cut)
+        elif state.number:
+            core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
+        else:
+            core.ledger.remember(state.request, RunReply(n=core.ledger.s.steps))
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Fail the requests whose steps were undone; later requests stand."""
+        core = self._core
+        core.requests.fail_some(core.undone_requests, refusals.UNDONE)
+        if core.requests.want_all and not core.requests.want_a_step:
+            core.ledger.change(automatic=not core.ledger.s.answered)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.messages import Message

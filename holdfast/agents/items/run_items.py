@@ -17,7 +17,7 @@ from holdfast.agents.items.typed_items import Unread, left_unread, read_once
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
-from holdfast.values.runs.call_decisions import ToolKey
+from holdfast.values.runs.run_context import ToolKey
 
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")

@@ -32,7 +32,7 @@ from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
-from holdfast.models.openai.default_settings import NoSettings
+from holdfast.models.resolve import NoSettings
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.settings import ModelSettings
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker

@@ -24,8 +24,8 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.items.typed_items import raw_of
 from holdfast.agents.runs.teams import Team, ToldTool, team_of
+from holdfast.models.openai.items import made_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
-from holdfast.models.openai.output_items import made_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json

@@ -17,7 +17,7 @@ from holdfast.agents.runs.results import ModelResponse
 from holdfast.agents.runs.teams import Team
 from holdfast.archive.segments import entries_in
 from holdfast.models.base import ModelAnswer
-from holdfast.models.openai.output_items import made_items
+from holdfast.models.openai.items import made_items
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.references import cost_of

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from holdfast.agents.items.raw_items import plain
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
-from holdfast.models.openai.items import from_response_items
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.user_calls import invoke, naming

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
-from holdfast.models.openai.default_settings import default_settings
+from holdfast.models.resolve import default_settings
 from holdfast.task.data.head import AGENTS_SDK, FollowedRun, KeptConversation, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.code.code_refs import refer

@@ -23,8 +23,8 @@ from holdfast.cli.demo.page import DemoReport, Kill, join_calls, print_report
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.live import LiveView
 from holdfast.cli.options import Common
+from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.reading.presence import Presence
 from holdfast.values.checks.ids import queue_of

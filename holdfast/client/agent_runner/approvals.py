@@ -9,9 +9,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import cast
 
-from holdfast.client.agent_runner.base import RunnerBase
-from holdfast.client.agent_runner.roles import check_own, people_of, roles_of
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of
+from holdfast.client.agent_runner.base import (
+    RunnerBase,
+    TaskLike,
+    check_own,
+    id_of,
+    people_of,
+    roles_of,
+)
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.inbox import InboxFilter

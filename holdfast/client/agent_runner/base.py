@@ -1,9 +1,14 @@
-"""The base of AgentRunner: a handle on an engine, an app and an agent."""
+"""The base of AgentRunner: a handle on an engine, an app and an agent.
+
+With it, ids of tasks and steps as callers give them, and the roles of people in an app.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -15,13 +20,12 @@ from holdfast.activities.notices.notifiers import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
-from holdfast.client.agent_runner.roles import Roles, check_roles
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.caller import Caller
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
+from holdfast.client.agent_runner.task_client.updates import Caller
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.models.prices import Prices
 from holdfast.reading.reader import Reader
@@ -34,11 +38,143 @@ from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Seconds, check_arguments, check_known
-from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    LONGEST_KNOWN,
+    LONGEST_NAME,
+    check_app,
+    check_known_id,
+    check_name,
+    queue_of,
+)
 from holdfast.values.code import user_calls
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.parts.images import Image
-from holdfast.values.text.shown import shown
+from holdfast.values.runs.approval_rules import ROLE, person_key
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.text.shown import MOST_NAMED, named, shown
+
+TaskLike = Task | str
+
+StepLike = TaskStepOutput | TaskStep | str
+
+
+def id_of(task: TaskLike) -> str:
+    """Return the id of a task given as a Task or as an id.
+
+    Raises:
+        InvalidArgumentError: It is neither, or an id that no task can have.
+    """
+    given = cast("object", task)
+    if not isinstance(given, Task | str):
+        msg = f"A task is given as a Task or by its id; this is {shown(given)}."
+        raise InvalidArgumentError(msg)
+    return check_known_id(given if isinstance(given, str) else given.task_id)
+
+
+def step_id_of(step: StepLike) -> str:
+    """Return the id of a step given as its output, as a TaskStep or as an id.
+
+    Raises:
+        InvalidArgumentError: It is not one of these, or an id that no step can have.
+    """
+    match cast("object", step):
+        case TaskStepOutput() as output:
+            return output.task_step.step_id
+        case TaskStep() as known:
+            return known.step_id
+        case str() as name:
+            return check_name("The id of a step", name, LONGEST_KNOWN)
+        case other:
+            msg = f"A step is given as a TaskStep, its output or its id; this is {shown(other)}."
+            raise InvalidArgumentError(msg)
+
+
+def new_id(agent: str, end: str = "") -> str:
+    """Make up a task id, which a shell takes without quotes.
+
+    Args:
+        agent: Name of the agent, with which the id begins.
+        end: What the id ends with: 12 characters, random by default.
+    """
+    slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
+    return f"{slug[: LONGEST_NAME - 13]}-{end or uuid.uuid4().hex[:12]}"
+
+
+def no_completed_step(step_id: str, completed: Sequence[str]) -> StepNotFoundError:
+    """Return the error of a step that is not among the completed ones; it names the newest."""
+    known = named(completed[-MOST_NAMED:])
+    return StepNotFoundError(
+        f"Could not find step_id: {step_id}. The completed steps, the newest last, are: {known}."
+    )
+
+
+Roles = Mapping[str, Iterable[str]]
+"""Role to the people who have it: {"finance": ["anna", "ben"]}."""
+
+
+def check_roles(given: Roles | None) -> dict[str, tuple[str, ...]]:
+    """Copy a map of roles.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    plain = cast("object", {} if given is None else given)
+    if not isinstance(plain, Mapping):
+        msg = f'roles must be a dict as {{"finance": ["anna"]}}; it was {shown(plain)}.'
+        raise InvalidArgumentError(msg)
+    for role, people in cast("Mapping[object, object]", plain).items():
+        name = check_role(role)
+        if isinstance(people, str) or not isinstance(people, Iterable):
+            msg = f"roles[{name!r}] must be a list of people; it was {shown(people)}."
+            raise InvalidArgumentError(msg)
+        members = tuple(cast("Iterable[object]", people))
+        odd = [each for each in members if not isinstance(each, str) or not each.strip()]
+        if odd:
+            msg = f"roles[{name!r}] must name people; {shown(odd[0])} is not a name."
+            raise InvalidArgumentError(msg)
+        found[name] = cast("tuple[str, ...]", members)
+    return found
+
+
+def check_own(given: Iterable[str]) -> list[str]:
+    """Return the roles of one person, checked.
+
+    Raises:
+        InvalidArgumentError: They are no list of roles.
+    """
+    plain = cast("object", given)
+    if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
+        was = shown(plain)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        msg = f"roles must be a list as ['finance']; it was {was}."
+        raise InvalidArgumentError(msg)
+    return [check_role(each) for each in cast("Iterable[object]", plain)]
+
+
+def check_role(given: object) -> str:
+    """Return the name of a role.
+
+    Raises:
+        InvalidArgumentError: It is not one, or begins with "role:", as only rules write it.
+    """
+    if not isinstance(given, str) or not given.strip() or given.startswith(ROLE):
+        msg = f"A role is a name as 'finance', without {ROLE!r}; this is {shown(given)}."
+        raise InvalidArgumentError(msg)
+    return given
+
+
+def roles_of(known: Mapping[str, tuple[str, ...]], person: str) -> list[str]:
+    """List the roles of a person by a map, sorted."""
+    key = person_key(person)
+    return sorted(role for role, people in known.items() if key in map(person_key, people))
+
+
+def people_of(known: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
+    """Return whom a name in a rule means: the people of a role that is known, else itself."""
+    key = person_key(name.removeprefix(ROLE)) if name.startswith(ROLE) else ""
+    return next((people for role, people in known.items() if person_key(role) == key), (name,))
+
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys

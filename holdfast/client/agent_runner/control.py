@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.client.agent_runner.base import RunnerBase
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of, step_id_of
+from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.reading.streams.turns import local_turns
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.head import RunChange

@@ -7,10 +7,9 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
-from holdfast.client.agent_runner.base import Images
+from holdfast.client.agent_runner.base import Images, new_id
 from holdfast.client.agent_runner.reads import TaskReading
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.task.data.head import RunRules, TaskHead

@@ -7,8 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
 from holdfast.archive.contents import checked
-from holdfast.client.agent_runner.base import RunnerBase
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of, no_completed_step, step_id_of
+from holdfast.client.agent_runner.base import (
+    RunnerBase,
+    TaskLike,
+    id_of,
+    no_completed_step,
+    step_id_of,
+)
 from holdfast.errors import StepNotFoundError, StuckTaskError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.task_verification import verified

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
-from holdfast.client.agent_runner.base import Images
+from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.creation import Attempts, TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of, new_id
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.reading.step_events import EventHandler

@@ -27,8 +27,7 @@ from holdfast.errors import (
     InvalidArgumentError,
     TaskNotFoundError,
 )
-from holdfast.models.openai.items import from_response_items
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.reading.audit.session_verification import verified_session
 from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader

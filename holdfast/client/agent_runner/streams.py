@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Literal
 
-from holdfast.client.agent_runner.base import Images, RunnerBase
+from holdfast.client.agent_runner.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.runs import TaskRuns
-from holdfast.client.agent_runner.task_ids import TaskLike, id_of, new_id
 from holdfast.client.streamed import Open, Streamed
 from holdfast.models.choices import ToolChoice
 from holdfast.reading.reader import Reader

@@ -6,11 +6,8 @@ import time
 from typing import Literal, cast
 
 from holdfast.archive.segments import write_segment
-from holdfast.client.agent_runner.base import Images
-from holdfast.client.agent_runner.creation import TaskCreation
-from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.caller import request_id_of
-from holdfast.client.agent_runner.task_ids import (
+from holdfast.client.agent_runner.base import (
+    Images,
     StepLike,
     TaskLike,
     id_of,
@@ -18,6 +15,9 @@ from holdfast.client.agent_runner.task_ids import (
     no_completed_step,
     step_id_of,
 )
+from holdfast.client.agent_runner.creation import TaskCreation
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_client.updates import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError, TaskClosedError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead

@@ -24,7 +24,7 @@ from holdfast.archive.segments import read_json, read_messages
 from holdfast.client.caller_sessions.store import ALL, CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
-from holdfast.models.openai.output_items import made_items
+from holdfast.models.openai.items import made_items
 from holdfast.reading.reader import Reader
 from holdfast.values.base import Value
 from holdfast.values.pauses import pauses

@@ -21,11 +21,21 @@ from holdfast.client.agent_runner.approvals import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
-from holdfast.client.runner.caller_input import with_caller_input, with_known_input
-from holdfast.client.runner.changed_settings import change_of, give_settings, replaced_code
-from holdfast.client.runner.decisions import checked_decisions, send_decision
-from holdfast.client.runner.input import Given, read_input, with_input
-from holdfast.client.runner.resumed_task import check_resumable
+from holdfast.client.runner.input import (
+    Given,
+    read_input,
+    with_caller_input,
+    with_input,
+    with_known_input,
+)
+from holdfast.client.runner.resumed_task import (
+    change_of,
+    check_resumable,
+    checked_decisions,
+    give_settings,
+    replaced_code,
+    send_decision,
+)
 from holdfast.client.runner.run_call import RUNNER, RunCall
 from holdfast.errors import (
     AgentsException,

@@ -16,8 +16,8 @@ from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.summaries import summary
 from holdfast.agents.runs.teams import has_servers, team_of
-from holdfast.client.agent_runner.task_client.caller import Caller
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
+from holdfast.client.agent_runner.task_client.updates import Caller
 from holdfast.client.runner.run_call import Reviver
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,

@@ -24,8 +24,7 @@ from holdfast.values.messages import (
     TextPart,
     ToolCall,
 )
-from holdfast.values.parts.files import file_data
-from holdfast.values.parts.images import address
+from holdfast.values.parts.images import address, file_data
 from holdfast.values.text.shown import shown
 
 ChatMessage = dict[str, Json]

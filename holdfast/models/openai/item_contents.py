@@ -11,9 +11,7 @@ from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
 from holdfast.values.messages import Blob, Content, FilePart, ImagePart, Message, Part, TextPart
-from holdfast.values.parts.files import file_data, file_with
-from holdfast.values.parts.images import address
-from holdfast.values.parts.in_items import read_image
+from holdfast.values.parts.images import address, file_data, file_with, read_image
 
 Item = dict[str, Json]
 _OF_FILES = ("file_data", "file_url", "file_id", "filename")

@@ -16,8 +16,7 @@ from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
-from holdfast.models.openai.items import from_response_items
-from holdfast.models.openai.output_items import made_items
+from holdfast.models.openai.items import from_response_items, made_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import Usage as AnswerUsage

@@ -1,4 +1,4 @@
-"""What a request of the Responses API offers: its tools in their namespaces, and the tool choice.
+"""Tools in the Responses API: their namespaces, the tool choice, and the names that calls mean.
 
 The rules of tool search are those of the OpenAI Agents SDK: a request that breaks one is refused
 before it is sent.
@@ -6,10 +6,13 @@ before it is sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.errors import ModelRequestError, UserError
-from holdfast.models.base import HOSTED_CHOICES, ModelRequest, ToolSpec
+from holdfast.models.base import HOSTED_CHOICES, ModelAnswer, ModelRequest, ToolSpec
 from holdfast.models.openai.local_items import SPEC_KINDS
 from holdfast.values.base import Json
+from holdfast.values.messages import ToolCall
 from holdfast.values.settings import MCPToolChoice
 
 SEARCH = "tool_search"
@@ -186,3 +189,26 @@ def refuse_hosted(model: object, request: ModelRequest) -> None:
         " has them."
     )
     raise (UserError if is_searched else ModelRequestError)(msg, remedy=NO_HOSTED)
+
+
+def named(answer: ModelAnswer, tools: Sequence[ToolSpec]) -> ModelAnswer:
+    """Give calls the names that the agent's tools have.
+
+    A shell or patch tool is called without one. Some models write `functions.pay` for `pay`.
+    """
+    known = {tool.name for tool in tools}
+    if all(not call.kind and call.name in known for call in answer.message.calls):
+        return answer
+    names = {SPEC_KINDS.get(str((tool.hosted or {}).get("type")), ""): tool.name for tool in tools}
+    calls = tuple(_named(call, names, known) for call in answer.message.calls)
+    message = answer.message.model_copy(update={"calls": calls})
+    return answer.model_copy(update={"message": message})
+
+
+def _named(call: ToolCall, names: dict[str, str], known: set[str]) -> ToolCall:
+    if call.kind:
+        name = names.get(call.kind, "")
+    else:
+        meant = call.name.strip().removeprefix("functions.")
+        name = "" if call.namespace or call.name in known or meant not in known else meant
+    return call.model_copy(update={"name": name}) if name else call

@@ -16,7 +16,7 @@ from holdfast.agents.items.run_items import InputItem, RunItem
 from holdfast.agents.runs.results import RunData
 from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import Recorded, read_before, read_recorded
 from holdfast.reading.runs.resolved import LONG_STEPS

@@ -9,7 +9,7 @@ from itertools import islice
 from holdfast.archive.contents import read_json, resolve_message
 from holdfast.archive.segments import Part, read_messages, read_parts, turns
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
-from holdfast.models.openai.output_items import shown_items
+from holdfast.models.openai.items import shown_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.resolved import Steps, resolved_steps
 from holdfast.task.data.agent_snapshot import AgentSnapshot

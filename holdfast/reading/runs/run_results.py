@@ -21,7 +21,7 @@ from holdfast.agents.runs.item_reading import step_items, step_messages
 from holdfast.agents.runs.later_items import UnreadSteps, responses, unread_steps
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.teams import Team, team_of
-from holdfast.models.openai.output_items import made_items, shown_items
+from holdfast.models.openai.items import made_items, shown_items
 from holdfast.reading.runs.recorded import Recorded
 from holdfast.reading.runs.resolved import LONG_STEPS
 from holdfast.task.data.calls import Approval

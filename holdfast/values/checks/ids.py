@@ -14,8 +14,8 @@ import unicodedata
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError, NoWorkerError
-from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.shown import shown
+from holdfast.values.text.terminal import INVISIBLE
 
 MADE = "~"
 """Character in every derived id, and in no given one."""

@@ -1,19 +1,25 @@
-"""Image: a picture for a model, by its bytes, its address on the web or its id at the provider."""
+"""Images and files for a model, as parts of messages and as a provider's items hold them.
+
+An image has its bytes, its address on the web or its id at the provider. A file is what a tool
+returns as one.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self, cast, get_args
+from typing import Literal, NamedTuple, NoReturn, Self, cast, get_args
 from urllib.parse import unquote_to_bytes
 
 from pydantic import ConfigDict, Field, model_serializer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Worded
-from holdfast.values.messages import Detail, ImagePart, ImageRef
+from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.messages import Detail, FilePart, ImagePart, ImageRef
 from holdfast.values.text.shown import shown
 
 LARGEST_IMAGE_BYTES = 20 * 1024 * 1024
@@ -247,3 +253,112 @@ def _too_large(what: str, size: int) -> NoReturn:
         " it down: models see images at a few megapixels."
     )
     raise InvalidArgumentError(msg)
+
+
+LARGEST_FILE_BYTES = 20 * 1024 * 1024
+
+
+def file_data(part: FilePart) -> str:
+    """Return the data of a file as items hold it; of one of the archive its `holdfast:` URL."""
+    return part.data if part.stored is None else reference(part.stored)
+
+
+def file_with(data: str, *, url: str = "", file_id: str = "", filename: str = "") -> FilePart:
+    """Make the part of a file whose data items hold so."""
+    stored = reference_in(data)
+    return FilePart(
+        kind="file",
+        data="" if stored else data,
+        stored=stored,
+        url=url,
+        file_id=file_id,
+        filename=filename,
+    )
+
+
+def read_file_data(data: str) -> tuple[str, bytes]:
+    """Return the media type and the bytes of `file_data`; the type of plain Base64 is empty.
+
+    Raises:
+        InvalidArgumentError: It is neither a `data:` URL nor Base64, or holds more than 20 MB.
+    """
+    if data[:5].lower() == "data:":
+        media_type, found = read_data_url(data)
+        media_type = media_type or "application/octet-stream"
+    else:
+        try:
+            media_type, found = "", base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as cause:
+            msg = f"The data of a file is Base64 or a data: URL; it begins with {data[:20]!r}."
+            raise InvalidArgumentError(msg) from cause
+    if len(found) > LARGEST_FILE_BYTES:
+        msg = f"A file has {len(found)} bytes; {LARGEST_FILE_BYTES} (20 MB) are the most."
+        raise InvalidArgumentError(msg)
+    return media_type, found
+
+
+def write_file_data(media_type: str, data: bytes) -> str:
+    """Write the bytes of a file as they were given: in a `data:` URL, or as plain Base64."""
+    return data_url(media_type, data) if media_type else base64.b64encode(data).decode()
+
+
+Item = dict[str, Json]
+Kind = Literal["image", "file"]
+_KINDS: dict[str, Kind] = {"image_url": "image", "file_data": "file"}
+"""Members that name an image or a file."""
+
+
+def read_image(part: Item) -> ImagePart | None:
+    """Read an `input_image` by its address, or else by its id at the provider; None without."""
+    told: Json = part.get("detail")
+    detail: Detail = told if told in get_args(Detail) else "auto"
+    url, file_id = part.get("image_url"), as_text(part.get("file_id"))
+    if file_id and not url:
+        return ImagePart(kind="image", file_id=file_id, detail=detail)
+    return part_at(url, detail) if isinstance(url, str) else None
+
+
+class Named(NamedTuple):
+    """An image or file that an item names.
+
+    Attributes:
+        kind: Which of them.
+        url: Its `holdfast:` URL, true or not.
+    """
+
+    kind: Kind
+    url: str
+
+
+def named_in(items: Sequence[Json]) -> Iterator[Named]:
+    """Yield what items name by `holdfast:` URLs, at any depth."""
+    ahead = list(items)
+    while ahead:
+        data = ahead.pop()
+        if is_array(data):
+            ahead += data
+        elif is_object(data):
+            ahead += data.values()
+            found = (_named(key, data[key]) for key in _KINDS if key in data)
+            yield from (each for each in found if each is not None)
+
+
+def renamed(items: Sequence[Item], found: Mapping[Named, str]) -> tuple[Item, ...]:
+    """Return items with other addresses instead of those found."""
+    return tuple({key: _renamed(key, item[key], found) for key in item} for item in items)
+
+
+def _renamed(key: str, data: Json, found: Mapping[Named, str]) -> Json:
+    if is_object(data):
+        return {each: _renamed(each, data[each], found) for each in data}
+    if is_array(data):
+        return [_renamed("", each, found) for each in data]
+    named = _named(key, data)
+    return data if named is None else found[named]
+
+
+def _named(key: str, data: Json) -> Named | None:
+    kind = _KINDS.get(key)
+    if kind is None or not isinstance(data, str) or data[:9].lower() != "holdfast:":
+        return None
+    return Named(kind, data)

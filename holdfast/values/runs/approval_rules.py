@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from holdfast.values.base import Written
-from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.shown import shown
+from holdfast.values.text.terminal import INVISIBLE
 
 if TYPE_CHECKING:
     Names = Sequence[str]  # a name alone is one, too

@@ -1,12 +1,17 @@
-"""What follows a failed attempt at a model call: another one, or none."""
+"""What follows a failed attempt at a model call: another one, or none.
+
+A provider may say by its `Retry-After` header how long to wait before the next call.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any, cast
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
-from holdfast.values.runs.asked_waits import retry_after
 from holdfast.values.runs.retries import (
     ModelRetryAdvice,
     ModelRetryAdviceRequest,
@@ -17,6 +22,27 @@ from holdfast.values.runs.retries import (
     RetryPolicyContext,
     decided,
 )
+
+
+def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return the seconds that the provider asks to wait, or None.
+
+    Args:
+        headers: Response headers; `retry-after-ms`, or `retry-after` in seconds or as HTTP date.
+        now: Present time in seconds since 1970; None reads the clock.
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if isfinite(seconds) else None
+    try:
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    except (ValueError, OverflowError, TypeError, IndexError):  # whatever stands there
+        return None
+
 
 NO_POLICY = (
     "because ModelSettings.retry has no policy: give it one, such as"

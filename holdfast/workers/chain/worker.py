@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, assistant, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
+from holdfast.workers.base import at_least
 from holdfast.workers.chain import prompts
 from holdfast.workers.chain.chain import Chain, parse_chain
 from holdfast.workers.compiler.plan import PlanError
 from holdfast.workers.compiler.worker import PlanningAgentWorker, observation
-from holdfast.workers.limits import at_least
 
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext

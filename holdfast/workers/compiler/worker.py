@@ -15,13 +15,12 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.compiler import prompts
 from holdfast.workers.compiler.join import Decision, parse_decision, without_grammar
 from holdfast.workers.compiler.plan import Plan, PlanError, parse_plan
 from holdfast.workers.compiler.references import fill
 from holdfast.workers.compiler.rounds import CallResult, Round, results_text
-from holdfast.workers.limits import at_least
 
 if TYPE_CHECKING:
     from holdfast.models.base import ToolSpec

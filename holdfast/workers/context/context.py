@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
 
-from holdfast.errors import ModelBehaviorError
+from holdfast.archive.contents import check_whole
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
-from holdfast.models.choices import MessageLike, ToolChoice, choice_of
+from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
 from holdfast.task.data.records import DEPARTED, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
+from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
-from holdfast.workers.context.checks import check_calls, check_message, check_messages
+from holdfast.values.text.shown import shown
 from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop
 from holdfast.workers.context.model_calls import (
     LAST_CALL,
+    PaidCalls,
+    Respond,
     own_choice,
     parsed,
     request_digest,
@@ -28,9 +32,71 @@ from holdfast.workers.context.model_calls import (
     told_again,
     usable,
 )
-from holdfast.workers.context.offer import AgentCode, Offer, Retrieve, StepHandoffs
-from holdfast.workers.context.paid_calls import PaidCalls, Respond
-from holdfast.workers.context.tool_results import ToolResult, tool_result
+from holdfast.workers.context.offer import (
+    AgentCode,
+    Offer,
+    Retrieve,
+    StepHandoffs,
+    ToolResult,
+    tool_result,
+)
+
+_MAKE_MESSAGE = "Make a Message with user(text), assistant(text) or system(text)"
+_MAKE_CALL = "Make a ToolCall with ToolCall(id=..., name=..., arguments=...)"
+
+
+def check_message(given: Any, where: str) -> None:
+    """Refuse anything but a message that can be stored.
+
+    Raises:
+        InvalidArgumentError: It is not a Message or cannot be stored; the text says why.
+    """
+    if not isinstance(given, Message):
+        msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
+        raise InvalidArgumentError(msg)
+    gate.check(list(given.items), f"Message.items given to {where}")
+    check_whole(given)
+
+
+def check_messages(given: Any, where: str) -> tuple[Message, ...]:
+    """Return messages as a tuple; dicts are read as items of the Responses API.
+
+    Raises:
+        InvalidArgumentError: It is not a list of messages that can be stored; the text says why.
+    """
+    advice = (
+        f'{_MAKE_MESSAGE}, or write {{"role": "user", "content": text}}, and put it into a list'
+    )
+    messages = tuple(messages_of(_all_of((Message, Mapping), given, where, advice)))
+    for message in messages:
+        check_whole(message)
+    return messages
+
+
+def check_calls(given: Any, where: str) -> tuple[ToolCall, ...]:
+    """Return tool calls as a tuple.
+
+    Raises:
+        InvalidArgumentError: It is not a list of ToolCalls; the text says what was given.
+    """
+    return _all_of((ToolCall,), given, where, f"{_MAKE_CALL}, and put it into a list")
+
+
+def _all_of(kinds: tuple[type, ...], given: Any, where: str, advice: str) -> tuple[Any, ...]:
+    # A single Message or ToolCall is iterable, too: a pydantic model iterates over its fields.
+    is_many = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, *kinds))
+    items = tuple(cast("Iterable[Any]", given)) if is_many else ()
+    wrong = [item for item in items if not isinstance(item, kinds)][:1]
+    if not is_many or wrong:
+        got = f"a list with {_shown(wrong[0])}" if is_many else _shown(given)
+        msg = f"{where} takes a list of {kinds[0].__name__}s; it got {got}. {advice}."
+        raise InvalidArgumentError(msg)
+    return items
+
+
+def _shown(given: Any) -> str:
+    return f"{shown(given)} ({type(given).__name__})"
+
 
 TURN = "turn"
 """Name of the memo with the instructions and tools that the agent's code made for a step."""

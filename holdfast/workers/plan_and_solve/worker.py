@@ -13,8 +13,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, assistant, system
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
-from holdfast.workers.limits import at_least
+from holdfast.workers.base import AgentWorker, RunsSteps, as_worker, at_least
 from holdfast.workers.plan_and_solve import prompts
 from holdfast.workers.plan_and_solve.plan import (
     PLAN_OUTPUT,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from holdfast.cli.commands.open_questions import READ_SECONDS
+from holdfast.client.agent_runner.base import id_of
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.client.agent_runner.task_ids import id_of
 from holdfast.errors import (
     InvalidArgumentError,
     NoWorkerError,

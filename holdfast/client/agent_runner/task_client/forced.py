@@ -26,7 +26,7 @@ from temporalio.worker import (
 
 from holdfast.activities.task_end import record_of
 from holdfast.archive.segments import read_archived, write_record
-from holdfast.client.agent_runner.task_client.caller import unique_id
+from holdfast.client.agent_runner.task_client.updates import unique_id
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
 from holdfast.reading.ended import why_stuck
 from holdfast.reading.reader import Reader

@@ -18,8 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.archive.archive import record_name
 from holdfast.archive.kept_answers import drop_answers
 from holdfast.archive.segments import has_record
-from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
-from holdfast.client.agent_runner.task_client.updates import TaskUpdates
+from holdfast.client.agent_runner.task_client.updates import TaskUpdates, request_id_of, unique_id
 from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.rests import rest_of
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_

@@ -1,48 +1,298 @@
-"""A task's updates, as a client sends them: waiting for the reply, sending again over rollovers."""
+"""Requests to a task from a client's side: who sends them, their replies, and the task's end.
+
+A task gives each completed step to the first caller that asks, and to another one as long as no one
+has acknowledged it: a program that was killed before it saw an output gets it when it starts again.
+A caller acknowledges by its next request, or by a signal: a second after an output that no request
+followed, and when it is closed. The signal costs one event of history.
+
+An update is sent again over rollovers until it has its reply, or the task has ended: closed with
+its record, closed by other means, or never created.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+import uuid
+from collections import defaultdict
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.client.agent_runner.task_client.caller import Caller, request_id_of, unique_id
-from holdfast.client.agent_runner.task_client.ends import (
-    FIRST_PAUSE_SECONDS,
-    GROWTH,
-    LONGEST_PAUSE_SECONDS,
-    TaskEnds,
-)
+from holdfast.archive.segments import has_record
+from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
+    HoldfastError,
     InvalidArgumentError,
     NoWorkerError,
     StepNotFoundError,
     StuckTaskError,
     TaskClosedError,
+    TaskNotFoundError,
 )
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.reader import Reader
-from holdfast.reading.server_errors import failure_in, is_parked, to_error
+from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
+from holdfast.task.data.children import GIVEN, OutputsGiven
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.undo import UndoRequest
+from holdfast.task.data.wire import TaskResult
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
-from holdfast.values.checks.ids import LONGEST_NAME
+from holdfast.values.checks.ids import LONGEST_NAME, check_name
 from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task, UndoReceipt
+
+log = logging.getLogger("holdfast")
+
+REST_SECONDS = 1.0
+CLOSING_SECONDS = 2.0
+
+
+def unique_id() -> str:
+    """Make up the id of a request."""
+    return uuid.uuid4().hex[:16]
+
+
+def request_id_of(given: str | None) -> str:
+    """Return the id of a request, made up when none was given.
+
+    Raises:
+        InvalidArgumentError: The id cannot be used.
+    """
+    return unique_id() if given is None else check_name("request_id", given)
+
+
+class Caller:
+    """What one AgentRunner has asked of tasks, and has been given.
+
+    Attributes:
+        name: Its name, in the ids of its requests.
+    """
+
+    def __init__(self) -> None:
+        """Make up a name."""
+        self.name = uuid.uuid4().hex[:7]
+        self._unanswered: defaultdict[str, list[str]] = defaultdict(list)
+        self._resting: dict[str, asyncio.TimerHandle] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def request(self, task_id: str) -> str:
+        """Name a new request to a task."""
+        self.follow(task_id)
+        return f"{self.name}~{uuid.uuid4().hex[:8]}"
+
+    def kept(self, task_id: str) -> str:
+        """Take the name of the oldest request that got no answer; empty for none.
+
+        The task answers a request once: under the same name it gives the same step, also when that
+        step was undone since.
+        """
+        self.follow(task_id)
+        unanswered = self._unanswered.get(task_id)
+        return unanswered.pop(0) if unanswered else ""
+
+    def unanswered(self, task_id: str, request_id: str) -> None:
+        """Keep the name of a request that got no answer."""
+        self._unanswered[task_id].append(request_id)
+
+    def given(self, task_id: str, client: Client) -> None:
+        """Acknowledge an output after a while, unless a request follows."""
+        self.follow(task_id)
+
+        def send() -> None:
+            self._resting.pop(task_id, None)
+            sending = asyncio.create_task(self._acknowledge(task_id, client))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+
+        loop = asyncio.get_running_loop()
+        self._resting[task_id] = loop.call_later(REST_SECONDS, send)
+
+    def follow(self, task_id: str, *, forget: bool = False) -> None:
+        """Take back what was to be acknowledged: a request follows, which does it.
+
+        Args:
+            task_id: The task.
+            forget: Whether requests without an answer do not count any more: the task is closed,
+                or its steps were undone.
+        """
+        resting = self._resting.pop(task_id, None)
+        if resting is not None:
+            resting.cancel()
+        if forget:
+            self._unanswered.pop(task_id, None)
+
+    async def close(self, client: Client) -> None:
+        """Acknowledge all that was given."""
+        rest = list(self._resting)
+        for task_id in rest:
+            self.follow(task_id)
+        async with asyncio.timeout(CLOSING_SECONDS):
+            await asyncio.gather(
+                *self._sending, *(self._acknowledge(task_id, client) for task_id in rest)
+            )
+
+    async def _acknowledge(self, task_id: str, client: Client) -> None:
+        """Send the signal. Without it, the next caller is given the newest output once more."""
+        handle = client.get_workflow_handle(task_id)
+        try:
+            await handle.signal(GIVEN, OutputsGiven(caller=self.name))
+        except RPCError as error:
+            log.debug("Task %r did not get the acknowledgement of its output: %s", task_id, error)
+
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+GROWTH = 1.5
+"""How many times as long as the one before each pause is."""
+LONGEST_CLOSE_SECONDS = 120.0
+
+FIRST_LOOK_SECONDS = 1.0
+LONGEST_LOOK_SECONDS = 5.0
+"""Pauses between looks whether a task that is awaited rests, growing from one to the other. A look
+is in no history and on no bill, but costs the server time."""
+
+
+class TaskEnds:
+    """Reads how tasks have ended."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Read with this reader."""
+        self._reader = reader
+
+    async def closed(self, task_id: str) -> TaskRecord:
+        """Wait until a task that has accepted its end is closed, and return its record.
+
+        Raises:
+            TaskClosedError: It is not closed after two minutes, or as for `ended`.
+            TaskNotFoundError: As for `ended`, like those after it.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+        """
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, LONGEST_CLOSE_SECONDS)
+        for pause in waits:
+            record = await self.ended(task_id)
+            if record is not None:
+                return record
+            await asyncio.sleep(pause)
+        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
+        raise TaskClosedError(msg)
+
+    async def ended(self, task_id: str) -> TaskRecord | None:
+        """Return a finished task's record, or None while the task is open.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+            TaskClosedError: It was ended with Temporal's own tools.
+        """
+        found = await self._describe(task_id)
+        if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            return None
+        record = await self._reader.records.read(task_id, found)
+        if record is None:
+            how = found.status.name.lower() if found.status is not None else "ended"
+            msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
+            raise TaskClosedError(msg)
+        if record.failure is not None:
+            raise to_error(record.failure, task_id=task_id)
+        return record
+
+    async def has_finished(self, task_id: str, request_id: str, rests: asyncio.Event) -> bool:
+        """Wait for a task; return whether it has finished well, so that it need not be asked.
+
+        Else it rests, has another end, or its end could not be read: the request that follows meets
+        that again.
+
+        Args:
+            task_id: The task.
+            request_id: The request that it was started with.
+            rests: Set when the task may rest, where it runs in this process.
+
+        Raises:
+            NoWorkerError: No worker process serves the task any more.
+            StuckTaskError: Workflow code fails in it.
+        """
+        handle = self._reader.client.get_workflow_handle(task_id, result_type=TaskResult)
+        ending = asyncio.ensure_future(handle.result())
+        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        resting = asyncio.ensure_future(rests.wait())
+        try:
+            pause = FIRST_LOOK_SECONDS
+            while True:
+                await asyncio.wait(
+                    {ending, resting}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+                )
+                if ending.done() or resting.done() or await self._rests(task_id, request_id):
+                    break
+                pause = min(pause * GROWTH, LONGEST_LOOK_SECONDS)
+            if not ending.done() or ending.exception() is not None:
+                return False
+            self._reader.records.ended(task_id, ending.result().seal.record)
+            return True
+        finally:
+            ending.cancel()
+            resting.cancel()
+
+    async def _rests(self, task_id: str, request_id: str) -> bool:
+        """Whether a task is open and says in lists that it waits for someone."""
+        presence = self._reader.presence
+        if not presence.is_fresh(await presence.queue_of(task_id)):
+            await presence.require(task_id, request_id)
+        found = await self._reader.refuse_stuck(task_id)
+        if found is None or found.close_time is not None:
+            return False
+        return found.typed_search_attributes.get(HF_STATUS) != "running"
+
+    async def _missing(self, task_id: str, error: RPCError) -> Exception:
+        """Return the error for a task that an RPC did not find: closed, never created, or other."""
+        try:
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
+                raise error
+            closed = await has_record(self._reader.archive, task_id) or await self.is_known(task_id)
+        except HoldfastError as cause:
+            return cause
+        return await self.closed_error(task_id) if closed else TaskNotFoundError(task_id)
+
+    async def is_known(self, task_id: str) -> bool:
+        """Whether Temporal has a task of this id, open or closed."""
+        try:
+            found = await self._describe(task_id)
+        except TaskNotFoundError:
+            return False
+        return found.workflow_type == AGENT_TASK
+
+    async def closed_error(self, task_id: str) -> TaskClosedError:
+        """Return the error for a request to a closed task: how it ended, and how to go on."""
+        how = ""
+        with suppress(HoldfastError, TemporalError):
+            task = await self._reader.task(task_id)
+            how = f" ({task.error.partition(': ')[2] or task.status})"
+        return TaskClosedError(
+            f"Task {task_id!r} is closed{how}: it can be read, not changed. To go on from one of"
+            " its steps, fork it: fork(task, at=step)."
+        )
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
+        return await self._reader.describe(task_id)
+
 
 NOT_TAKEN_SECONDS = 5.0
 """How long an update is sent again that worker processes fail at, or complete a task without."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -28,13 +28,52 @@ from holdfast.models.openai.http.failures import (
     too_slow,
     unopened,
 )
-from holdfast.models.openai.http.sse import EventReader
 from holdfast.models.openai.http.stand_in import StandIn
 from holdfast.models.providers import misdirected
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
+
+DONE = "[DONE]"
+
+
+class EventReader:
+    """Puts pieces of a body together into events.
+
+    Lines are cut at line feeds only: a JSON text may hold every other separator that Python's
+    `str.splitlines` knows.
+
+    Attributes:
+        is_done: Whether the last word "[DONE]" has come.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.is_done = False
+        self._rest: list[bytes] = []  # pieces of a line that is not complete
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the data of the events that are complete now; the last word "[DONE]" is none."""
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return
+        *lines, rest = (b"".join(self._rest), *others)
+        self._rest = [rest]
+        for line in lines:
+            line = line.removesuffix(b"\r")  # noqa: PLW2901  the same line, as it is meant
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                data = b"\n".join(self._data).decode("utf-8", "replace")
+                self._data.clear()
+                if data == DONE:
+                    self.is_done = True
+                else:
+                    yield data
+
 
 LARGEST_BODY_BYTES = 32 * 1024 * 1024
 """Most bytes of an answer that are read, streamed or not."""

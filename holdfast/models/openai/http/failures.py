@@ -26,7 +26,7 @@ from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_pa
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import ANSWERED, Usage
-from holdfast.values.runs.asked_waits import retry_after
+from holdfast.values.runs.failed_attempts import retry_after
 
 _ADVICE = {
     401: "Check the API key (OPENAI_API_KEY, or api_key= of the model).",
