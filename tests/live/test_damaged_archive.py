@@ -16,7 +16,7 @@ from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
-from holdfast.errors import DigestMismatchError, StepFailedError
+from holdfast.errors import DigestMismatchError, StepFailedError, UndoFailedError
 from holdfast.reading.step_events import StepEnd
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.state import SessionState
@@ -124,6 +124,28 @@ async def test_a_model_is_never_sent_a_conversation_with_a_hole(
         assert len(model.requests) == 2
     assert (await runner.run_step(task)).output == DONE
     assert seen(1) in json.dumps(model.requests[-1].body)
+
+
+async def test_an_undo_is_never_called_with_a_hole(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    undone: list[Any] = []
+    book = tool(seen, name="book", undo=lambda effect: undone.append(effect.result))
+    runner = await make_runner(book)
+    model.call("book", {"n": 1})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    name = digest(seen(1).encode())
+    with damaged(runner, name):
+        await make_runner(book)  # a worker that has nothing in memory
+        with pytest.raises(
+            UndoFailedError, match=rf"{name}.* Restore .*backup\. Undone.*Ask again"
+        ):
+            await runner.undo_step(task)
+        failed = (await runner.audit(task))[-1]
+        assert (failed.kind, "Restore" in failed.reason, undone) == ("undo_failed", True, [])
+    assert (await runner.undo_step(task)).steps == ("s1",)
+    assert undone == [seen(1)]
 
 
 async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(

@@ -67,11 +67,11 @@ def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
 def fail_undo(
     ledger: Ledger, state: UndoState, what: str, why: str, facts: dict[str, Json]
 ) -> Failure:
-    """End an undo of which a part has failed."""
+    """End an undo of which a part has failed, for a reason that may say what to do first."""
     stop_undo(ledger)
     done = "; ".join(state.undone) or "nothing"
     ledger.note("undo_failed", now=now(), text=why, body=facts)
-    text = f"The undo of {what} failed: {why}. Undone before it: {done}."
+    text = f"The undo of {what} failed: {why.rstrip('.')}. Undone before it: {done}."
     return Failure(type="UndoFailedError", message=text, remedy="Ask again.")
 
 
@@ -147,7 +147,7 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
         _ask(ledger, target, i, text)
         return None
     state = note_clear(ledger, state, key)
-    return fail_undo(ledger, state, what, failure_of(said).message, _facts(target, i))
+    return fail_undo(ledger, state, what, failure_of(said).text, _facts(target, i))
 
 
 def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
