@@ -16,6 +16,7 @@ from temporalio.converter import DefaultFailureConverterWithEncodedAttributes, P
 from holdfast.cli.following.live import LiveView
 from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import UNREAD, plain_memo
+from holdfast.reading.reader import Reader
 from holdfast.reading.streams.attempts import Attempts
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
@@ -111,6 +112,9 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(
     blind = Client(own.service_client, namespace=own.namespace, data_converter=lost)
     of_task = await blind.get_workflow_handle(task.task_id).describe()
     assert "cannot be read here: RuntimeError: no key" in await why_blocked(blind, of_task)
+    reader = Reader(blind, runner.archive)
+    [attempt] = await Attempts(reader, task.task_id).new([], number=0)
+    assert (attempt.name, attempt.step_id, "no key" in attempt.why) == ("step", "", True)
     unread = io.StringIO()
     view = LiveView(blind, runner.archive, task.task_id, Console(file=unread, width=200))
     looking = asyncio.ensure_future(view.follow())

@@ -76,7 +76,11 @@ class Attempts:
             if pending.attempt <= 1 or mark in self._seen:
                 continue
             self._seen.add(mark)
-            place = await self._place(run_id, pending, opens)
+            try:
+                place = await self._place(run_id, pending, opens)
+            except Exception as error:  # noqa: BLE001  a codec raises what it likes: no reader ends
+                log.warning("What activity %r was given cannot be read: %r", mark[1], error)
+                place = _Place("", (pending.activity_type.name,))
             events += [
                 Attempt(
                     number=number,
