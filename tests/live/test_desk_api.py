@@ -189,8 +189,9 @@ async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
 async def test_a_key_creates_forks_steps_and_undoes_once_and_another_input_is_refused(
     api: httpx.AsyncClient, runner: AgentRunner
 ) -> None:
-    hello = {"input": "hello", "step_mode": "manual"}
+    hello = {"input": "hello", "step_mode": "manual", "max_output_attempts": 5}
     [first] = {(await done(api, "tasks", "order 7", **hello))["task_id"] for _ in range(2)}
+    assert (await runner.reader.head(first)).run.output_attempts == 5
     for other, status in (({"input": "bye"}, 409), ({"input": "hello", "task_id": "mine"}, 422)):
         headers = {"Idempotency-Key": "order 7"}
         refused = await api.post("/api/v1/tasks", json=other, headers=headers)

@@ -63,6 +63,7 @@ def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
 async def test_an_agent_is_a_tool_that_reports_its_progress(
     connect: Connect, model: FakeOpenAI, mode: str
 ) -> None:
+    model.fail(429, message="slow down", retry_after=1)
     model.reply("42")
     seen: list[str] = []
 
@@ -77,6 +78,7 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
     assert result.content[0].text == "42"
     assert result.structured_content["status"] == "done"
     assert seen[0] == f"task mcp-progress-{mode}"
+    assert any("slow down" in text and "attempt 2" in text for text in seen)  # why it waits
 
 
 @pytest.mark.parametrize(("mode", "decision"), [("auto", "approve"), ("legacy", "reject")])

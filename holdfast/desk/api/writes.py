@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints, create_model
 
+from holdfast.client.agent_runner.creation import Attempts
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
 from holdfast.desk.views.branches import origin_of
@@ -47,6 +48,7 @@ class NewTask(Body):
     tool_choice: str | None = None
     step_mode: Literal["manual", "automatic"] = "automatic"
     streams: bool = False
+    max_output_attempts: Attempts = 3
 
 
 class Approve(Body):
@@ -140,6 +142,7 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
         tool_choice=body.tool_choice,
         step_mode=body.step_mode,
         streams=body.streams,
+        max_output_attempts=body.max_output_attempts,
         exist_ok=key is not None,
         by=by,
     )
