@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from playwright.async_api import Browser, expect
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
@@ -20,6 +21,7 @@ from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.core import Core
+from tests.support.desk import person, serve_desk
 from tests.support.rig import MakeRunner, until
 from tests.support.runs import pay
 from tests.support.workers import Counting
@@ -51,9 +53,11 @@ async def _none() -> Any:
     """Make no further client."""
 
 
-async def stuck(runner: AgentRunner, bugs: list[str]) -> tuple[Task, asyncio.Future[Any]]:
+async def stuck(
+    runner: AgentRunner, bugs: list[str], task: Task | None = None
+) -> tuple[Task, asyncio.Future[Any]]:
     """Run a step of a task, and let workflow code fail in the next; return the request, too."""
-    task = await runner.create_task("q")
+    task = task or await runner.create_task("q")
     await runner.run_step(task)
     bugs.append("a deploy too early")
     asked = asyncio.ensure_future(runner.run_step(task))
@@ -124,6 +128,28 @@ async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_recor
     bugs.clear()
     fork = await runner.fork(task, steps[0])
     assert (await runner.run_step(fork)).output["count"] == 2
+
+
+async def test_a_person_at_the_desk_ends_it_by_force_also_on_a_page_that_was_open_before(
+    make_runner: MakeRunner, bugs: list[str], browser: Browser
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await runner.create_task("q")
+    async with serve_desk(runner) as desk, person(browser, desk) as page:
+        await page.goto(f"{desk.url}/tasks/{task.task_id}")
+        await expect(page.get_by_role("button", name="Abandon")).to_be_visible()
+        _, asked = await stuck(runner, bugs, task)
+        async with person(browser, desk) as later:
+            await later.goto(f"{desk.url}/tasks/{task.task_id}")
+            await expect(later.get_by_role("button", name="End by force")).to_be_visible()
+            await expect(later.locator("main")).to_contain_text("workflow task fails")
+        await page.get_by_role("button", name="End by force").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Reason").fill("no fix in sight")
+        await dialog.get_by_role("button", name="End the task by force").click()
+        await expect(page.locator("main")).to_contain_text("ann: no fix in sight")
+    asked.cancel()
+    assert (await runner.get_task(task)).status == "abandoned"
 
 
 async def test_a_task_that_never_began_cannot_be_read_by_a_replay(

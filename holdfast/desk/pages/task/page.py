@@ -49,7 +49,8 @@ from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
 from holdfast.desk.views.timeline import bodies_in, timeline_of, undone_steps
 from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
-from holdfast.errors import EngineError, TaskNotFoundError
+from holdfast.errors import EngineError, StuckTaskError, TaskNotFoundError
+from holdfast.reading.listing import STUCK
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import StandingRule
 from holdfast.values.messages import Message
@@ -139,9 +140,11 @@ class TaskPage:
             with self._body:
                 empty("search_off", "There is no such task", self._task_id)
             return
-        except (EngineError, TimeoutError):
+        except (EngineError, TimeoutError) as error:
+            if is_stuck := isinstance(error, StuckTaskError):
+                self._facts = None  # it can only be ended by force, also from a page of before
             if self._facts is None:
-                await self._draw_listed()
+                await self._draw_listed(is_stuck=is_stuck)
             raise
         if mine < self._newest:  # a reading that began later is drawn already
             return
@@ -153,13 +156,14 @@ class TaskPage:
         if not self._is_drawn or (is_moving and time.time() - self._drawn_at > MOVING_SECONDS):
             await self._draw_body()
 
-    async def _draw_listed(self) -> None:
-        """Draw what lists know of the task: no worker process is up to tell more."""
-        known = await self._frame.desk.feed.listed(self._task_id)
-        self._draw_head(Facts(task=known.task))
+    async def _draw_listed(self, *, is_stuck: bool) -> None:
+        """Draw what lists know of the task: no worker process can tell more."""
+        task = (await self._frame.desk.feed.listed(self._task_id)).task
+        stuck = {"blocked_by": STUCK} if is_stuck else {}  # lists say so after more attempts
+        self._draw_head(Facts(task=task.model_copy(update=stuck)))
         self._clear()
         with self._body:
-            quiet("Its steps are shown when a worker process is up to read them.")
+            quiet("Its steps are shown when a worker process can read them.")
 
     def _turn(self, event: Any) -> None:
         self._tab = str(event.value)
