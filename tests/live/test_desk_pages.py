@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from playwright.async_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 
 from holdfast import AgentRunner
+from holdfast.desk.pages.task.page import TABS
+from tests.live.test_damaged_archive import damaged
 from tests.support.desk import PATIENCE_MS, SETTLED, Served, person, serve_app, serve_desk
 from tests.support.desk_agent import EVIL, desk, rig_of_desk, runner, waiting
 from tests.support.rig import until_status
@@ -101,6 +104,38 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
                 if found := await serious(page, {}):
                     wrong[f"{path} {name}"] = found
     assert wrong == {}
+
+
+async def test_pages_say_what_is_lost_of_a_task_and_show_the_rest(
+    runner: AgentRunner, desk: Served, browser: Browser
+) -> None:
+    blobs = Path(runner.archive.url, "blobs")
+    before = {*blobs.rglob("*")}
+    task = await waiting(runner, "pay huge 1", session="of huge")
+    await runner.approve(f"{task}:1", by="ann")
+    await until_status(runner, task, "answered")
+    await runner.finalize_response(task)
+    other = await waiting(runner, "pay huge 2")  # which needs a blob of the first
+    made = {each.name for each in {*blobs.rglob("*")} - before if each.is_file()}
+    pages = {f"/tasks/{task}?tab={tab}": "is lost, and missing below" for tab in TABS}
+    pages |= {
+        f"/tasks/{other}?tab=transcript": "I pay huge now.",
+        f"/?q={other}": "needs approval",
+        f"/tasks?q={task}": "pay huge 1",
+        f"/compare?left={task}&right={other}": "of the ledger cannot be read",
+        "/sessions?name=of%20huge": "This turn cannot be read",
+        "/charts": "Tasks begun",
+    }
+    async with person(browser, desk) as page:
+        with ExitStack() as stack:
+            for name in made:
+                stack.enter_context(damaged(runner, name))
+            for path, shown in pages.items():
+                await page.goto(desk.url + path)
+                await expect(page.locator("main")).to_contain_text(shown)
+            for what in ("effects", "branches"):
+                said = await page.request.get(f"{desk.url}/api/v1/tasks/{task}/{what}")
+                assert (said.status, "cannot be read" in await said.text()) == (503, True)
 
 
 async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(

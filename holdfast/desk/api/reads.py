@@ -198,7 +198,7 @@ async def timeline(asked: Asked, task_id: str) -> Timeline:
 @reads.get("/tasks/{task_id:path}/branches")
 async def branches(asked: Asked, task_id: str) -> list[Branch]:
     """List the branches of a task: each undo ends one and begins the next."""
-    entries, opens = await asked.runner.reader.ledger(task_id, legible=True)
+    entries, opens = await asked.runner.reader.ledger(task_id)
     return branches_of(list(happenings(entries, opens)))
 
 
@@ -216,7 +216,7 @@ async def effects(asked: Asked, task_id: str) -> list[Effect]:
 
 async def _effects(runner: AgentRunner, task_id: str) -> list[Effect]:
     """List the effects of a task, after each call that was a child task those of that task."""
-    entries, opens = await runner.reader.ledger(task_id, legible=True)
+    entries, opens = await runner.reader.ledger(task_id)  # a list with a hole would say "nothing"
     found: list[Effect] = []
     for each in effects_of(happenings(entries, opens), await Feed(runner).snapshot(task_id)):
         inside = await _effects(runner, each.child) if each.child else []

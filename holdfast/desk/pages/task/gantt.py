@@ -55,7 +55,7 @@ _LEGEND = (
 def draw_timeline(timeline: Timeline) -> None:
     """Draw a timeline."""
     if not timeline.lanes:
-        quiet("Nothing has run yet.")
+        quiet("Nothing is known to have run.")
         return
     with ui.row().classes("w-full items-center gap-x-4 gap-y-1"):
         quiet(f"{counted(len(timeline.lanes), 'step')} in {timeline.took}")

@@ -187,7 +187,8 @@ class TaskPage:
         self._title.show(title, lambda: heading(title, level=1).classes("min-w-0 break-words"))
         self._state.show(task.status, lambda: _draw_state(task))
         self._links.show(_linked(found), lambda: _draw_links(found))
-        self._notices.show((task.error, task.blocked_by, task.paused), lambda: _draw_notices(task))
+        said = (task.error, task.blocked_by, task.paused, found.lost)
+        self._notices.show(said, lambda: _draw_notices(task, found.lost))
         self._buttons.show(self._verbs.key(found), lambda: self._verbs.draw(found))
         revoke = self._verbs.revoke if self._frame.can("revoke") else None
         waiting = [each.id for each in found.approvals], [each.id for each in found.rules]
@@ -270,7 +271,10 @@ def _draw_state(task: Task) -> None:
         quiet(MEANING[task.status])
 
 
-def _draw_notices(task: Task) -> None:
+def _draw_notices(task: Task, lost: str) -> None:
+    if lost:
+        text = f"A part of the record is lost, and missing below: {lost}"
+        notice("bad", redact(text), role="alert")
     if task.error:
         notice("bad", redact(cut(task.error)), role="alert")
     if task.blocked_by:

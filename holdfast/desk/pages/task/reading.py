@@ -57,6 +57,12 @@ class Facts:
         """What happened in the task."""
         return list(happenings(self.entries, self.opens))
 
+    @cached_property
+    def lost(self) -> str:
+        """Which part of the ledger cannot be read, and why; empty if it is whole."""
+        event = self.entries[0].event if self.entries else None  # it is in place of the oldest
+        return event.text if event is not None and event.kind == "damaged" else ""
+
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal facts."""

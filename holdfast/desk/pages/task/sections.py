@@ -53,7 +53,7 @@ class Steps:
             fork: Forks the task after a step; None when who looks may not.
         """
         self._chosen, self._fork = chosen, fork
-        self._none = quiet("No step has begun yet.")
+        self._none = quiet("No step is known to have begun.")
         self._list = PartList("Steps", tag="ol", item=LINE)
         self._open: set[tuple[int, int]] = set()
 
@@ -168,7 +168,7 @@ def draw_upcoming(
 def draw_effects(effects: Sequence[Effect]) -> None:
     """Draw what a task did outside."""
     if not effects:
-        quiet("No call has changed anything outside: reads only so far.")
+        quiet("No call is known to have changed anything outside: reads only so far.")
         return
     counts = [
         f"{sum(e.words == words for e in effects)} {words}"
@@ -209,7 +209,7 @@ def draw_branches(
 ) -> None:
     """Draw the branches as a tree, each beginning after a step of the one before, and the forks."""
     if len(branches) == 1:
-        quiet("Nothing was undone: there is one branch.")
+        quiet("No undo is known: there is one branch.")
     with ui.element("ul").props('aria-label="Branches"').classes(PANEL):
         for k, branch in enumerate(branches):
             with ui.element("li").classes(f"{LINE} flex w-full flex-col gap-1 px-4 py-3"):
