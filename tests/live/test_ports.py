@@ -17,10 +17,15 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from playwright.async_api import Browser
+from temporalio.client import Client
 
 from holdfast.desk import Tokens
 from tests.support import forked
 from tests.support.debian import NGINX
+from tests.support.desk import serve_app
 from tests.support.master_keys import LINE
 from tests.support.stranger import SECRET, stranger_gets
 
@@ -62,6 +67,10 @@ OPENED = {
     "codec": {"asks for a token": 1},
 }
 """Owner, rule and number of all ports. A new one fails the test until its rule is here."""
+
+START = {"head": {"agent": "calc", "asker": "x"}, "automatic": True, "input": "2"}
+EVIL_PAGE = Path(__file__).parents[1] / "support" / "evil_page.js"
+"""What a page of another site tries at all ports; it returns what it has read."""
 
 PROXY = """
 daemon off; master_process off; pid {home}/nginx.pid;
@@ -216,6 +225,31 @@ def test_every_port_is_known_and_gives_nothing_to_web_pages_other_users_and_a_pr
         for door in doors:
             rules[door.split()[0]][got["rules"][door]] += 1
         assert rules == OPENED
+
+
+async def test_a_page_of_another_site_reads_nothing_and_changes_nothing_in_a_real_browser(
+    world: World, browser: Browser
+) -> None:
+    """Its person is signed in at the desk; what a page can send without asking first is tried."""
+    [address] = re.findall(r"address +(\S+)", world.said["dev"])
+    client = await Client.connect(address)
+    await client.start_workflow("AgentTask", START, id="of-the-owner", task_queue="nobody")
+    before = await client.get_workflow_handle("of-the-owner").describe()
+    site = FastAPI()
+    site.get("/", response_class=HTMLResponse)(lambda: "<title>elsewhere</title>")
+    async with serve_app(site) as elsewhere:
+        context = await browser.new_context()
+        page = await context.new_page()
+        for name in ("dev", "desk"):
+            await page.goto(world.url(name))
+        await page.goto(elsewhere.replace("127.0.0.1", "evil.localhost"))
+        opened = [port for *_, port in world.ports]
+        assert await page.evaluate(EVIL_PAGE.read_text(), [opened, START]) == []
+        await context.close()
+    after = await client.get_workflow_handle("of-the-owner").describe()
+    assert after.history_length == before.history_length
+    begun = {each.id async for each in client.list_workflows("WorkflowType = 'AgentTask'")}
+    assert begun == {"of-the-owner"}
 
 
 def test_another_user_of_the_machine_reads_no_file_of_the_programs_and_no_token_in_their_commands(
