@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
@@ -19,6 +20,7 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import undo_of
+from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
 from holdfast.activities.tools.lookup import (
     Ready,
     check_repeat,
@@ -46,6 +48,10 @@ from holdfast.values.messages import ToolCall, clean, shown
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.tool_result import read_result
 from holdfast.workers.context.offer import not_found_text
+
+
+def _place(given: UndoInput) -> str:
+    return f"undo.{given.branch}.{given.n}.{given.effect.batch}.{given.effect.i}"
 
 
 class JudgingActivities:
@@ -172,12 +178,24 @@ class JudgingActivities:
                 with certain(), typed_failures(), not_started("undo"):
                     tool, ctx, effect = await self._undoing(given)
                     await ensure_ours("undo")
+                    begun = None if tool.undo_idempotent else await self._mark(given)
+                if isinstance(begun, ApplicationError):
+                    raise begun
                 head = await self._source.head()
                 with undo_of(head, given.effect.call), interrupted("undo"):
                     what = f"undo of tool {tool.name!r}"
                     with certain(), typed_failures(), naming(what, tool.undo):
                         said = await tool.run_undo(ctx, effect)
-                    return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+                    text = "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+                if begun is not None:
+                    await end_effect(self._source.archive, _place(given), begun, "done")
+                return text
+
+    async def _mark(self, given: UndoInput) -> Begun | ApplicationError:
+        """Mark in the archive that an undo begins which must not be repeated."""
+        call = given.effect.call
+        what = f"the undo of {call.name} {call.arguments}"
+        return await begin_effect(self._source.archive, _place(given), what)
 
     async def _undoing(
         self, given: UndoInput

@@ -29,6 +29,7 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.activities.spans import Recording, came_to, tool_call
+from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.error_texts import (
     ToolCancelledError,
@@ -91,9 +92,22 @@ class ToolActivities:
                         await ready.tool.prepare()
                     await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
+                    begun = None if stopped is not None else await self._mark(given, ready)
                 if stopped is not None:
                     return recorded(self._source, given, ready, stopped)
-                return await self._started(given, ready)
+                if isinstance(begun, ApplicationError):
+                    raise begun
+                outcome = await self._started(given, ready)
+                if begun is not None:
+                    await end_effect(self._source.archive, _place(given), begun, outcome.status)
+                return outcome
+
+    async def _mark(self, given: ToolInput, ready: Ready) -> Begun | ApplicationError | None:
+        """Mark in the archive that a call begins which must not be repeated."""
+        if not ready.tool.policy().may_have_happened:
+            return None
+        what = f"{ready.call.name} {ready.call.arguments}"
+        return await begin_effect(self._source.archive, _place(given), what)
 
     def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
         """Mark errors as certain to hide no effect, unless the call was begun before."""
@@ -232,6 +246,10 @@ class ToolActivities:
             return ()
         text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
         return await self._source.store(text, is_json=True) or nodes
+
+
+def _place(given: ToolInput) -> str:
+    return f"{given.branch}.{given.n}.{given.batch}.{given.i}"
 
 
 async def _end_of(going: asyncio.Task[Outcome]) -> Outcome:

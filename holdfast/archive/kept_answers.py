@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.names import effects_of
 from holdfast.errors import ArchiveError
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.json_shapes import is_object
@@ -65,6 +66,16 @@ async def drop_answers(archive: Archive, task_id: str, lanes: int | None = None)
         was_there = await archive.adelete_record(_name(task_id, lane))
         if lanes is None and not was_there:
             return
+
+
+async def drop_effects(archive: Archive, task_id: str) -> None:
+    """Delete the marks of a task that is deleted: its id may be used again.
+
+    Raises:
+        ArchiveError: The archive cannot be written.
+    """
+    for name in await archive.alist_records(effects_of(task_id)):
+        await archive.adelete_record(name)
 
 
 def _name(task_id: str, lane: int) -> str:

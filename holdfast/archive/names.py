@@ -44,6 +44,14 @@ def record_name(kind: str, key: str) -> str:
     return f"{kind}/{quoted}.json"
 
 
+def effects_of(task_id: str) -> str:
+    """Return the folder of the marks of a task's calls that must not be repeated.
+
+    The worker writes them (`activities/tools/begun_effects.py`); they stay as long as the task.
+    """
+    return record_name("effects", task_id).removesuffix(".json")
+
+
 def blob_path(sha256: str) -> str:
     """Return the path of a blob; two digits of it make the folder."""
     if not _SHA256.fullmatch(sha256):

@@ -11,9 +11,10 @@ from typing import NamedTuple
 from holdfast.archive.archive import Archive, record_name
 from holdfast.errors import DAMAGED, message_of
 from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
-from holdfast.task.data.seal import Seal, record_digest, signed
+from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, in_order
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 
@@ -184,10 +185,18 @@ async def read_json(archive: Archive, sha256: str) -> Json:
 
 
 async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Seal:
-    """Store a closed task under its id, signed if there is a key; return its digests."""
-    data = record.wire()
-    await archive.aput_record(record_name("tasks", task_id), signed(data, task_id))
-    return Seal(ledger=record.ledger, record=record_digest(data))
+    """Store a closed task under its id, signed if there is a key; return its digests.
+
+    The record of another end is kept in the folder `superseded`. It may be all that tells of what
+    the task did before Temporal's database was restored from a backup.
+    """
+    data, name = record.wire(), record_name("tasks", task_id)
+    made, before = record_digest(data), await archive.afind_record(name)
+    if is_object(before) and not is_sealed(before, made):
+        kept = record_name("superseded", f"{task_id}.{record_digest(before)[:16]}")
+        await archive.aput_record(kept, before)
+    await archive.aput_record(name, signed(data, task_id))
+    return Seal(ledger=record.ledger, record=made)
 
 
 async def has_record(archive: Archive, task_id: str) -> bool:

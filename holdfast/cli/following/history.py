@@ -145,9 +145,7 @@ class TaskHistory:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._fail(late.scheduled_event_id, late.failure, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                sent = event.workflow_execution_signaled_event_attributes.input.payloads
-                bodies = await self._client.data_converter.decode(sent, [RawValue] * len(sent))
-                return _command(event, [each.payload.data for each in bodies], at)
+                return await self._command(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
                 return await self._waits(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
@@ -264,6 +262,23 @@ class TaskHistory:
         text = await cause_of(self._client, failure)
         return scheduled.model_copy(update={"kind": "failed", "at": at, "text": text})
 
+    async def _command(self, event: HistoryEvent, at: float) -> LiveEvent | None:
+        sent = event.workflow_execution_signaled_event_attributes
+        if sent.signal_name in HEARD:  # sent between tasks and activities, not by a person
+            return None
+        kinds, told = [RawValue] * len(sent.input.payloads), LiveEvent(kind="command", at=at)
+        try:
+            bodies = await self._client.data_converter.decode(sent.input.payloads, kinds)
+        except Exception as error:  # noqa: BLE001  of a codec; shown
+            what = {"name": sent.signal_name, "text": f"cannot be read here: {said_by(error)}"}
+            return told.model_copy(update=what)
+        got = decode(sent.signal_name, [each.payload.data for each in bodies])
+        if isinstance(got, Command):
+            by = f"by {got.by}" if got.by else ""
+            text = ": ".join(part for part in (by, got.said) if part)
+            return told.model_copy(update={"name": got.verb, "text": text})
+        return told.model_copy(update={"name": got.verb or "unreadable", "text": got.reason})
+
     async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
         if not payloads:
             return kind()
@@ -312,18 +327,6 @@ def _shown(content: Content) -> str:
 
 def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:
     return calls[place] if place < len(calls) else ToolCall(id="", name="tool", arguments="")
-
-
-def _command(event: HistoryEvent, bodies: Sequence[bytes], at: float) -> LiveEvent | None:
-    sent = event.workflow_execution_signaled_event_attributes
-    if sent.signal_name in HEARD:  # sent between tasks and activities, not by a person
-        return None
-    got = decode(sent.signal_name, bodies)
-    if isinstance(got, Command):
-        by = f"by {got.by}" if got.by else ""
-        text = ": ".join(part for part in (by, got.said) if part)
-        return LiveEvent(kind="command", at=at, name=got.verb, text=text)
-    return LiveEvent(kind="command", at=at, name=got.verb or "unreadable", text=got.reason)
 
 
 def _next_run(event: HistoryEvent) -> str:

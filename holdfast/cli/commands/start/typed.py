@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -111,3 +112,17 @@ async def serve(
     from holdfast.cli.commands.start.codec import codec_command
 
     return await codec_command(common, host=host, port=port, origins=origin or [])
+
+
+@start.command(epilog=EPILOG)
+@shared
+async def restore(
+    common: Common,
+    since: Annotated[
+        datetime, typer.Option("--since", help="Time of the backup, or before; local time.")
+    ],
+) -> ExitCode | None:
+    """List what the archive has and a restored database has not; nothing is changed."""
+    from holdfast.cli.commands.start.restore import restore_command
+
+    return await restore_command(common, since.astimezone())

@@ -1,0 +1,148 @@
+"""A history that has gone back in time, as after a restore: no effect is repeated blindly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+
+from holdfast import Agent, AgentRunner, Effect, Task, ToolCall, ToolContext, tool
+from holdfast.cli.commands.start.restore import forgotten
+from holdfast.cli.connection import Engine
+from holdfast.models.base import ModelRequest
+from holdfast.testing import ScriptedModel
+from tests.support.people import World, ask
+from tests.support.rig import Rig, until
+
+
+async def go_back(runner: AgentRunner, task: Task, activity: str) -> None:
+    """Reset a task's run to the moment before it scheduled the last activity of this type."""
+    handle = runner.client.get_workflow_handle(task.task_id)
+    sent = [
+        each.activity_task_scheduled_event_attributes
+        async for each in handle.fetch_history_events()
+        if each.activity_task_scheduled_event_attributes.activity_type.name == activity
+    ]
+    await runner.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=runner.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
+            workflow_task_finish_event_id=sent[-1].workflow_task_completed_event_id,
+            request_id="restore",
+            reason="a backup",
+        )
+    )
+
+
+def paying(world: World, **options: Any) -> Any:
+    @tool(**options)
+    def pay(account: str) -> str:
+        """Pay."""
+        world.done.append(f"pay {account}")
+        return "paid"
+
+    return pay
+
+
+def script(request: ModelRequest) -> ToolCall | str:
+    if any(each.role == "tool" for each in request.messages):
+        return "done"
+    return ToolCall(id="c1", name="pay", arguments='{"account": "bo"}')
+
+
+async def served(rig: Rig, tool: Any) -> AgentRunner:
+    return await rig.serving(Agent(name="agent", model=ScriptedModel(script), tools=[tool]))
+
+
+async def paid(runner: AgentRunner) -> Task:
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    return task
+
+
+@pytest.mark.parametrize("decision", ["again", "happened", "not needed"])
+async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_repeated(
+    rig: Rig, world: World, decision: str
+) -> None:
+    runner = await served(rig, paying(world))
+    task = await paid(runner)
+    await go_back(runner, task, "tool")
+    asked = await ask(runner, task)
+    assert asked.kind == "unknown"
+    assert '{"account": "bo"}\' was begun at 20' in asked.text
+    assert "and ended (done), and the history of the task does not have it" in asked.text
+    assert world.done == ["pay bo"]
+    match decision:
+        case "again":
+            await runner.approve(asked, by="ann")
+        case "happened":
+            await runner.respond(asked, by="ann", result="paid, says the bank")
+        case _:
+            await runner.reject(asked, by="ann", reason="no more")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay bo"] * (2 if decision == "again" else 1)
+    await runner.delete_task(task)
+    assert await runner.archive.alist_records("effects") == []
+
+
+async def test_a_forgotten_payment_is_clarified_by_its_probe(rig: Rig, world: World) -> None:
+    def find(ctx: ToolContext, effect: Effect) -> str | None:
+        return "paid before" if world.done else None
+
+    runner = await served(rig, paying(world, probe=find))
+    task = await paid(runner)
+    await go_back(runner, task, "tool")
+    await runner.run_task(task)
+    assert world.done == ["pay bo"]
+    assert await runner.pending_approvals(task) == []
+
+
+async def test_a_forgotten_undo_is_not_repeated(rig: Rig, world: World) -> None:
+    pay = paying(world, undo=lambda ctx, effect: world.done.append("pay back"))
+    runner = await served(rig, pay)
+    task = await paid(runner)
+    for _ in range(2):
+        await runner.undo_step(task)
+    assert world.done == ["pay bo", "pay back"]
+    await go_back(runner, task, "undo")
+    asked = await ask(runner, task)
+    assert "'the undo of pay" in asked.text
+    assert world.done == ["pay bo", "pay back"]
+
+
+async def test_what_may_be_repeated_leaves_no_mark_and_is_repeated(rig: Rig, world: World) -> None:
+    runner = await served(rig, paying(world, idempotent=True))
+    task = await paid(runner)
+    assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
+    await go_back(runner, task, "tool")
+
+    async def again() -> bool:
+        return world.done == ["pay bo"] * 2
+
+    await until(again)
+
+
+async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World) -> None:
+    async def unused() -> Client:
+        raise AssertionError
+
+    async def told() -> list[tuple[str, str]]:
+        found = await forgotten(Engine(runner.client, runner.archive, unused), task.created - 1)
+        return [(each.kind, each.text) for each in found if each.task == task.task_id]
+
+    runner = await served(rig, paying(world))
+    task = await paid(runner)
+    await runner.finalize_response(task)
+    assert await told() == []
+    await rig.stop()
+    await go_back(runner, task, "tool")
+    effect = ("effect", '\'pay {"account": "bo"}\': done')
+    assert await told() == [("closed task", "closed (finished), open again"), effect]
+    runner = await served(rig, paying(world))
+    await runner.reject(await ask(runner, task), by="ann", reason="no more")
+    assert str(await runner.run_task(task)) == "done"
+    await runner.finalize_response(task)
+    assert await told() == [("other end", "finished before another end took its place")]
