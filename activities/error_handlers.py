@@ -7,20 +7,19 @@ from typing import Any
 from temporalio import activity
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.seen import history_before
-from holdfast.activities.data.source import Source
+from holdfast.activities.data.source import Source, history_before
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.item_reading import conversation_items
+from holdfast.agents.runs.rules import (
     RunErrorData,
     RunErrorHandlerInput,
     as_handler_result,
 )
-from holdfast.agents.runs.item_reading import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.models.openai.items import shown_items
 from holdfast.task.data.wire import Handled, HandleInput

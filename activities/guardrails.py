@@ -10,8 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.seen import history_before
-from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
 from holdfast.activities.failures import counted, lost_often, typed_failures
 from holdfast.activities.heartbeat import (
     FailedCalls,
@@ -34,8 +33,7 @@ from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep
 from holdfast.task.data.state import MOST_LOST
-from holdfast.task.data.wire import GuardInput
-from holdfast.task.queries.views import View
+from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, in_order
 from holdfast.values.code.typed_data import class_name

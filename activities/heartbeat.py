@@ -1,4 +1,4 @@
-"""Heartbeats and leases of activities.
+"""Heartbeats, leases and attempts of activities.
 
 Heartbeats show that a worker process lives, and bring cancellations to activities. A lease answers,
 just before an activity acts, whether its attempt still belongs to this process: one that was
@@ -9,6 +9,8 @@ server may have given up the attempt, and another worker process may have made t
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -19,16 +21,55 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from temporalio import activity
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import AsyncActivityCancelledError
 from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.engine.clocks import Clocks, now
 from holdfast.errors import ModelUnavailableError
-from holdfast.task.data.failures import NOT_STARTED
+from holdfast.task.data.failures import NOT_STARTED, Losses, losses_in
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
+
+CLOCKS_SECONDS = 300.0
+"""How long a difference between the clocks is remembered, at least."""
+
+
+def now() -> float:
+    """Return seconds of a clock that goes on while the machine is suspended, where there is one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    if clock is None and sys.platform == "darwin":
+        clock = time.CLOCK_MONOTONIC  # the one of time.monotonic() stops there
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class Clocks:
+    """For how long activities were in transit from the server to this process.
+
+    Of the differences between this machine's time and the server's time of the start, the least one
+    of the last minutes is the difference of the two clocks.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._least, self._least_before = math.inf, math.inf
+        self._end = 0.0
+
+    def delay(self, started: float, here: float) -> float | None:
+        """Return for how long an activity was on its way; None when it is the first one.
+
+        Args:
+            started: When the server started it, by the server's clock.
+            here: The time, by this machine's clock.
+        """
+        if now() > self._end:
+            self._least_before, self._least = self._least, math.inf
+            self._end = now() + CLOCKS_SECONDS
+        least, difference = min(self._least, self._least_before), here - started
+        self._least = min(self._least, difference)
+        return None if least == math.inf else max(difference - least, 0.0)
+
 
 TRUSTED_SHARE = 0.5
 """Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for
@@ -444,3 +485,69 @@ async def _beat(pulse: Pulse) -> None:
         pulse.news.clear()
         pulse.beat()
         await asyncio.sleep(NEWS_SECONDS)
+
+
+class InlineCall(NamedTuple):
+    """A call that runs in the activity of its step.
+
+    Attributes:
+        i: Its position among the calls of the step.
+        began: When it was begun, seconds since the epoch.
+    """
+
+    i: int
+    began: float
+
+
+inline_call: ContextVar[InlineCall | None] = ContextVar("holdfast_inline_call", default=None)
+"""The call that runs here in the activity of its step; None in an activity of its own."""
+
+
+def attempt_of(tried: int) -> int:
+    """Number the attempt of what runs here, from 1.
+
+    Args:
+        tried: Attempts before this activity was scheduled.
+    """
+    return tried + (1 if inline_call.get() is not None else activity.info().attempt)
+
+
+def begun_at() -> float:
+    """Return when the current call was begun, seconds since the epoch."""
+    call = inline_call.get()
+    return activity.info().started_time.timestamp() if call is None else call.began
+
+
+def place_here() -> str:
+    """Name the place of what runs here among all activities of the task's run."""
+    call, id = inline_call.get(), activity.info().activity_id
+    return id if call is None else f"{id}.{call.i}"
+
+
+async def losses() -> Losses:
+    """Return which attempts before this one count as lost.
+
+    The server keeps why the last attempt ended, and of earlier ones only their number. A failed
+    attempt says what it knew (`LOST`). When the last one was lost, or the server cannot be asked,
+    all of them count as lost but for those that a rate limit ended.
+    """
+    info = activity.info()
+    if info.attempt == 1 or info.workflow_id is None:
+        return Losses()
+    handle = activity.client().get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+    try:
+        described = await handle.describe()
+    except RPCError:
+        return Losses(FailedCalls.known().attempt - 1)
+    pending = described.raw_description.pending_activities
+    mine = [each.last_failure for each in pending if each.activity_id == info.activity_id]
+    if any(each.HasField("timeout_failure_info") for each in mine):
+        return Losses(FailedCalls.known().attempt - 1)
+    return await _said_in(mine[0]) if mine else Losses()
+
+
+async def _said_in(failure: Failure) -> Losses:
+    """Return what a failed attempt has said of those before it."""
+    payloads = list(failure.application_failure_info.details.payloads)
+    details = await activity.client().data_converter.decode(payloads) if payloads else []
+    return losses_in(details) or Losses()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.attempts import attempt_of, place_here
+from holdfast.activities.heartbeat import attempt_of, place_here
 from holdfast.agents.handoffs.handoff import HandoffFailedError, HandoffTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.models.base import Model, ModelAnswer, ModelRequest

@@ -23,20 +23,14 @@ from holdfast.archive.segments import (
     write_segment,
 )
 from holdfast.archive.session_commits import ensure_session
-from holdfast.task.blocked_output import WITHHELD, after_block
-from holdfast.task.data.closing import Closed, CloseInput, EntriesPage
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import (
-    Entry,
-    OpenState,
-    OpenStep,
-    SegmentRef,
-    archived_entries,
-)
+from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
 from holdfast.task.data.state import CommitRef, TaskRecord
+from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
 from holdfast.task.guardrails_due import OUTPUT_TRIPPED
-from holdfast.task.ledger.references import input_message
+from holdfast.task.ledger.references import input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.values.base import canonical
@@ -47,6 +41,38 @@ from holdfast.values.messages import Message, clean
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.logs import log
+
+WITHHELD = "[withheld: an output guardrail has blocked this]"
+
+
+def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...]:
+    """Return the messages of a blocked step that may be shown again, oldest first.
+
+    The answer is left out, and so are words and reasoning next to tool calls, which may tell of it;
+    a text replaces the results of its tools, because one of them may be the blocked output.
+    The input of the user and the tool calls of the model stay: the tools were called.
+
+    Args:
+        current: The step, open when the task ended.
+        placeholder: That text; empty for the usual one.
+    """
+    if current.result is None:
+        return ()
+    kept: list[Message] = []
+    adds = resolve_adds(current.result, current)
+    for message in adds:
+        if message.role == "tool":
+            kept.append(message.model_copy(update={"content": placeholder or WITHHELD}))
+        elif message.role != "assistant":
+            kept.append(message)
+        elif message.calls:
+            kept.append(Message(role="assistant", calls=message.calls))
+    _, said = last_round(adds, current.calls)
+    for call in current.calls:
+        if call.id not in said and not current.result.quiet:
+            told = Outcome(content=placeholder or WITHHELD).message(call)
+            kept.append(told)
+    return tuple(kept)
 
 
 class ClosingActivities:

@@ -1,15 +1,15 @@
 # The public names, and their modules: `__init__.py` loads each at its first use.
 
-from holdfast.activities.notices.notifiers import (
+from holdfast.activities.notices import (
     Apprise as Apprise,
 )
-from holdfast.activities.notices.notifiers import (
+from holdfast.activities.notices import (
     Notice as Notice,
 )
-from holdfast.activities.notices.notifiers import (
+from holdfast.activities.notices import (
     Notifier as Notifier,
 )
-from holdfast.activities.notices.notifiers import (
+from holdfast.activities.notices import (
     Webhook as Webhook,
 )
 from holdfast.agents.agent import Agent as Agent

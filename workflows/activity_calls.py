@@ -20,7 +20,6 @@ from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task.data import failures
-from holdfast.task.data.closing import Closed, CloseInput
 from holdfast.task.data.failures import (
     CERTAIN,
     NOT_STARTED,
@@ -32,11 +31,19 @@ from holdfast.task.data.failures import (
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
-from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput, activity_key
+from holdfast.task.data.wire import (
+    Advanced,
+    AdvanceInput,
+    Closed,
+    CloseInput,
+    GuardInput,
+    ToolInput,
+    activity_key,
+)
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
-from holdfast.task.queries.last_page import drop, hand_over
+from holdfast.task.queries.pages import drop_last_page, keep_last_page
 from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
@@ -232,14 +239,14 @@ async def close(ledger: Ledger, sent: CloseInput, *, again: bool) -> Closed:
     """
     run = workflow.info().workflow_id, workflow.info().run_id
     if not workflow.unsafe.is_replaying():
-        hand_over(ledger, *run)
+        keep_last_page(ledger, *run)
     try:
         closed = None if sent.commit or again else await _close_here(sent)
         if closed is not None:
             return closed
         return await quick(ledger, "close", sent, Closed, summary=sent.status)
     finally:
-        drop(*run)  # another process has stored it, or an attempt that came to no end
+        drop_last_page(*run)  # another process has stored it, or an attempt that came to no end
 
 
 async def _close_here(sent: CloseInput) -> Closed | None:

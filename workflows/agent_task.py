@@ -19,13 +19,12 @@ from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.reading.streams.hub import local_hub
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import Receipt, RunReply, RunRequest
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
-from holdfast.task.data.wire import TaskResult
+from holdfast.task.data.wire import EntriesPage, EntriesRequest, TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
-from holdfast.task.queries import readable, readable_effects
+from holdfast.task.queries import readable
 from holdfast.task.queries.pages import (
     StepView,
     closed_task,
@@ -33,7 +32,6 @@ from holdfast.task.queries.pages import (
     step_view,
     view,
 )
-from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.base import Json
 from holdfast.values.runs.status import TaskStatus
@@ -45,8 +43,13 @@ from holdfast.workflows.children.children import Watch
 from holdfast.workflows.children.reports import Reporter
 from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends import Closing, Rollover
-from holdfast.workflows.requests.commands import CANCELLED, ORPHANED, Commands, command_signal
-from holdfast.workflows.requests.parent import ParentWords
+from holdfast.workflows.requests.commands import (
+    CANCELLED,
+    ORPHANED,
+    Commands,
+    ParentWords,
+    command_signal,
+)
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
 from holdfast.workflows.tools.session_rules import hand_over
@@ -77,6 +80,7 @@ class AgentTask(Opening):
         self.undos = Undos(self.core)
         self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
+        self._dated: tuple[tuple[Approval, ...], float] = ((), 0.0)
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
@@ -225,7 +229,13 @@ class AgentTask(Opening):
     @property
     def _deadline(self) -> float:
         """When closing is tried again, or an approval is due; 0 for never."""
-        return self.core.ending.due or approvals.deadline(self.core.ledger)
+        if self.core.ending.due:
+            return self.core.ending.due
+        # Conditions look at this many times, and an answer may bring thousands of approvals.
+        asked = self.core.ledger.s.approvals
+        if asked is not self._dated[0]:
+            self._dated = asked, approvals.deadline(self.core.ledger)
+        return self._dated[1]
 
     def _left(self) -> timedelta | None:
         """Return the time until then; None for never."""
@@ -375,7 +385,7 @@ class AgentTask(Opening):
     )
     def effects_query(self) -> list[dict[str, Json]]:
         """List effects."""
-        return readable_effects.effects(self.core.ledger)
+        return readable.effects(self.core.ledger)
 
     # Queries for programs: our own values
 

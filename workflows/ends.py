@@ -13,10 +13,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
 from holdfast.task import refusals
-from holdfast.task.data.closing import CloseInput
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.seal import Seal
+from holdfast.task.data.wire import CloseInput
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.shown import shown
 from holdfast.workflows import activity_calls as calls

@@ -1,22 +1,128 @@
-"""What a worker process remembers of the tasks it works for, so that it rarely has to ask."""
+"""What a worker process remembers of the tasks it works for, so that it rarely has to ask.
+
+It forgets by rough sizes, the oldest first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from operator import is_
+from typing import Any, Self, TypeVar
 
-from holdfast.activities.data.conversation import Conversation
-from holdfast.activities.data.recent import Recent
-from holdfast.activities.data.weights import WEIGHTS, weight
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
-from holdfast.values.base import ChainRef, Json, extend
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.base import ChainRef, Json, canonical, extend
+from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages that are read again and again.
+
+    Attributes:
+        messages: The messages, oldest first.
+        not_text: Positions of those whose content is more than a text, in order.
+    """
+
+    messages: tuple[Message, ...] = ()
+    not_text: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Self:
+        """Look at each of these messages."""
+        return cls(tuple(messages), tuple(places_not_text(messages)))
+
+    def places_in(self, messages: tuple[Message, ...]) -> list[int]:
+        """Return where messages that may begin with these hold more than a text, in order."""
+        known = len(self.messages)
+        if not _is_same(messages[:known], self.messages):
+            return places_not_text(messages)
+        return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
+
+
+def _is_same(left: tuple[Message, ...], right: tuple[Message, ...]) -> bool:
+    """Whether these are the same objects; to compare copies takes longer than to look at each."""
+    return left is right or (len(left) == len(right) and all(map(is_, left, right)))
+
+
+def places_not_text(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of the messages whose content is more than a text, in order."""
+    return [k for k, each in enumerate(messages) if not isinstance(each.content, str)]
+
+
+class Recent:
+    """Texts used last, by name; bounded in size."""
+
+    def __init__(self, limit: int) -> None:
+        """Set the bound in characters; one text may pass it."""
+        self._limit = limit
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._size = 0
+
+    def get(self, name: str) -> str | None:
+        """Return a text, if it is here."""
+        text = self._texts.get(name)
+        if text is not None:
+            self._texts.move_to_end(name)
+        return text
+
+    def keep(self, name: str, text: str) -> None:
+        """Remember a text."""
+        self._size += len(text) - len(self._texts.get(name, ""))
+        self._texts[name] = text
+        self._texts.move_to_end(name)
+        while self._size > self._limit and len(self._texts) > 1:
+            _, dropped = self._texts.popitem(last=False)
+            self._size -= len(dropped)
+
+
+def weight(message: Message) -> int:
+    """Return the rough size of a message in bytes: texts, images, calls and provider items."""
+    match message.content:
+        case str(text):
+            content = len(text)
+        case Blob():
+            content = 100
+        case parts:
+            content = sum(_part_weight(part) for part in parts)
+    items = len(canonical(list(message.items))) if message.items else 0
+    return 200 + content + items + sum(call_weight(call) for call in message.calls)
+
+
+def _part_weight(part: Part) -> int:
+    return len(part.text) if isinstance(part, TextPart) else len(part.url) + 200
+
+
+def call_weight(call: ToolCall) -> int:
+    """Return the rough size of a call in bytes."""
+    return 100 + len(call.arguments)
+
+
+def entry_weight(entry: JournalEntry) -> int:
+    """Return the rough size of an answered call in bytes."""
+    size = 200 + sum(call_weight(call) for call in entry.calls)
+    if entry.answer is not None:
+        size += weight(entry.answer.message)
+    if entry.memo is not None:
+        size += len(canonical(entry.memo.output))
+    for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
+        size += weight(outcome.message(call)) + len(canonical(outcome.patch))
+    return size
+
+
+WEIGHTS: dict[str, Callable[[Any], int]] = {
+    "calls": lambda calls: sum(map(call_weight, calls)),
+    "journal": lambda journal: sum(map(entry_weight, journal)),
+    "outputs": lambda output: len(canonical(output)),
+    "paid": lambda paid: entry_weight(paid.entry),
+}
+"""Part of a memory that keeps the newest of several to the rough size of one, in bytes."""
+
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000

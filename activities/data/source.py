@@ -1,28 +1,43 @@
-"""Where an activity reads its task's records: queries of the workflow, the archive, the session."""
+"""Where an activity reads its task's records: queries of the workflow, the archive, the session.
+
+Of these it makes the conversation that a step's agent sees. Large texts, images and files are in
+the archive, and history refers to their bytes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.activities.data.cache import TaskMemory
-from holdfast.activities.data.conversation import Conversation
-from holdfast.activities.data.large_values import LargeValues
-from holdfast.archive.contents import read_json
-from holdfast.archive.segments import archived_step, read_back, read_messages
-from holdfast.errors import DigestMismatchError, QueryFailedError
+from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
+from holdfast.archive.archive import Archive
+from holdfast.archive.contents import (
+    check_reference,
+    read_json,
+    refer,
+    refer_any,
+    rehydrate,
+    resolve,
+    resolve_message,
+    store_image,
+    with_parts,
+)
+from holdfast.archive.segments import archived_step, read_back, read_messages, turns
+from holdfast.errors import ArchiveError, DigestMismatchError, QueryFailedError
+from holdfast.models.openai.hosted_items import outlines
 from holdfast.reading.queries import while_busy
-from holdfast.task.data.calls import call_digest
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.calls import Outcome, call_digest
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import (
     Entry,
     InputRef,
@@ -31,18 +46,191 @@ from holdfast.task.data.records import (
     SegmentRef,
     usual_step,
 )
-from holdfast.task.data.state import head_digest
-from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.task.data.state import SessionState, head_digest
+from holdfast.task.data.wire import (
+    INLINE_BYTES,
+    AdvanceInput,
+    EntriesPage,
+    EntriesRequest,
+    ToolInput,
+    View,
+    ViewRequest,
+)
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.queries.last_page import take
-from holdfast.task.queries.pages import StepView
-from holdfast.task.queries.views import View, ViewRequest
+from holdfast.task.queries.pages import StepView, take_last_page
 from holdfast.task.undo import active_messages
-from holdfast.values.base import ChainRef, Json, canonical, digest, extend
-from holdfast.values.messages import Message, ToolCall
-from holdfast.values.steps import Task
+from holdfast.values.base import ChainRef, Json, canonical, digest, extend, in_order
+from holdfast.values.messages import (
+    Blob,
+    Content,
+    FilePart,
+    ImagePart,
+    ImageRef,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    clean,
+)
+from holdfast.values.parts.images import Image, Kind, write_file_data
+from holdfast.values.parts.sources import SourceNode, read_nodes
+from holdfast.values.steps import Task, TaskStep
 
 T = TypeVar("T")
+
+PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
+"""Waits between the attempts to store a value that must not be lost."""
+
+
+class LargeValues:
+    """Reads and stores the large values of one archive for the activities of a worker process.
+
+    Attributes:
+        archive: The archive.
+        cache: Texts and images that were read or stored last.
+    """
+
+    def __init__(self, archive: Archive, cache: Cache) -> None:
+        """Use this archive and this cache."""
+        self.archive = archive
+        self.cache = cache
+
+    async def resolve(self, message: Message) -> Message:
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
+
+    async def content(self, content: Content) -> Content:
+        """Read the texts of a content that are in the archive."""
+        return await resolve(content, self.text)
+
+    async def nodes(self, outcome: Outcome) -> tuple[SourceNode, ...]:
+        """Read what a result rests on."""
+        nodes = outcome.nodes
+        return read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes
+
+    async def text(self, blob: Blob) -> str:
+        """Read a text of the archive."""
+        text = self.cache.texts.get(blob.sha256)
+        if text is None:
+            text = (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+            self.cache.texts.keep(blob.sha256, text)
+        return text
+
+    async def rehydrate(self, message: Message) -> Message:
+        """Put the bytes of its images into a message that is about to be sent to a model."""
+        return await rehydrate(message, self._data)
+
+    async def _data(self, kind: Kind, ref: ImageRef) -> str:
+        await check_reference(kind, ref, self)
+        name = f"{ref.media_type} {ref.sha256}"
+        data = self.cache.images.get(name)
+        if data is None:
+            data = write_file_data(ref.media_type, await self.archive.aget(ref.sha256))
+            self.cache.images.keep(name, data)
+        return data
+
+    async def offload(self, message: Message) -> Message:
+        """Move large texts, large provider items and the bytes of images to the archive."""
+        kept = await self.store_json(list(message.items)) if message.items else None
+        if kept is not None:
+            short = outlines(message.items)
+            message = message.model_copy(update={"items": short, "kept": kept})
+        if not isinstance(message.content, str):
+            return await with_parts(message, self._offload_part)
+        text = clean(message.content)
+        content = await self.store(text) or text
+        if content == message.content:
+            return message
+        return message.model_copy(update={"content": content})
+
+    async def _offload_part(self, part: Part) -> Part:
+        if not isinstance(part, TextPart):
+            return await refer_any(part, self)
+        text = clean(part.text)
+        stored = await self.store(text) or part.stored
+        return TextPart(kind="text", text="" if stored else text, stored=stored)
+
+    async def refer(self, part: ImagePart) -> ImagePart:
+        """Name an image by reference, its bytes in the archive."""
+        return await refer(part, self)
+
+    async def store_result(self, said: str | Sequence[str | Image | FilePart]) -> Content:
+        """Return a tool's result as history holds it: large texts, images, files by reference."""
+        if isinstance(said, str):
+            return await self.store(clean(said)) or clean(said)
+        parts = [
+            await store_image(each, self)
+            if isinstance(each, Image)
+            else await self._offload_part(
+                each if isinstance(each, FilePart) else TextPart(kind="text", text=each)
+            )
+            for each in said
+        ]
+        return tuple(parts)
+
+    async def store(self, text: str, *, is_json: bool = False) -> Blob | None:
+        """Store a text if it is too large for history."""
+        if len(text) <= INLINE_BYTES // 4:  # four bytes a character is the most
+            return None
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) <= INLINE_BYTES:
+            return None
+        blob = Blob(sha256=await self.aput(data), size=len(data), is_json=is_json)
+        self.cache.texts.keep(blob.sha256, text)
+        return blob
+
+    async def store_json(self, data: Json) -> Blob | None:
+        """Store JSON data if it is too large for history."""
+        plain = isinstance(data, str)
+        text = data if plain else in_order(data).decode("utf-8", "surrogatepass")
+        return await self.store(clean(text), is_json=not plain)
+
+    async def archived(self, text: str) -> Blob:
+        """Store a text whatever its size; one that was just stored is not written again."""
+        data = text.encode("utf-8", "surrogatepass")
+        sha256 = digest(data)
+        if self.cache.texts.get(sha256) is None:
+            await self.aput(data)
+            self.cache.texts.keep(sha256, text)
+        return Blob(sha256=sha256, size=len(data))
+
+    async def aput(self, data: bytes) -> str:
+        """Store bytes with patience: what they say has been paid for, or has taken effect.
+
+        Raises:
+            ArchiveError: The archive could not be written for about a minute.
+        """
+        return await _patiently(lambda: self.archive.aput(data))
+
+    async def amac(self, text: str) -> str:
+        """Make the code of a reference, with the same patience."""
+        return await _patiently(lambda: self.archive.amac(text))
+
+    async def written(self, outcome: Outcome) -> None:
+        """Write an outcome as Temporal will write it, and read it again; wait for the archive.
+
+        Raises:
+            ArchiveError: It is large, and the archive could not be written for about a minute.
+            Exception: It cannot be written, or what is written cannot be read.
+        """
+        converter = activity.client().data_converter
+        payloads = await _patiently(lambda: converter.encode([outcome]))
+        await converter.decode(payloads, [Outcome])
+
+
+async def _patiently(write: Callable[[], Awaitable[T]]) -> T:
+    """Write to the archive, again and again while it refuses.
+
+    Raises:
+        ArchiveError: It did so for about a minute.
+    """
+    for wait in PATIENCE_SECONDS:
+        try:
+            return await write()
+        except ArchiveError:
+            await asyncio.sleep(wait)
+    return await write()
+
 
 _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
@@ -217,7 +405,7 @@ class Source(LargeValues):
         Args:
             ledger: The ledger at which the task closes.
         """
-        page = take(task_id(), activity.info().workflow_run_id or "", ledger)
+        page = take_last_page(task_id(), activity.info().workflow_run_id or "", ledger)
         if page is not None:
             entries = list(page.entries)
         else:
@@ -329,3 +517,72 @@ def task_id() -> str:
 def worker_identity() -> str:
     """Return the identity by which histories and audits name this worker."""
     return activity.client().identity
+
+
+class Seen(NamedTuple):
+    """The messages that a step's agent sees, without those that the step adds.
+
+    Attributes:
+        whole: All of them.
+        transcript: The task's own.
+        given: Number of those before the task's own, or instead of the first of them.
+    """
+
+    whole: Conversation
+    transcript: tuple[Message, ...]
+    given: int
+
+
+async def history_before(source: Source, head: TaskHead) -> Conversation:
+    """Return the messages that the model sees before the task's own, oldest first."""
+    memory = source.memory()
+    if memory.history is None:
+        messages: list[Message] = []
+        if head.session is not None and head.session.commits:
+            messages.extend(await _session(source, head.session))
+        if head.reads is not None and head.reads.commits:
+            messages.extend(await _session(source, head.reads))
+        if head.history:
+            messages.extend(await read_messages(source.archive, head.history))
+        history = Conversation.of([await source.resolve(message) for message in messages])
+        memory.put_history(history)
+        return history
+    return memory.history
+
+
+async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainRef) -> Seen:
+    """Return what a step's agent sees of the conversation before the step."""
+    own, skip = await source.conversation(at), 0
+    if step.history is None:
+        history = await history_before(source, head)
+    else:
+        history, skip = await source.stored_list(step.history.sha256), step.history.skip
+    given, transcript = len(history.messages), own.messages[skip:]
+    places = (given - skip + k for k in own.not_text if k >= skip)
+    # Added, not unpacked: with one that is empty, the other is not copied.
+    whole = Conversation(history.messages + transcript, (*history.not_text, *places))
+    return Seen(whole, transcript, given)
+
+
+async def commits_now(head: TaskHead) -> ChainRef:
+    """Return the commits that the task's session has now; an unused session has none."""
+    if head.session is None or head.session.unread:
+        return ChainRef()
+    handle = activity.client().get_workflow_handle(head.session.id)
+    try:
+        state = await while_busy(lambda: handle.query("state", result_type=SessionState))
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return ChainRef()
+        raise
+    return ChainRef(state.base + len(state.commits), state.digest)
+
+
+async def _session(source: Source, session: SessionRef) -> list[Message]:
+    """Read the turns that the session had when the task began."""
+    handle = activity.client().get_workflow_handle(session.id)
+    state = await while_busy(lambda: handle.query("state", result_type=SessionState))
+    messages: list[Message] = []
+    for turn in await turns(source.archive, state, session.commits):
+        messages.extend(await read_messages(source.archive, turn.sha256))
+    return messages

@@ -1,24 +1,30 @@
-"""The model calls of a step: filters and hooks before, the call itself, its span and stream."""
+"""The model calls of a step: filters and hooks before, the call itself, its span and stream.
+
+Before each call a budget in money is looked at. Of a conversation that the provider keeps, a call
+sends what the provider does not have.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.data.conversation import Conversation
+from holdfast.activities.data.cache import Conversation
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import Pulse, ensure_ours
-from holdfast.activities.owning_task import ensure_wanted
+from holdfast.activities.failures import with_fact
+from holdfast.activities.heartbeat import Pulse, ensure_ours, losses
+from holdfast.activities.long_calls import ensure_wanted
 from holdfast.activities.spans import answered, model_call
-from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.kept_conversation import Continuation
-from holdfast.activities.steps.money import within
-from holdfast.activities.steps.step_hooks import StepHooks
-from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.errors import ModelRequestError, ModelUnavailableError, UserError
 from holdfast.models.base import (
     Delta,
     Model,
@@ -27,22 +33,227 @@ from holdfast.models.base import (
     StreamingModel,
     Tell,
     admitted,
+    refuse_hosted,
     unread,
 )
 from holdfast.models.draft import Draft
-from holdfast.models.openai.response_tools import named, refuse_hosted
-from holdfast.models.prices import Prices, priced
-from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
-from holdfast.reading.streams.progress import write_progress
-from holdfast.task.data.head import TaskHead
+from holdfast.models.openai.response_tools import named
+from holdfast.models.prices import VARIABLE, MostCost, Prices, priced
+from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub, write_progress
+from holdfast.task.data.failures import Losses, lost_fact
+from holdfast.task.data.head import KeptConversation, TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
-from holdfast.values.base import Json
+from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import kept_alive
-from holdfast.values.money import NOTHING
+from holdfast.values.messages import Message, TextPart, not_run, user
+from holdfast.values.money import NOTHING, plain
 from holdfast.values.runs.failed_attempts import is_locked, next_failure
 from holdfast.values.text.logs import log
 from holdfast.workers.context.call_ids import unrepeated
 from holdfast.workers.context.journal import OverBudget
+
+RESPONSE = "response_id"
+"""Key of a step's state: the answer that its model call goes on from, so that undo, rewind or
+fork go back to the one before."""
+
+AGAIN = user("Your answers cannot be used. Answer again, in the form that was asked for.")
+"""What is sent to a conversation that has all of a step but an answer of use."""
+
+FORGOTTEN = "previous_response_not_found"
+"""OpenAI's code for a previous response that has expired or was deleted."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What one step's model call sends of a conversation that the provider keeps.
+
+    Attributes:
+        kept: Where the provider keeps it.
+        before: Id of the answer that the call goes on from; empty for none.
+        is_first: Whether no call of the task came before.
+        told: What a step that asks again says since its answers were of no use; None for others.
+    """
+
+    kept: KeptConversation
+    before: str
+    is_first: bool
+    told: tuple[Message, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, head: TaskHead, opened: OpenStep, n: int, journal: Sequence[JournalEntry]
+    ) -> Continuation | None:
+        """Return the continuation of a step; None when the provider keeps nothing."""
+        kept = head.run.kept
+        if kept is None:
+            return None
+        answers = [entry.answer for entry in journal if entry.answer]  # the step asks again
+        said = str(opened.step.step_state.get(RESPONSE, ""))
+        for answer in answers:  # the request repeats no empty one, and goes on from before it
+            said = said if answer.is_blank else answer.response_id
+        told = None
+        if not answers and opened.told >= 0:
+            unanswered = not_run(opened.unanswered, "Not run.")
+            told = (*unanswered, *(opened.notes[opened.told :] or (AGAIN,)))
+        if answers and answers[-1].is_blank:
+            told = (AGAIN,)
+        return cls(kept, said, is_first=n == 1 and not answers, told=told)
+
+    def shortened(self, request: ModelRequest) -> ModelRequest:
+        """Return a request with what the provider does not have yet.
+
+        The model's own answers are there, and what came before the newest of them. Where the answer
+        to go on from is not known, as after a follow-up, the request has all that the task has.
+        """
+        if self.kept.conversation_id:
+            new = request.messages if self.is_first else _after_answer(request)
+            new = new if self.told is None else self.told
+            return request.model_copy(
+                update={"messages": new, "conversation_id": self.kept.conversation_id}
+            )
+        before = self.before or self.kept.previous_response_id
+        new = _after_answer(request) if self.before else request.messages
+        return request.model_copy(update={"messages": new, "previous_response_id": before})
+
+    def may_send_all(self, error: ModelRequestError) -> bool:
+        """Whether the provider has forgotten what the record has in full."""
+        return error.code == FORGOTTEN and not self.kept.previous_response_id
+
+    def handed_on(self, result: StepResult, answer: ModelAnswer | None) -> StepResult:
+        """Return a step's result whose next steps go on from this answer."""
+        if answer is None or not answer.response_id or not result.next:
+            return result
+        named: dict[str, Json] = {RESPONSE: answer.response_id}
+        following = tuple(
+            step.model_copy(update={"step_state": {**step.step_state, **named}})
+            for step in result.next
+        )
+        return result.model_copy(update={"next": following})
+
+
+def _after_answer(request: ModelRequest) -> tuple[Message, ...]:
+    messages = request.messages
+    backwards = range(len(messages), 0, -1)
+    start = next((k for k in backwards if messages[k - 1].role == "assistant"), 0)
+    return messages[start:]
+
+
+LEAST_ANSWER = 1_000
+"""Output tokens for which there must be money, when the settings give no max_tokens."""
+
+MOST_ANSWER = 16_384
+"""Most output tokens of a call then; each current model accepts this number as its max_tokens."""
+
+LAST_ANSWER = 200
+"""Output tokens for which there must be money at the last call of the budget."""
+
+PART_TOKENS = 10_000
+"""Tokens that an image or a file counts for; its size says little about them."""
+
+BYTES_PER_TOKEN = 4
+"""Bytes that an answer may have for each of its tokens, when it becomes input of the last call."""
+
+
+_lost: ContextVar[list[Decimal]] = ContextVar("holdfast_lost")
+"""Gets the most that earlier attempts of the model call of this step can have cost."""
+
+
+@asynccontextmanager
+async def telling_losses(given: AdvanceInput) -> AsyncGenerator[None]:
+    """Have a failed attempt say which ones before it were lost.
+
+    The server keeps that of the last attempt only, and the task would not learn it of a step that
+    has failed: what these may have cost would not count.
+
+    Args:
+        given: The activity's input.
+
+    Raises:
+        ApplicationError: The one of the block, with that as a fact.
+    """
+    found: list[Decimal] = []  # the call may be made in a copy of this context
+    _lost.set(found)
+    try:
+        yield
+    except ApplicationError as error:
+        if given.dollars is None or activity.info().attempt == 1:
+            raise
+        known = await losses()
+        if not known.attempts:
+            raise
+        dollars = max([known.dollars, *found])
+        raise with_fact(error, lost_fact(Losses(known.attempts, dollars))) from None
+
+
+async def within(
+    sent: ModelRequest, prices: Prices | None, given: AdvanceInput
+) -> tuple[ModelRequest, Decimal]:
+    """Limit a request to the money that is reserved for it.
+
+    Args:
+        sent: The request as it must be sent.
+        prices: What models cost.
+        given: The activity's input.
+
+    Returns:
+        The request with the most output tokens that the money pays for, and the most that earlier
+        attempts of the call can have cost.
+
+    Raises:
+        OverBudget: The call may cost more.
+        UserError: The price of the model is not known.
+    """
+    dollars, read = given.dollars or NOTHING, input_bound(sent)
+    most = None if prices is None else prices.most(read, sent.model)
+    if prices is None or most is None:
+        msg = (
+            f"The task has a budget in money, and the price of model {sent.model!r} is not known"
+            f" here. Give the worker processes prices, by {VARIABLE} or HoldfastPlugin(prices=),"
+            " and run the step again."
+        )
+        raise UserError(msg)
+    is_last = given.limit == "finish"
+    wanted = sent.settings.max_tokens
+    least = wanted or LEAST_ANSWER
+    if is_last:
+        least = min(least, LAST_ANSWER)
+    after = _last_call(prices, sent.model, read, least) if given.keeps and not is_last else NOTHING
+    needs = most.of(least) + after
+    lost = most.of(wanted or MOST_ANSWER) * (await losses()).attempts
+    lost = plain(min(lost, dollars))  # together they were held to the same money
+    _lost.get([]).append(lost)
+    if needs > dollars - lost:
+        raise OverBudget(plain(needs), lost)
+    tokens = _tokens(most, dollars - lost - after, wanted or MOST_ANSWER)
+    settings = sent.settings.model_copy(update={"max_tokens": tokens})
+    return sent.model_copy(update={"settings": settings}), lost
+
+
+def input_bound(sent: ModelRequest) -> int:
+    """Return a number of tokens that the input of a request does not exceed.
+
+    A token of text has a byte or more.
+    """
+    bare = sent.model_copy(update={"settings": type(sent.settings)()})
+    parts = sum(
+        not isinstance(part, TextPart)
+        for message in sent.messages
+        if isinstance(message.content, tuple)
+        for part in message.content
+    )
+    return len(canonical(bare.wire())) + parts * PART_TOKENS
+
+
+def _last_call(prices: Prices, model: str, read: int, answer: int) -> Decimal:
+    """Return what a last call after this one can cost, with this answer in its input."""
+    most = prices.most(read + answer * BYTES_PER_TOKEN, model)
+    return NOTHING if most is None else most.of(min(answer, LAST_ANSWER))
+
+
+def _tokens(most: MostCost, dollars: Decimal, wanted: int) -> int:
+    paid = most.output_tokens(dollars)
+    return wanted if paid is None else min(paid, wanted)
 
 
 @contextmanager
@@ -177,8 +388,10 @@ class Asking:
                 "has_unique_ids": self._has_unique_ids,
                 "failed": self._pulse.failed.repeated,
             }
-            answer = priced(made, self._prices, sent.model)
-            answer = named(answer, sent.tools).model_copy(update=found)
+            answer = made if self._prices is None else priced(made, self._prices, sent.model)
+            if answer.message.calls:
+                answer = named(answer, sent.tools)
+            answer = answer.model_copy(update=found)
             answered(span, answer)
         return answer
 

@@ -9,8 +9,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.activities.data.agent_rules import described_ahead
-from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.registry import Registry, described_ahead
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
@@ -30,7 +29,7 @@ from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Nesting, ToolInput
-from holdfast.task.step_effects import undoable
+from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY

@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import failure_in, lost_often
-from holdfast.activities.heartbeat import Pulse, Signs, begin_part
-from holdfast.activities.user_loop.work import inline_calls
+from holdfast.activities.heartbeat import InlineCall, Pulse, Signs, begin_part, inline_call
+from holdfast.activities.user_loop import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.archive.kept_answers import keep_answer
 from holdfast.errors import ArchiveError

@@ -1,13 +1,21 @@
-"""The activities around a tool call: `gate`, `check`, `probe`, and `undo` of one that was done."""
+"""The activities around a tool call: `gate`, `check`, `probe`, and `undo` of one that was done.
+
+A session is asked for its decisions on later calls, and gets them, by activities, too.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
 from temporalio import activity
+from temporalio.client import WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
@@ -30,17 +38,19 @@ from holdfast.activities.tools.lookup import (
     find_tool,
     tool_of,
 )
+from holdfast.agents.tools.arguments import worded
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
-from holdfast.agents.tools.error_texts import worded
 from holdfast.archive.segments import read_archived
-from holdfast.task.data.calls import Outcome
+from holdfast.archive.session_commits import send_rule
+from holdfast.engine.search_attributes import HF_RULES
+from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
+from holdfast.task.data.calls import Outcome, StandingRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.undo import Undoable, UndoInput
-from holdfast.task.data.wire import Probed, ToolInput, ToolsInput
+from holdfast.task.data.wire import KeepInput, Probed, RecallInput, ToolInput, ToolsInput
 from holdfast.task.people.decisions import REJECTED
-from holdfast.task.step_effects import undoable
-from holdfast.task.undo import active_steps
+from holdfast.task.undo import active_steps, undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import naming
@@ -255,3 +265,64 @@ def _parsed(text: str) -> Json:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+LOOK_TIMEOUT = timedelta(seconds=3)
+
+
+@activity.defn(name="keep_rule")
+async def keep_rule(given: KeepInput) -> None:
+    """Give a session a rule, and begin it if need be; a rule that it has changes nothing.
+
+    One that was revoked on its way ends there.
+    """
+    session, queue = given.session, given.session.queue or activity.info().task_queue
+    with typed_failures():
+        await send_rule(activity.client(), session.id, queue, given.rule)
+
+
+@activity.defn(name="session_rules")
+async def session_rules(wanted: RecallInput) -> list[StandingRule]:
+    """List the rules of a session for the calls of one agent's tool, oldest first."""
+    handle = activity.client().get_workflow_handle(wanted.session)
+    with typed_failures():
+        try:
+            found = await handle.query(
+                "standing_rules",
+                result_type=list[StandingRule],
+                reject_condition=QueryRejectCondition.NOT_OPEN,
+            )
+        except WorkflowQueryRejectedError:  # ended by an operator: nobody could revoke its rules
+            return []
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:  # nothing has begun it yet
+                return []
+            raise
+    return [rule for rule in found if (rule.tool, rule.agent) == (wanted.tool, wanted.agent)]
+
+
+async def has_no_rules(
+    head: TaskHead, calls: Sequence[ToolCall], policies: Mapping[str, ToolPolicy]
+) -> bool:
+    """Whether the task's session certainly has no decision for later calls, for calls to be asked.
+
+    The server says so by itself: it needs no worker process that has the session, and a step's
+    activity can look where the answer of its model has asked for such calls. A session that has
+    news to take is not certain to have none.
+
+    Args:
+        head: The task's head.
+        calls: The calls.
+        policies: Tool name to its rules.
+    """
+    found = (policy_of(policies, call) for call in calls)
+    if head.session is None or all(each is None or each.needs_approval == "no" for each in found):
+        return False
+    try:
+        session = activity.client().get_workflow_handle(head.session.id)
+        described = await session.describe(rpc_timeout=LOOK_TIMEOUT)
+    except RPCError as error:
+        return error.status is RPCStatusCode.NOT_FOUND
+    if described.raw_description.HasField("pending_workflow_task"):
+        return False
+    return not described.typed_search_attributes.get(HF_RULES)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import shared_name, users_agent, walk
+from holdfast.agents.declared import DeclaredAgent, system_prompt
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooksBase, RunHooksBase
@@ -28,8 +29,6 @@ from holdfast.agents.nesting.agent_tool import (
     as_tool,
 )
 from holdfast.agents.nesting.nested_run import OnStream, RunOptions
-from holdfast.agents.parts.declared import DeclaredAgent
-from holdfast.agents.parts.instructions import system_prompt
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import (

@@ -103,10 +103,10 @@ from holdfast.agents.hosted.prompt import (
 from holdfast.agents.hosted.prompt import (
     Prompt as Prompt,
 )
-from holdfast.agents.hosted.settings import (
+from holdfast.agents.hosted.tools import (
     ImageGenerationToolConfig as ImageGenerationToolConfig,
 )
-from holdfast.agents.hosted.settings import (
+from holdfast.agents.hosted.tools import (
     WebSearchToolImageSettings as WebSearchToolImageSettings,
 )
 from holdfast.agents.hosted.tool_search import (
@@ -181,10 +181,10 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.items.run_items import (
     ToolSearchOutputItem as ToolSearchOutputItem,
 )
-from holdfast.agents.items.tool_origin import (
+from holdfast.agents.items.run_items import (
     ToolOrigin as ToolOrigin,
 )
-from holdfast.agents.items.tool_origin import (
+from holdfast.agents.items.run_items import (
     ToolOriginType as ToolOriginType,
 )
 from holdfast.agents.local.custom import CustomTool as CustomTool
@@ -234,13 +234,13 @@ from holdfast.agents.local.shell import (
 from holdfast.agents.local.shell import (
     ShellToolLocalSkill as ShellToolLocalSkill,
 )
-from holdfast.agents.local.shell_output import (
+from holdfast.agents.local.shell import (
     ShellCallOutcome as ShellCallOutcome,
 )
-from holdfast.agents.local.shell_output import (
+from holdfast.agents.local.shell import (
     ShellCommandOutput as ShellCommandOutput,
 )
-from holdfast.agents.local.shell_output import (
+from holdfast.agents.local.shell import (
     ShellResult as ShellResult,
 )
 from holdfast.agents.nesting.nested_run import (
@@ -276,19 +276,19 @@ from holdfast.agents.run_config import (
 from holdfast.agents.run_config import (
     ToolNotFoundBehavior as ToolNotFoundBehavior,
 )
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.rules import (
     RunErrorData as RunErrorData,
 )
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.rules import (
     RunErrorHandler as RunErrorHandler,
 )
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.rules import (
     RunErrorHandlerInput as RunErrorHandlerInput,
 )
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.rules import (
     RunErrorHandlerResult as RunErrorHandlerResult,
 )
-from holdfast.agents.runs.error_handlers import (
+from holdfast.agents.runs.rules import (
     RunErrorHandlers as RunErrorHandlers,
 )
 from holdfast.agents.runs.item_helpers import ItemHelpers as ItemHelpers
@@ -329,19 +329,19 @@ from holdfast.agents.tools.decorator import (
 from holdfast.agents.tools.decorator import (
     tool as tool,
 )
-from holdfast.agents.tools.error_texts import (
+from holdfast.agents.tools.arguments import (
     ToolErrorFormatter as ToolErrorFormatter,
 )
-from holdfast.agents.tools.error_texts import (
+from holdfast.agents.tools.arguments import (
     ToolErrorFormatterArgs as ToolErrorFormatterArgs,
 )
-from holdfast.agents.tools.error_texts import (
+from holdfast.agents.tools.arguments import (
     default_tool_error_function as default_tool_error_function,
 )
-from holdfast.agents.tools.functions.docstrings import (
+from holdfast.agents.tools.functions.function_schema import (
     FuncDocumentation as FuncDocumentation,
 )
-from holdfast.agents.tools.functions.docstrings import (
+from holdfast.agents.tools.functions.function_schema import (
     generate_func_documentation as generate_func_documentation,
 )
 from holdfast.agents.tools.functions.function_schema import (

@@ -183,7 +183,7 @@ def list_command() -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
     ) -> ExitCode | None:
         """List what waits for a person."""
         from holdfast.cli.commands.decisions import approvals_command
-        from holdfast.task.people.deciders import Person
+        from holdfast.task.people.decisions import Person
 
         return await approvals_command(common, task, Person(by or login_name(), role or ()), flags)
 

@@ -5,15 +5,21 @@ workflow, the memory is a session, and a program that was killed goes on where i
 started again. See docs/llama_index.md.
 """
 
-from holdfast.llama_index.agent_runner import AgentRunner, BaseAgent
-from holdfast.llama_index.agents import (
+from holdfast.llama_index.agent_runner import (
+    AgentRunner,
+    BaseAgent,
     CoAAgentPack,
     FunctionCallingAgent,
     OpenAIAgent,
     ParallelAgentRunner,
     ReActAgent,
 )
-from holdfast.llama_index.llms.messages import ChatMessage, MessageRole
+from holdfast.llama_index.llms.messages import (
+    ChatMessage,
+    ChatPromptTemplate,
+    MessageRole,
+    PromptTemplate,
+)
 from holdfast.llama_index.llms.openai import (
     ChatResponse,
     CompletionResponse,
@@ -21,7 +27,6 @@ from holdfast.llama_index.llms.openai import (
     OpenAI,
     Settings,
 )
-from holdfast.llama_index.llms.prompts import ChatPromptTemplate, PromptTemplate
 from holdfast.llama_index.memory import ChatMemoryBuffer, Memory
 from holdfast.llama_index.planner import Plan, StructuredPlannerAgent, SubTask
 from holdfast.llama_index.streaming import StreamingAgentChatResponse

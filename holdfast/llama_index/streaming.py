@@ -14,7 +14,7 @@ from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import AgentChatResponse
 from holdfast.values.steps import AgentResponse
-from holdfast.workers.react.stream import AnswerFilter
+from holdfast.workers.react.parser import AnswerFilter
 
 Piece = str | BaseException | None
 """A piece of the answer, what ended the reading, or None at the end."""

@@ -12,10 +12,8 @@ from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuard
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.errors import UserError
-from holdfast.mcp.calls import ServerCall
-from holdfast.mcp.connection import Connection, asked, on_loop, timed
-from holdfast.mcp.lists import checked_pages, listing, pages
-from holdfast.mcp.questions import Inquiries
+from holdfast.mcp.calls import Inquiries, ServerCall
+from holdfast.mcp.connection import Connection, asked, checked_pages, listing, on_loop, pages, timed
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.server import UNSET, MCPServer
 from holdfast.mcp.settings import (

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, Wrap
 from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
+    UserError,
     WrongTypeError,
 )
 from holdfast.values.base import Json, Value
@@ -451,3 +452,32 @@ def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelR
     asked = wait_in(error)
     is_limit = is_rate_limit(status, codes, asked)
     return ModelUnavailableError(text, retry_after=asked, is_limit=is_limit)
+
+
+NO_HOSTED = (
+    'Use a model of the Responses API, as "gpt-5-mini" or "responses:NAME", or function tools and'
+    " instructions."
+)
+"""What to do where a model has neither tools of the provider nor stored prompts."""
+
+
+def refuse_hosted(model: object, request: ModelRequest) -> None:
+    """Refuse a request with tools or a prompt of the provider, if the model cannot pass them on.
+
+    Raises:
+        ModelRequestError: It cannot.
+        UserError: It cannot, and there are tools of namespaces or deferred ones.
+    """
+    if getattr(model, "serves_hosted", False):
+        return
+    names = sorted({tool.name for tool in request.tools if tool.is_of_provider})
+    if not names and request.prompt is None:
+        return
+    is_searched = any(tool.namespace or tool.deferred for tool in request.tools)
+    kind = "tools of namespaces or with defer_loading" if is_searched else "hosted tools"
+    what = f"{kind} ({', '.join(names)})" if names else "a stored prompt (Agent.prompt)"
+    msg = (
+        f"Model {request.model!r} cannot be asked with {what}: only the Responses API of OpenAI"
+        " has them."
+    )
+    raise (UserError if is_searched else ModelRequestError)(msg, remedy=NO_HOSTED)

@@ -207,17 +207,17 @@ class Prices:
             yield Quote(plain(found.total_price), _version(found.auto_update_timestamp))
 
 
-def priced(answer: ModelAnswer, prices: Prices | None, model: str) -> ModelAnswer:
+def priced(answer: ModelAnswer, prices: Prices, model: str) -> ModelAnswer:
     """Return an answer with its cost and the name of the prices, if a price is known.
 
     A model that says itself what its call cost is believed.
 
     Args:
         answer: The answer as the model gave it.
-        prices: Prices, if there are any.
+        prices: The prices.
         model: Name under which the model was called.
     """
-    if answer.usage.priced or prices is None:
+    if answer.usage.priced:
         return answer
     found = prices.quote(answer.usage, model, answer.model)
     if found is None:

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
@@ -131,6 +131,8 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     if model is None:
         model = get_default_model()
     if not isinstance(model, str):
+        if callable(getattr(model, "respond", None)):  # ours, whatever else it has
+            return cast("Model", model)
         made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made
     if model == "offline":

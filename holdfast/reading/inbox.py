@@ -8,7 +8,7 @@ from typing import Literal, cast
 from pydantic import Field, ValidationError
 
 from holdfast.task.data.calls import Approval, ApprovalKind
-from holdfast.task.people.deciders import Person, cannot_decide
+from holdfast.task.people.decisions import Person, cannot_decide
 from holdfast.values.base import Value
 
 

@@ -28,14 +28,13 @@ from holdfast.reading.queries import TaskQueries
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
 from holdfast.task.queries.pages import StepView, point
-from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import canonical

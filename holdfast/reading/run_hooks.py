@@ -28,7 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
-from holdfast.reading.runs.resolved import resolved
+from holdfast.reading.runs.recorded import resolved
 from holdfast.reading.streams.follower import Follower
 from holdfast.task.happenings import (
     CallAsked,

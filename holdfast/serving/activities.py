@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.activities.data.agent_rules import described_ahead
 from holdfast.activities.data.cache import Cache
-from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.registry import Registry, described_ahead
 from holdfast.activities.data.source import Source
 from holdfast.activities.error_handlers import HandlingActivities
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.long_calls import LongCalls
-from holdfast.activities.notices.activity import NoticeActivities
-from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
+from holdfast.activities.notices import NoticeActivities, Notifier, checked_notifiers
 from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
-from holdfast.activities.tools.questions import JudgingActivities
-from holdfast.activities.tools.session_rules import keep_rule, session_rules
+from holdfast.activities.tools.questions import JudgingActivities, keep_rule, session_rules
 from holdfast.activities.tools.tool import ToolActivities
-from holdfast.activities.user_loop.user_loop import UserLoops
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.agents.runs.teams import check_agents, reachable
 from holdfast.archive.archive import Archive

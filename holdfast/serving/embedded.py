@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
+from holdfast.activities.notices import Notifier, checked_notifiers
 from holdfast.agents.agent import Agent
 from holdfast.agents.runs.teams import check_agents, reachable
 from holdfast.archive.archive import Archive

@@ -12,7 +12,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
 
 from holdfast.activities.failures import ReadableResults
-from holdfast.activities.notices.notifiers import Notifier
+from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import archive_storage
@@ -74,7 +74,7 @@ class HoldfastPlugin(SimplePlugin):
 
         self._activities, workflows = None, None
         if served:  # what a worker runs is imported here: clients do without
-            from holdfast.activities.user_loop.user_loop import UserLoops
+            from holdfast.activities.user_loop import UserLoops
             from holdfast.serving.activities import WORKFLOWS, Activities
 
             loops = UserLoops()

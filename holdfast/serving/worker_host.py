@@ -16,7 +16,7 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from holdfast.activities.user_loop.user_loop import UserLoops
+from holdfast.activities.user_loop import UserLoops
 from holdfast.engine.loop import LoopThread
 from holdfast.engine.search_attributes import is_
 from holdfast.values.code.user_calls import DaemonThreads

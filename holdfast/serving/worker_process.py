@@ -25,7 +25,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
-from holdfast.activities.notices.notifiers import Notifier
+from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import ensure_search_attributes
@@ -41,7 +41,7 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
-    from holdfast.activities.user_loop.user_loop import UserLoops
+    from holdfast.activities.user_loop import UserLoops
     from holdfast.serving.activities import Activities
 
 Connect = Callable[[], Coroutine[Any, Any, Client]]
@@ -146,7 +146,7 @@ def build_worker(
 def _activities(
     agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None, **options: Any
 ) -> Activities:
-    from holdfast.activities.user_loop.user_loop import UserLoops
+    from holdfast.activities.user_loop import UserLoops
     from holdfast.serving.activities import Activities
 
     return Activities(agents, archive, loops or UserLoops(), **options)

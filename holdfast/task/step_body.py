@@ -363,7 +363,8 @@ class _Calls:
         self._batch += bool(calls)
         k = self._answers
         said = 0 if answer is None else self._numbers.get(("said", 0, k), 0)
-        ran = () if answer is None else hosted_calls(answer.message.items)
+        items = () if answer is None else answer.message.items
+        ran = hosted_calls(items) if items else ()
         hosted = tuple((self._numbers.get(("hosted", k, i), 0), each) for i, each in enumerate(ran))
         self._answers += answer is not None
         return JournalPart(entry=entry, answer=answer, at=at, calls=calls, said=said, hosted=hosted)

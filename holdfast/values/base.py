@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.text.misfits import misfit
-from holdfast.values.text.shown import did_you_mean, shown
+from holdfast.values.text.shown import did_you_mean, misfit, shown
 
 Json = Any
 """Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""

@@ -23,8 +23,7 @@ from holdfast.values.base import Json, Written
 from holdfast.values.checks.arguments import check_data, check_known
 from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
 from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
-from holdfast.values.text.misfits import misfit
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import misfit, shown
 
 if TYPE_CHECKING:
     from openai.types.shared import Reasoning

@@ -56,7 +56,7 @@ class AgentWorker(ABC):
             as in `run_task` and `chat`. `run_steps_in_queue` ignores it and runs all ready steps at
             once.
         hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
-            on calls of handoffs, as `holdfast.workers.function_calling.turn` does.
+            on calls of handoffs, as `holdfast.workers.function_calling` does.
         offers_hosted: Whether `run_step` calls the model with the agent's own tools, so that it
             can use those which the provider runs. Agents that have such tools are refused else.
     """

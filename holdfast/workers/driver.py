@@ -26,7 +26,7 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
-from holdfast.workers.function_calling.turn import told_of
+from holdfast.workers.function_calling import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.dev_server.server import ensure_server, stop_server
-from holdfast.reading import presence
+from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
 from tests.crash.lab import SOON, Lab, Labs, context, make_lab, plan
 from tests.crash.programs import Job
@@ -18,7 +18,7 @@ from tests.crash.programs import Job
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for worker processes that were just started as long as a busy machine needs."""
-    monkeypatch.setattr(presence, "PATIENCE_SECONDS", SOON)
+    monkeypatch.setattr(queries, "PATIENCE_SECONDS", SOON)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -62,7 +62,7 @@ class Holdfast(Lib):
         "holdfast.agents.runs.results",
         "holdfast.client.runner.runner",
         "holdfast.agents.runs.model_input",
-        "holdfast.agents.runs.error_handlers",
+        "holdfast.agents.runs.rules",
         "holdfast.errors",
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import ToolContext, tool
-from holdfast.activities import owning_task
+from holdfast.activities import long_calls
 from holdfast.activities.tools import child_result as collecting
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
@@ -269,7 +269,7 @@ async def test_an_agent_that_is_a_tool_of_itself_goes_as_deep_as_it_may(
 async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owning_task, "ASKING", timedelta(seconds=1))
+    monkeypatch.setattr(long_calls, "ASKING", timedelta(seconds=1))
 
     @tool(effect="read")
     async def end_all(ctx: ToolContext) -> str:

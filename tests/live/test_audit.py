@@ -15,7 +15,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
-from holdfast.reading.audit.task_verification import (
+from holdfast.reading.audit.verification import (
     CONSISTENT,
     FORGOTTEN,
     IN_RUN,
@@ -25,7 +25,7 @@ from holdfast.reading.audit.task_verification import (
     SIGNED,
     UNSIGNED,
 )
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.base import canonical, extend_json
 from holdfast.values.messages import assistant

@@ -11,7 +11,7 @@ from holdfast import Runner, tool
 from holdfast.agents_sdk import SessionSettings
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
-from holdfast.client.caller_sessions.tail import FEW, TAIL
+from holdfast.client.caller_sessions.store import FEW, TAIL
 from holdfast.errors import SessionUnclearError
 from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept

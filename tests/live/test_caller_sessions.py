@@ -18,11 +18,11 @@ from holdfast import (
     Session,
     UserError,
 )
+from holdfast.activities.task_end import WITHHELD
 from holdfast.agents_sdk import OutputGuardrailBlockedMessageArgs
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
-from holdfast.task.blocked_output import WITHHELD
 from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept, worded
 from tests.support.runs import Runs, look, tools

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Runner, RunState, tool
 from holdfast.reading.streams.events import RunItemStreamEvent, StreamEvent
-from holdfast.reading.streams.turns import local_turns
+from holdfast.reading.streams.hub import local_turns
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import AgentRunner, Task
 from holdfast.activities import heartbeat
+from holdfast.activities.heartbeat import Clocks
 from holdfast.archive.archive import Archive
-from holdfast.engine.clocks import Clocks
 from holdfast.errors import ArchiveError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeRunner, activities_of, histories

@@ -12,8 +12,7 @@ import pytest
 from temporalio import activity
 
 from holdfast import Agent, Task, TaskStep, ToolContext, tool
-from holdfast.activities import heartbeat
-from holdfast.activities.user_loop import user_loop
+from holdfast.activities import heartbeat, user_loop
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code.user_calls import tool_threads

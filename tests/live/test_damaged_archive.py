@@ -18,8 +18,8 @@ from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.errors import DigestMismatchError, StepFailedError, UndoFailedError
 from holdfast.reading.step_events import StepEnd
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.state import SessionState
+from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task

@@ -15,7 +15,7 @@ from holdfast import AgentRunner, ToolCall, tool
 from holdfast.desk import desk_app
 from holdfast.desk.pages.feed import Feed
 from holdfast.engine import cluster
-from holdfast.reading import presence
+from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support.desk import serve_desk
 from tests.support.desk_api import client_of
@@ -260,7 +260,7 @@ async def test_a_task_is_paused_told_edited_and_given_up_and_without_a_worker_re
     assert closed.status_code == 409
     other = await created(api, "hello", step_mode="manual")
     await rig.stop()
-    monkeypatch.setattr(presence, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(queries, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(cluster, "POLLER_SECONDS", 0.0)
     answered = await api.get(f"/api/v1/tasks/{other}")
     assert (answered.status_code, answered.json()["title"]) == (503, "Service Unavailable")

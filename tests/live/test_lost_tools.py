@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast import RunConfig, Runner, handoff, tool
+from holdfast.agents.tools.arguments import ToolErrorFormatterArgs
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.agents_sdk import ToolExecutionConfig
 from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
 from holdfast.testing import FakeOpenAI, call, calls

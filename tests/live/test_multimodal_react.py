@@ -10,7 +10,7 @@ from holdfast import Image, Message, tool
 from holdfast.testing import FakeOpenAI, FakeRequest
 from holdfast.values.messages import ImagePart, TextPart
 from holdfast.workers import MultimodalReActAgentWorker
-from holdfast.workers.react.multimodal import IMAGES
+from holdfast.workers.react.worker import IMAGES
 from tests.support.pictures import png
 from tests.support.rig import MakeRunner
 

@@ -17,7 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.function_calling import FunctionCallingAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
 CUT = "Not run: the answer was cut off"

@@ -15,7 +15,7 @@ from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.updates import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
-from holdfast.reading.audit.task_verification import IN_RUN, OPEN
+from holdfast.reading.audit.verification import IN_RUN, OPEN
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd

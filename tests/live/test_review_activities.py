@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, ToolCall
-from holdfast.activities.data import large_values
+from holdfast.activities.data import source
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, StepFailedError
 from holdfast.testing import ScriptedModel
@@ -32,7 +32,7 @@ class Outage:
             return put(archive, data)
 
         monkeypatch.setattr(Archive, "put", failing)
-        monkeypatch.setattr(large_values, "PATIENCE_SECONDS", ())
+        monkeypatch.setattr(source, "PATIENCE_SECONDS", ())
 
 
 async def test_a_large_answer_is_paid_once_though_the_archive_was_down(

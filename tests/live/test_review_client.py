@@ -22,7 +22,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading import presence
+from holdfast.reading import queries
 from holdfast.values.messages import user
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting
@@ -40,7 +40,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
     async def has_workers(*_: object) -> bool:
         return left.pop(0) if left else False
 
-    monkeypatch.setattr(presence, "has_workers", has_workers)
+    monkeypatch.setattr(queries, "has_workers", has_workers)
 
 
 # ---- nobody serves the task

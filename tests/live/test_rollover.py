@@ -11,7 +11,7 @@ from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UndoRefusedError
-from holdfast.task.data.closing import EntriesRequest
+from holdfast.task.data.wire import EntriesRequest
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant
 from holdfast.workers import StepContext

@@ -17,7 +17,7 @@ from holdfast.cli.following.live import LiveView
 from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import UNREAD, plain_memo
 from holdfast.reading.reader import Reader
-from holdfast.reading.streams.attempts import Attempts
+from holdfast.reading.streams.follower import Attempts
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, sync, tool
-from holdfast.activities.user_loop import user_loop
+from holdfast.activities import user_loop
 from holdfast.serving import embedded as local
 from holdfast.serving import worker_host as hosting
 from holdfast.testing import FakeOpenAI

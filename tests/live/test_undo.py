@@ -18,7 +18,7 @@ from holdfast.errors import (
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.task.queries.views import View, ViewRequest
+from holdfast.task.data.wire import View, ViewRequest
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeRunner, event_types, roll, until, until_steps

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.activities.data import large_values
+from holdfast.activities.data import source
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, UndoRefusedError
 from holdfast.testing import FakeOpenAI
@@ -28,7 +28,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         return put(self, data)
 
     monkeypatch.setattr(Archive, "put", failing)
-    monkeypatch.setattr(large_values, "PATIENCE_SECONDS", (0.01,))
+    monkeypatch.setattr(source, "PATIENCE_SECONDS", (0.01,))
 
 
 def slow(world: World, **options: Any) -> Any:

@@ -14,12 +14,18 @@ from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.errors import MaxTurnsExceeded
-from holdfast.reading.audit.session_verification import SEEN, TURNS
-from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_RUN, UNSIGNED
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.reading.audit.verification import (
+    CONSISTENT,
+    ENDED_OUTSIDE,
+    IN_RUN,
+    SEEN,
+    TURNS,
+    UNSIGNED,
+)
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
+from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
 from tests.live.test_audit import long_task, rewrite

@@ -16,8 +16,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
 from holdfast.engine.dev_server.command import find_cli
-from holdfast.engine.dev_server.health import wait_ready
-from holdfast.engine.dev_server.process import free_port
+from holdfast.engine.dev_server.process import free_port, wait_ready
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from tests.packaging.checkout import MAPPED, ROOT

@@ -19,11 +19,11 @@ from holdfast.task.data.records import Entry
 from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.undo import UndoRequest
+from holdfast.task.data.wire import ViewRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue_changes import queue_after
+from holdfast.task.ledger.queue import queue_after
 from holdfast.task.people import approvals
-from holdfast.task.queries.views import ViewRequest
-from holdfast.task.requests.checks import refuse_finalize, refuse_run, refuse_undo
+from holdfast.task.requests.phase import refuse_finalize, refuse_run, refuse_undo
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import extend
 from tests.simulation.effects import Effects

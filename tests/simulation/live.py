@@ -21,10 +21,10 @@ from holdfast.archive.segments import read_archived
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.records import Entry
 from holdfast.task.data.undo import UndoRequest
+from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from tests.simulation.cast import World
 from tests.simulation.invariants import told
 from tests.simulation.play import SESSION, TASK, WORLD, Schedule, known_agents, task_input

@@ -25,8 +25,8 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
-from holdfast.activities.notices.notifiers import Notifier
-from holdfast.activities.user_loop.user_loop import UserLoops
+from holdfast.activities.notices import Notifier
+from holdfast.activities.user_loop import UserLoops
 from holdfast.archive.archive import Archive, record_name
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo

@@ -18,7 +18,7 @@ from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import approvals, deciders, decisions, standing
+from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
@@ -264,7 +264,7 @@ def test_a_name_that_looks_like_another_is_no_second_person_and_is_not_named_by_
     for name in (one, twin):
         desk.decide(check_by(name))
     assert desk.at().progress == f"1 of 2: {one}"
-    assert "has approved" in deciders.cannot_decide(desk.at(), deciders.Person(twin))
+    assert "has approved" in decisions.cannot_decide(desk.at(), decisions.Person(twin))
     desk.decide("ben")
     assert desk.at().status == "approved"
     assert "may not decide" in Desk(ApprovalRule(by=[one])).decide(twin)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import Entry, JournalEntry, StepRecord
-from holdfast.task.ledger.archived_steps import (
+from holdfast.task.ledger.recording import (
     CHUNK,
     LINES_KEPT,
     TEXTS_KEPT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.models.base import ToolSpec
-from holdfast.workers.chain.chain import parse_chain
+from holdfast.workers.chain import parse_chain
 from holdfast.workers.compiler.plan import PlanError
 
 

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 
 from holdfast import SQLiteSession
 from holdfast.agents_sdk import OpenAIConversationsSession, OpenAIResponsesCompactionSession
-from holdfast.client.caller_sessions.shown import was_shown
+from holdfast.client.caller_sessions.store import was_shown
 from holdfast.errors import InvalidArgumentError
 
 ITEMS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
-from holdfast.workers.compiler.join import parse_decision, without_grammar
 from holdfast.workers.compiler.plan import Call, Plan, PlanError, parse_plan
 from holdfast.workers.compiler.references import fill, references, typed
+from holdfast.workers.compiler.worker import parse_decision, without_grammar
 from tests.support.scale import times
 from tests.support.tables import table
 

@@ -15,7 +15,7 @@ from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Vote, call_digest
 from holdfast.task.people.choices import choices_of
-from holdfast.task.people.deciders import Person
+from holdfast.task.people.decisions import Person
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Agent, UserError, tool
+from holdfast.activities.task_end import WITHHELD, after_block
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     OutputGuardrail,
@@ -25,7 +26,6 @@ from holdfast.agents.runs.guardrail_results import (
 from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.server_errors import to_error
-from holdfast.task.blocked_output import WITHHELD, after_block
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (

@@ -24,12 +24,12 @@ from holdfast.agents.handoffs.filters import (
     unfolded,
 )
 from holdfast.agents.handoffs.handoff import default_tool_name, handoff
-from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
     MessageOutputItem,
+    RawItem,
     RunItem,
     ToolCallItem,
     ToolCallOutputItem,
@@ -37,7 +37,7 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.runs.teams import check_agents
 from holdfast.archive.archive import Archive
 from holdfast.serving.plugin import HoldfastPlugin
-from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
+from holdfast.task.data.agent_snapshot import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall
 
 BOB = Agent(name="bob", model="offline")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Image
-from holdfast.activities.data.recent import Recent
+from holdfast.activities.data.cache import Recent
 from holdfast.archive.contents import refer, refer_all, rehydrate, store_image
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items

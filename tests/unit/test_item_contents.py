@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items
-from holdfast.models.openai.chat_messages import chat_message, result_files
+from holdfast.models.openai.chat import chat_message, result_files
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart
 
 TEXT = {"type": "input_text", "text": "What?"}

@@ -16,8 +16,13 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import heartbeat as lease
-from holdfast.activities.heartbeat import NotOursError, current_lease, ensure_ours, heartbeats
-from holdfast.engine.clocks import Clocks
+from holdfast.activities.heartbeat import (
+    Clocks,
+    NotOursError,
+    current_lease,
+    ensure_ours,
+    heartbeats,
+)
 from holdfast.engine.loop import LoopThread
 
 

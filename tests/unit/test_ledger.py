@@ -12,19 +12,16 @@ from hypothesis import strategies as st
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.streams.follower import Follower
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.closing import EntriesRequest
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import Advanced
-from holdfast.task.ledger.indexes import KnownIds
+from holdfast.task.data.wire import Advanced, EntriesRequest, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.recording import CHAINED_TOGETHER
+from holdfast.task.ledger.recording import CHAINED_TOGETHER, KnownIds
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
-from holdfast.task.queries.views import ViewRequest
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user

@@ -14,7 +14,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.values.base import Json
 from holdfast.values.messages import assistant, user
 from holdfast.workers import LLMCompilerAgentWorker
-from holdfast.workers.context.model_calls import LAST_CALL
+from holdfast.workers.context.journal import LAST_CALL
 from tests.support.played import Played
 
 

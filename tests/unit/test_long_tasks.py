@@ -11,15 +11,14 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.data.cache import Cache
-from holdfast.activities.data.seen import seen_before
-from holdfast.activities.data.source import Source
+from holdfast.activities.data.source import Source, seen_before
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import archived_step, write_messages, write_segment
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, InputRef, SegmentRef, StepRecord
+from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.pages import StepView
-from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import ImagePart, Message, assistant, user

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.client.caller_sessions.loops_lock import LoopsLock
+from holdfast.client.caller_sessions.protocol import LoopsLock
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.agent_snapshot import IGNORED, ToolPolicy, transfer_message
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described, TaskInput
-from holdfast.task.handoff_calls import IGNORED, transfer_message
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.requests.tools_to_find import tools_to_find
+from holdfast.task.tool_calls import tools_to_find
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.verbs import Verb
 

@@ -14,7 +14,7 @@ from holdfast.client.runner.engines import configure
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import ResponsesModel
 from holdfast.values.messages import ImagePart
-from holdfast.values.text.misfits import misfit
+from holdfast.values.text.shown import misfit
 
 ODD: Any = 7
 MESSAGE: Any = Message

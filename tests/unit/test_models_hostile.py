@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.items.typed_items import raw_of
+from holdfast.agents.items.run_items import raw_of
 from holdfast.errors import LONGEST_WAIT_SECONDS, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import ModelSettings, Price, Prices, Usage
-from holdfast.activities.steps.money import within
+from holdfast.activities.steps.model_call import within
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.task.data.wire import AdvanceInput

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from holdfast import Apprise, Notice, Webhook
-from holdfast.activities.notices import notifiers
-from holdfast.activities.notices.notifiers import (
+from holdfast.activities import notices
+from holdfast.activities.notices import (
     body_of,
     checked_notifiers,
     notifiers_from_environment,
@@ -109,7 +109,7 @@ async def test_an_address_is_not_logged(
 
 
 async def test_a_receiver_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifiers, "SECONDS", 0.5)
+    monkeypatch.setattr(notices, "SECONDS", 0.5)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n")

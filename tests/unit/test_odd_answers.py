@@ -15,7 +15,7 @@ from holdfast.models.draft import deltas_of, goes_on
 from holdfast.models.openai.response_tools import named
 from holdfast.task.data.head import TaskHead
 from holdfast.values.messages import Message, ToolCall, assistant, user
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.function_calling import FunctionCallingAgentWorker
 from tests.support.bench import Bench
 from tests.support.hostile import Bytes, hostile_server
 from tests.support.odd_answers import ANSWERS, given

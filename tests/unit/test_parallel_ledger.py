@@ -16,10 +16,8 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue import problem
-from holdfast.task.ledger.queue_changes import found_by
-from holdfast.task.step_effects import undoable
-from holdfast.task.undo import active_steps, finish_undo, leave_open_steps, leave_step
+from holdfast.task.ledger.queue import found_by, problem
+from holdfast.task.undo import active_steps, finish_undo, leave_open_steps, leave_step, undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant

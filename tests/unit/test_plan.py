@@ -20,7 +20,7 @@ from holdfast.workers.plan_and_solve.plan import (
     terminal,
     waves,
 )
-from holdfast.workers.plan_and_solve.steps import PLANS_KEY, Progress, current, following, record
+from holdfast.workers.plan_and_solve.worker import PLANS_KEY, Progress, current, following, record
 
 ONE: dict[str, Any] = {"name": "a", "input": "do a", "expected_output": "x", "dependencies": []}
 WRITTEN = json.dumps({"sub_tasks": [ONE]})

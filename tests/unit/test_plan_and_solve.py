@@ -16,9 +16,9 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.values.base import Json
 from holdfast.values.messages import assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker
-from holdfast.workers.context.model_calls import LAST_CALL
+from holdfast.workers.context.journal import LAST_CALL
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
-from holdfast.workers.plan_and_solve.steps import PLANS_KEY
+from holdfast.workers.plan_and_solve.worker import PLANS_KEY
 from tests.support.played import Played
 from tests.support.workers import said
 

@@ -8,8 +8,8 @@ import pytest
 from temporalio.client import Client
 
 from holdfast.errors import ConnectError
-from holdfast.reading import presence
-from holdfast.reading.presence import Presence
+from holdfast.reading import queries
+from holdfast.reading.queries import Presence
 
 
 class Server:
@@ -17,7 +17,7 @@ class Server:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.says: bool | None = True
-        monkeypatch.setattr(presence, "has_workers", self._has_workers)
+        monkeypatch.setattr(queries, "has_workers", self._has_workers)
 
     async def _has_workers(self, client: Client, queue: str) -> bool:
         if self.says is None:
@@ -49,12 +49,12 @@ async def test_a_server_that_is_busy_for_a_while_ends_no_wait(
 ) -> None:
     server.says = None
     await known.require("task")
-    clock[0] += presence.SILENCE_SECONDS - 1
+    clock[0] += queries.SILENCE_SECONDS - 1
     await known.require("task")
     server.says = True
     await known.require("task")
     server.says = None
-    clock[0] += presence.SILENCE_SECONDS - 1  # counted from the first of these, not from before
+    clock[0] += queries.SILENCE_SECONDS - 1  # counted from the first of these, not from before
     await known.require("task")
 
 
@@ -63,6 +63,6 @@ async def test_a_server_that_stays_silent_ends_a_wait(
 ) -> None:
     server.says = None
     await known.require("task")
-    clock[0] += presence.SILENCE_SECONDS
+    clock[0] += queries.SILENCE_SECONDS
     with pytest.raises(ConnectError, match="did not answer"):
         await known.require("task")

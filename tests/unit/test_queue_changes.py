@@ -17,10 +17,16 @@ from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue_changes import change_of, pending, waiting
+from holdfast.task.ledger.queue import change_of, pending, waiting
 from holdfast.task.requests.command_effects import obey
-from holdfast.task.step_effects import undoable
-from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
+from holdfast.task.undo import (
+    active_steps,
+    departure,
+    finish_undo,
+    leave_open_steps,
+    leave_step,
+    undoable,
+)
 from holdfast.values.messages import assistant
 from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep

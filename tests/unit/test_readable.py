@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.ledger.archived_steps import StepLine, pack
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.recording import StepLine, pack
 from holdfast.task.queries import readable
 from holdfast.values.base import canonical
 from holdfast.values.steps import TaskStep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.models.base import ModelAnswer
-from holdfast.reading.runs.resolved import resolved
+from holdfast.reading.runs.recorded import resolved
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import JournalEntry, StepRecord
 from holdfast.task.ledger.references import SAID_IN_ADDS

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, model_serializer
 
 from holdfast.activities.tools.lookup import Ready
-from holdfast.agents.tools.functions.returned import returned_object
+from holdfast.agents.tools.functions.signature import returned_object
 from holdfast.values.code.typed_data import LONGEST_TEXT, Returned
 from holdfast.values.messages import ToolCall
 from holdfast.values.tool_result import render_result

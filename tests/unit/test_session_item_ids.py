@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.client.caller_sessions.item_ids import without_plain_ids
+from holdfast.client.caller_sessions.compaction import without_plain_ids
 
 
 def said(id: str, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ REASONS = {
     ("holdfast/archive/archive.py", "_MAC_DIGITS"): MAC,
     ("holdfast/archive/contents.py", "8"): NAME,
     ("holdfast/archive/names.py", "2"): "a folder; the whole digest follows",
-    ("holdfast/client/caller_sessions/tail.py", "16"): OWN,
+    ("holdfast/client/caller_sessions/store.py", "16"): OWN,
     ("holdfast/desk/api/writes.py", "KEY_DIGITS"): OWN,
     ("holdfast/llama_index/planner.py", "32"): "128 bits: a pair takes 2**64 tries",
     ("holdfast/llama_index/program.py", "16"): "the file of a program; its user names it",
@@ -30,7 +30,7 @@ REASONS = {
     ("holdfast/models/prices.py", "8"): NAME,
     ("holdfast/task/data/children.py", "32"): MAC,
     ("holdfast/task/data/state.py", "HEAD_DIGITS"): SECOND,
-    ("holdfast/task/ledger/indexes.py", "DIGEST_BYTES"): OWN,
+    ("holdfast/task/ledger/recording.py", "DIGEST_BYTES"): OWN,
     ("holdfast/task/ledger/ledger.py", "AT_DIGITS"): SECOND,
     ("holdfast/tracing/ids.py", "count"): "as long as OpenTelemetry says; a trace decides nothing",
     ("holdfast/values/base.py", "DIGEST_LENGTH"): "128 bits: to change a record takes 2**128 tries",
@@ -39,7 +39,7 @@ REASONS = {
     ("holdfast/values/parts/sources.py", "ID_DIGITS"): NAME,
     ("holdfast/values/text/decided.py", "16"): "of a secret; the decision has the whole call's",
     ("holdfast/workers/context/context.py", "16"): PLACE,
-    ("holdfast/workers/context/model_calls.py", "16"): PLACE,
+    ("holdfast/workers/context/journal.py", "16"): PLACE,
     ("holdfast/workers/pipeline/run.py", "16"): PLACE,
 }
 

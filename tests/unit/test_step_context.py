@@ -14,7 +14,7 @@ from holdfast.models.base import ModelAnswer, ModelRequest, ToolSpec
 from holdfast.task.data.records import JournalEntry
 from holdfast.values.messages import Message, assistant, system, user
 from holdfast.workers import StepContext, driver
-from holdfast.workers.context.model_calls import LAST_CALL
+from holdfast.workers.context.journal import LAST_CALL
 from tests.support.bench import Bench
 from tests.support.workers import Body, Doing, ends
 

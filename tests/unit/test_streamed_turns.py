@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable
 
 import pytest
 
-from holdfast.reading.streams.hub import LocalHub
-from holdfast.reading.streams.turns import LocalTurns, Place, StreamedTurns
+from holdfast.reading.streams.hub import LocalHub, LocalTurns, Place, StreamedTurns
 
 NEVER = 1000.0
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast import sync
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.embedded import LocalEngine
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.function_calling import FunctionCallingAgentWorker
 
 OTHERWISE = {"session", "start"}
 """Methods of the async class that do not wait, written out by hand in the twin."""

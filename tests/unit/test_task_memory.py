@@ -17,9 +17,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, tool
-from holdfast.activities.data import large_values
-from holdfast.activities.data.cache import Cache, TaskMemory
-from holdfast.activities.data.conversation import Conversation
+from holdfast.activities.data import source
+from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.tools.lookup import idempotency_key
@@ -31,8 +30,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry
-from holdfast.task.data.wire import ToolInput
-from holdfast.task.queries.views import View, ViewRequest
+from holdfast.task.data.wire import ToolInput, View, ViewRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.code.user_calls import invoke
@@ -322,7 +320,7 @@ def test_an_idempotency_key_names_a_call_at_its_place() -> None:
 async def test_an_answer_too_large_for_history_waits_for_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large_values, "PATIENCE_SECONDS", (0.0,))
+    monkeypatch.setattr(source, "PATIENCE_SECONDS", (0.0,))
     archive = Archive(tmp_path)
     failures = [ArchiveError("down")]
     put = archive.put

@@ -7,7 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.failures import LONGEST_TEXT, LoggedError, certain
 from holdfast.activities.heartbeat import NotOursError
-from holdfast.activities.tools.error_texts import named
+from holdfast.activities.tools.tool import named
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED
 from holdfast.values.code.user_calls import StoppedError, kept_alive
 from holdfast.workflows.activity_calls import is_certain

@@ -17,7 +17,7 @@ from holdfast.models.openai.items import assistant_message
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.values.messages import Message, ToolCall, assistant, last_text
 from holdfast.values.steps import ToolOutput
-from holdfast.workers.function_calling import turn
+from holdfast.workers import function_calling
 
 
 def call(name: str, id: str = "c1") -> ToolCall:
@@ -58,7 +58,7 @@ TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
 def test_what_an_answer_is(
     answer: ModelAnswer, agent: AgentSnapshot, may_refuse: bool, expected: str
 ) -> None:
-    assert turn.follows(answer, agent, may_refuse=may_refuse) == expected
+    assert function_calling.follows(answer, agent, may_refuse=may_refuse) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,11 @@ def test_what_an_answer_is(
 def test_when_tool_results_are_the_end(
     behavior: str, called: list[str], may_end: bool, final: str | None
 ) -> None:
-    assert turn.may_end([call(name) for name in called], behavior) is may_end
+    assert function_calling.may_end([call(name) for name in called], behavior) is may_end
     if called:
-        found = turn.final_result([ToolOutput(tool_name=name) for name in called], behavior)
+        found = function_calling.final_result(
+            [ToolOutput(tool_name=name) for name in called], behavior
+        )
         assert (found and found.tool_name) == final
 
 
@@ -87,17 +89,17 @@ def test_when_tool_results_are_the_end(
     ("left", "parallel", "run", "reasons"),
     [
         (None, True, 3, []),
-        (2, True, 2, [turn.BUDGET_REACHED]),
-        (0, True, 0, [turn.BUDGET_REACHED] * 3),
-        (None, False, 1, [turn.ONE_AT_A_TIME] * 2),
-        (0, False, 0, [turn.BUDGET_REACHED] * 3),
+        (2, True, 2, [function_calling.BUDGET_REACHED]),
+        (0, True, 0, [function_calling.BUDGET_REACHED] * 3),
+        (None, False, 1, [function_calling.ONE_AT_A_TIME] * 2),
+        (0, False, 0, [function_calling.BUDGET_REACHED] * 3),
     ],
 )
 def test_which_calls_are_run(
     left: int | None, parallel: bool, run: int, reasons: list[str]
 ) -> None:
     calls = tuple(call("x", f"c{i}") for i in range(3))
-    assert turn.allot(calls, left=left, parallel=parallel) == (
+    assert function_calling.allot(calls, left=left, parallel=parallel) == (
         calls[:run],
         [(c.id, reason) for c, reason in zip(calls[run:], reasons, strict=True)],
     )
@@ -114,7 +116,7 @@ def test_who_has_used_tools_follows_handoffs() -> None:
         Message(role="tool", call_id="c1", content='{"assistant":"b"}'),
     ]
     used = [assistant("", calls=(call("look", "c2"),)), Message(role="tool", call_id="c2")]
-    used_by = partial(turn.has_used_tools, first=first)
+    used_by = partial(function_calling.has_used_tools, first=first)
     assert not used_by("a", transcript=[assistant("hi")])
     assert [used_by(name, transcript=handed) for name in "ab"] == [True, False]
     assert [used_by(name, transcript=[*handed, *used]) for name in "ab"] == [True, True]

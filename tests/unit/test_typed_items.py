@@ -18,8 +18,7 @@ from openai.types.responses import (
 )
 
 from holdfast import Agent
-from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import InputItem, RunItem
+from holdfast.agents.items.run_items import InputItem, RawItem, RunItem
 from holdfast.agents.runs.item_reading import message_items
 from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import team_of
@@ -33,7 +32,7 @@ from holdfast.models.openai.items import (
     to_response_items,
 )
 from holdfast.values.messages import Message, ToolCall, assistant, user
-from holdfast.workers.context.model_calls import read
+from holdfast.workers.context.journal import read
 
 ANN = Agent("Ann")
 TEXT = ResponseOutputText(text="hi", type="output_text", annotations=[], logprobs=[])

@@ -27,14 +27,16 @@ from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of
 from holdfast.task.requests.command_effects import obey
-from holdfast.task.step_effects import effects_of_open, to_undo, undoable
 from holdfast.task.undo import (
     active_messages,
     active_steps,
+    effects_of_open,
     finish_undo,
     leave_open_steps,
     leave_step,
     path_to,
+    to_undo,
+    undoable,
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

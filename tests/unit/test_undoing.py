@@ -12,7 +12,7 @@ from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.messages import ToolCall
-from holdfast.workflows.children.child_undos import ChildUndos
+from holdfast.workflows.children.children import ChildUndos
 from holdfast.workflows.undo.undo import run_undo
 
 CALL = ToolCall(id="k1", name="book", arguments="{}")

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.user_loop import user_loop
-from holdfast.activities.user_loop.user_loop import UserLoop
-from holdfast.activities.user_loop.work import Work
+from holdfast.activities import user_loop
+from holdfast.activities.user_loop import UserLoop, Work
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.people import approvals
-from holdfast.task.requests import checks
+from holdfast.task.requests import phase
 from holdfast.task.requests.phase import ALLOWED, Update
 from holdfast.task.requests.run_requests import Pending, caller_of
 from holdfast.values.steps import UndoReceipt
@@ -94,14 +94,14 @@ class Updates:
             ApplicationError: It cannot be served; its type names the error class.
         """
         core = self._core
-        _raise(checks.refuse_unknown("run", asked))
+        _raise(phase.refuse_unknown("run", asked))
         if self._own_request() is not None or self._is_known("run"):
             return
         if ALLOWED[core.phase]["run"] == "close":
             return
         if self._waiting >= MOST_WAITING:
             raise refusal(refusals.CROWDED)
-        _raise(checks.refuse_run(core.ledger, core.agenda, asked, _request_id()))
+        _raise(phase.refuse_run(core.ledger, core.agenda, asked, _request_id()))
 
     def check_finalize(self) -> None:
         """Refuse to finalize a task that has no answer yet.
@@ -110,7 +110,7 @@ class Updates:
             ApplicationError: It cannot be done; its type names the error class.
         """
         if not self._is_known("finalize") and ALLOWED[self._core.phase]["finalize"] == "take":
-            _raise(checks.refuse_finalize(self._core.ledger))
+            _raise(phase.refuse_finalize(self._core.ledger))
 
     def check_undo(self, asked: UndoRequest) -> None:
         """Refuse an undo of steps that are not there, or not as they were seen.
@@ -118,12 +118,12 @@ class Updates:
         Raises:
             ApplicationError: It cannot be done; its type names the error class.
         """
-        _raise(checks.refuse_unknown("undo", asked))
+        _raise(phase.refuse_unknown("undo", asked))
         undo, request = self._core.ledger.s.undo, _request_id()
         is_same = undo is not None and bool(request) and request == undo.request
         if self._is_known("undo", is_same=is_same) or is_same:
             return
-        _raise(checks.refuse_undo(self._core.ledger, asked))
+        _raise(phase.refuse_undo(self._core.ledger, asked))
 
     def _is_known(self, request: Update, *, is_same: bool = False) -> bool:
         """Whether an update was answered before; else refuse it if the phase does not allow it.
@@ -140,7 +140,7 @@ class Updates:
             raise refusal(refusals.CROWDED)
         if request != "finalize" and _request_id() in core.ledger.s.seen:
             return True
-        refused = checks.refuse_update(
+        refused = phase.refuse_update(
             request,
             core.phase,
             core.ending,
@@ -198,10 +198,10 @@ class Updates:
             return self._deliver(pending)
         if asked.all and not ledger.s.answered:
             ledger.change(automatic=True, undelivered=(), given=())
-        if checks.asks_further(ledger, asked):
+        if phase.asks_further(ledger, asked):
             ledger.ask_further(asked)
         if asked.attaches:
-            pending.joins = checks.step_of_others(ledger, caller, core.requests.joined_by(caller))
+            pending.joins = phase.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:
             ledger.show()
         core.unrollable = False
@@ -287,7 +287,7 @@ class Updates:
         if request in s.seen:
             return self._receipt(request)
         if s.undo is None:  # else this is the request in progress, sent again by its client
-            explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
+            explicit = asked.model_copy(update={"to": phase.last_kept(core.ledger, asked)})
             begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
             core.ledger.change(undo=begun)
             # Those that wait now asked for steps that the undo takes out; later ones ask for

@@ -24,8 +24,15 @@ from holdfast.task.data.wire import ToolInput, ToolsInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import call_label
-from holdfast.task.requests.tools_to_find import that_may_run, tool_to_find, tools_to_find
-from holdfast.task.tool_calls import Call, Room, drop_long, find_long
+from holdfast.task.tool_calls import (
+    Call,
+    Room,
+    drop_long,
+    find_long,
+    that_may_run,
+    tool_to_find,
+    tools_to_find,
+)
 from holdfast.values.messages import ToolCall
 from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (

@@ -16,7 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityHandle
 
-from holdfast.task import step_effects
+from holdfast.task import undo
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
@@ -110,7 +110,7 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
         return None
     effect = target.effects[i]
     policy = described.rules(target.step.agent).policies[effect.call.name]
-    what, key = step_effects.in_words(effect), step_effects.effect_key(target, i)
+    what, key = undo.in_words(effect), undo.effect_key(target, i)
     asked, unclear = _asked(ledger, target, i), ledger.s.unclear_undos.get(key, "")
     if asked is None and unclear:
         _ask(ledger, target, i, f"An undo of {what} was tried before. {unclear}")
@@ -228,13 +228,13 @@ async def _call_undo_once(
 
 def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityError) -> None:
     """Record how an undo ended whose task is ended meanwhile."""
-    state, what = ledger.s.undo, step_effects.in_words(target.effects[i])
+    state, what = ledger.s.undo, undo.in_words(target.effects[i])
     if state is None:
         return
     if isinstance(said, str):
         facts = _facts(target, i)
         ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body=facts)
-        note_done(ledger, state, step_effects.effect_key(target, i), what)
+        note_done(ledger, state, undo.effect_key(target, i), what)
         return
     certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
     text = failure_of(said).text if certain else CUT
@@ -258,13 +258,13 @@ def _facts(target: Undoable, i: int) -> dict[str, Json]:
     """Name an effect for the audit."""
     effect = target.effects[i]
     return {
-        "effect": step_effects.in_words(effect),
+        "effect": undo.in_words(effect),
         "tool": effect.call.name,
         "call_id": effect.call.id,
         "arguments": effect.call.arguments,
         "step": target.step.step_id,
         "branch": target.branch,
-        "key": step_effects.effect_key(target, i),
+        "key": undo.effect_key(target, i),
     }
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from holdfast.task import refusals, step_effects, undo
+from holdfast.task import refusals, undo
 from holdfast.task.data.children import UndoAnswer
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.failures import Failure
@@ -24,7 +24,7 @@ from holdfast.task.people import approvals
 from holdfast.values.base import Json
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
-from holdfast.workflows.children.child_undos import ChildUndos
+from holdfast.workflows.children.children import ChildUndos
 from holdfast.workflows.children.reports import recall
 from holdfast.workflows.core import Core
 from holdfast.workflows.tools.tool_runs import begun
@@ -55,7 +55,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     blocked = [
         each
         for target in targets
-        for each in step_effects.obstacles(target, described.rules(target.step.agent).policies)
+        for each in undo.obstacles(target, described.rules(target.step.agent).policies)
     ] + stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
@@ -74,7 +74,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
             if failure is not None:
                 return failure
         policies = described.rules(target.step.agent).policies
-        for i, _ in step_effects.to_undo(target, policies, state):
+        for i, _ in undo.to_undo(target, policies, state):
             failure = await undo_effect(ledger, target, i)
             if failure is not None:
                 return failure
@@ -88,7 +88,7 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
     """List the steps to be undone, oldest first; the step in progress is the last of them."""
     wanted = range(state.asked.to + 1, ledger.s.steps + 1)
     known = {
-        record.n: step_effects.undoable(record)
+        record.n: undo.undoable(record)
         for record in undo.active_steps(ledger.entries)
         if record.n in wanted
     }
@@ -119,7 +119,7 @@ def _of_open(current: OpenState, cut: set[int], *, n: int, branch: int) -> Undoa
         key=current.n,
         step=current.open.step,
         before=current.before,
-        effects=step_effects.effects_of_open(current, cut),
+        effects=undo.effects_of_open(current, cut),
         branch=branch,
     )
 
@@ -165,7 +165,7 @@ def _leave(
         return
     steps = tuple(target.step.step_id for target in targets)
     known = {
-        step_effects.effect_key(target, i): step_effects.in_words(effect)
+        undo.effect_key(target, i): undo.in_words(effect)
         for target in targets
         for i, effect in enumerate(target.effects)
     }

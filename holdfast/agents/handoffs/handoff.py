@@ -31,8 +31,7 @@ from holdfast.errors import (
     remedy_of,
 )
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
-from holdfast.task.handoff_calls import transfer_message
+from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy, transfer_message
 from holdfast.values.checks.arguments import known_as
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.text.logs import log

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 from holdfast.agents.hosted.tools import HostedTool, checked_config, plain_data
-from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.items.run_items import RawItem
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.openai.hosted_items import APPROVED, BARE_REJECTION, approval_request
 from holdfast.task.data.agent_snapshot import ToolPolicy, server_key

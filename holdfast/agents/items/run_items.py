@@ -1,23 +1,283 @@
-"""Items of a run, in the form of the OpenAI Agents SDK."""
+"""Items of a run, in the form of the OpenAI Agents SDK.
+
+Items in the form of the Responses API are dicts. Objects of `openai.types.responses` are made when
+they are first read: the package takes most of a second to import, and a long run has thousands of
+items.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
 import weakref
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from holdfast.agents.agent_base import AgentBase, users_agent
-from holdfast.agents.items.raw_items import member, plain, replayable
-from holdfast.agents.items.tool_origin import ToolOrigin
-from holdfast.agents.items.typed_items import Unread, left_unread, read_once
-from holdfast.errors import UserError
+from holdfast.errors import UserError, WrongTypeError
+from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text
+from holdfast.values.checks.json_shapes import as_text, is_array, is_object
 from holdfast.values.runs.run_context import ToolKey
+from holdfast.values.text.shown import shown
+
+OUTPUT_ONLY = "created_by"
+"""Member of items of a provider that it does not take back as input."""
+
+
+class RawItem(dict[str, Any]):  # noqa: PLW1641  it may change, as any dict
+    """An item in the form of the Responses API; its members can be read as attributes as well."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a member."""
+        try:
+            return _readable(self[name])
+        except KeyError:
+            msg = f"This item has {', '.join(map(repr, self))}; there is no {name!r} in it."
+            raise AttributeError(msg) from None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same item, also as an object of `openai.types.responses`."""
+        if isinstance(other, Mapping):
+            return super().__eq__(cast("Mapping[str, Any]", other))
+        return hasattr(other, "model_dump") and _without_none(self) == _without_none(plain(other))
+
+    def __ne__(self, other: object) -> bool:
+        """Whether it is another item."""
+        return not self == other
+
+
+def plain(raw: Any) -> dict[str, Json]:
+    """Return an item as a dict.
+
+    Args:
+        raw: A mapping, or a pydantic object as `openai.types.responses` has them.
+
+    Raises:
+        WrongTypeError: It is neither.
+    """
+    if isinstance(raw, Mapping):
+        return dict(cast("Mapping[str, Json]", raw))
+    dump = getattr(raw, "model_dump", None)
+    if dump is None or isinstance(raw, type):
+        msg = (
+            "An item is a dict in the form of the Responses API, or an object of"
+            f" openai.types.responses; it was {shown(raw)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        )
+        raise WrongTypeError(msg)
+    # Parts of a streamed answer that was not validated may have members of any type.
+    made: dict[str, Json] = dump(by_alias=True, exclude_unset=True, warnings=False)
+    return made
+
+
+def member(raw: Any, *names: str) -> Any:
+    """Return the first of an item's members that is neither missing nor empty, or None."""
+    for name in names:
+        found = _get(raw, name)
+        if found is not None and found != "":
+            return found
+    return None
+
+
+def _get(raw: Any, name: str) -> Any:
+    if isinstance(raw, Mapping):
+        return cast("Mapping[str, Any]", raw).get(name)
+    return getattr(raw, name, None)
+
+
+def replayable(raw: Any) -> dict[str, Json]:
+    """Return an item of an answer as input for another call, without what is of output only.
+
+    Raises:
+        WrongTypeError: It is not an item.
+    """
+    item = plain(raw)
+    item.pop(OUTPUT_ONLY, None)
+    if item.get("type") == "shell_call_output" and is_array(item.get("output")):
+        item["output"] = [
+            {key: value for key, value in part.items() if key != OUTPUT_ONLY}
+            if is_object(part)
+            else part
+            for part in item["output"]
+        ]
+    return item
+
+
+def dumped(value: Any) -> Json:
+    """Copy data so that `json.dumps` takes them: objects become dicts, other iterables lists."""
+    if isinstance(value, Mapping):
+        return {key: dumped(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return dumped(plain(value))
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return [dumped(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  anything is copied
+    return value
+
+
+def _without_none(value: Any) -> Any:
+    """Leave out members that are None: the API has them, and they say nothing."""
+    if is_object(value):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if is_array(value) else value
+
+
+def _readable(value: Any) -> Any:
+    if is_object(value):
+        return RawItem(value)
+    return [_readable(each) for each in value] if is_array(value) else value
+
+
+AS_DICTS = frozenset({"shell_call", "apply_patch_call", "compaction", "mcp_approval_response"})
+"""Types of items of a provider that are dicts in the Agents SDK's items of a run."""
+
+_IMPLIED: Mapping[str, dict[str, Json]] = {
+    "message": {"id": FAKE_ID, "status": "completed"},
+    "reasoning": {"id": FAKE_ID},
+}
+"""Type of an item to members that its class needs, where the item lacks them."""
+
+
+class Unread(NamedTuple):
+    """A raw item that has not been read yet.
+
+    Attributes:
+        item: The item as the API writes it.
+    """
+
+    item: dict[str, Json]
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the raw item as the member of this name."""
+        return {name: typed(self.item)}
+
+
+class UnreadList(list[Unread]):
+    """The raw items of an answer that has not been read yet."""
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the raw items as the member of this name."""
+        return {name: [typed(each.item) for each in self]}
+
+
+class UnreadMembers(ABC):
+    """What some members of an object are made of, all of them when one is first read."""
+
+    @abstractmethod
+    def read(self, name: str) -> dict[str, Any]:
+        """Return these members by name; one of them is asked for by this name."""
+
+
+def left_unread(owner: Any, name: str) -> Any:
+    """Return what a member must be made of; None once it is there, made or set by hand.
+
+    Args:
+        owner: Has what is not read yet as `_unread`.
+        name: The member.
+    """
+    members: dict[str, Any] = owner.__dict__
+    return None if name in members else members.get("_unread")
+
+
+def read_once(owner: Any, name: str) -> Any:
+    """Return a member that is made when it is first read, the same to all threads.
+
+    What else is made of the same is kept as well, unless it was set by hand.
+
+    Raises:
+        AttributeError: The owner has neither the member nor what it is made of.
+    """
+    members: dict[str, Any] = owner.__dict__
+    unread = left_unread(owner, name)
+    if unread is not None:
+        for each, made in unread.read(name).items():
+            members.setdefault(each, made)
+        members.pop("_unread", None)
+    if name not in members:  # else another thread has made it since it was looked for
+        msg = f"{type(owner).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(msg)
+    return members[name]
+
+
+def raw_of(item: dict[str, Json]) -> RawItem | Unread:
+    """Return the raw item of a run's item: what the Agents SDK has as a dict is one."""
+    return RawItem(item) if as_text(item.get("type")) in AS_DICTS else Unread(item)
+
+
+def typed(item: dict[str, Json]) -> Any:
+    """Return an item of an answer as an object of `openai.types.responses`.
+
+    What its class needs next to the item is not among the members that are set, so that
+    `model_dump(exclude_unset=True)` is the item. One of a type that the package does not know is a
+    RawItem.
+    """
+    kind = str(item.get("type"))
+    made = _classes().get(kind)
+    if made is None or (kind == "message" and item.get("role") != "assistant"):
+        return RawItem(item)
+    implied = _IMPLIED.get(kind, {})
+    found = made.construct(**{**implied, **item})
+    found.model_fields_set.difference_update(implied.keys() - item.keys())
+    return found
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    """Return the classes of items by their types."""
+    from openai.types.responses import ResponseOutputItem
+
+    classes = get_args(get_args(ResponseOutputItem)[0])
+    kinds = ((get_args(each.model_fields["type"].annotation), each) for each in classes)
+    return {kind: each for names, each in kinds for kind in names}
+
+
+class ToolOriginType(str, Enum):  # noqa: UP042  str() of a member is as in the Agents SDK
+    """Kinds of sources of tools."""
+
+    FUNCTION = "function"
+    MCP = "mcp"
+    AGENT_AS_TOOL = "agent_as_tool"
+
+
+@dataclass(frozen=True)
+class ToolOrigin:
+    """Where the tool of an item comes from.
+
+    Attributes:
+        type: Kind of source.
+        mcp_server_name: The server of a tool of an MCP server.
+        agent_name: The agent that is called as a tool.
+        agent_tool_name: Name of that tool.
+    """
+
+    type: ToolOriginType
+    mcp_server_name: str | None = None
+    agent_name: str | None = None
+    agent_tool_name: str | None = None
+
+    def to_json_dict(self) -> dict[str, str]:
+        """Return the fields that are set, as JSON data."""
+        names = {name: value for name, value in vars(self).items() if name != "type"}
+        return {"type": self.type.value} | {k: v for k, v in names.items() if v is not None}
+
+    @classmethod
+    def from_json_dict(cls, data: Any) -> ToolOrigin | None:
+        """Read the data of `to_json_dict`; None if they are no such data."""
+        if not isinstance(data, Mapping):
+            return None
+        given = cast("Mapping[str, Any]", data)
+        try:
+            kind = ToolOriginType(given.get("type"))
+        except ValueError:
+            return None
+        texts = ("mcp_server_name", "agent_name", "agent_tool_name")
+        known = {name: given[name] for name in texts if isinstance(given.get(name), str)}
+        return cls(kind, **known)
+
 
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")

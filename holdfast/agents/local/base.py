@@ -8,14 +8,12 @@ from typing import Any, Generic, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import ToolApprovalItem
+from holdfast.agents.items.run_items import RawItem, ToolApprovalItem
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.declaration import refuse_to_offer
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import EffectHook, EnabledPredicate, FailureFormatter
-from holdfast.agents.tools.tool import Tool
+from holdfast.agents.tools.tool import Tool, refuse_to_offer
 from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.hosted_items import BARE_REJECTION

@@ -20,11 +20,10 @@ from holdfast.agents.nesting.nested_run import (
     tell,
 )
 from holdfast.agents.run_config import RunConfig, as_run_config
-from holdfast.agents.tools.arguments import ToolArgumentsError, explain
+from holdfast.agents.tools.arguments import Invoker, ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
-from holdfast.agents.tools.invoker import Invoker
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec

@@ -7,8 +7,14 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from holdfast.agents.items.raw_items import dumped, member, plain
-from holdfast.agents.items.run_items import MessageOutputItem, RunItem, ToolApprovalItem
+from holdfast.agents.items.run_items import (
+    MessageOutputItem,
+    RunItem,
+    ToolApprovalItem,
+    dumped,
+    member,
+    plain,
+)
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json

@@ -9,20 +9,21 @@ from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import is_named_for
-from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     OF_PROVIDER,
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
     MessageOutputItem,
+    RawItem,
     ReasoningItem,
     RunItem,
     ToolCallItem,
     ToolCallOutputItem,
+    ToolOrigin,
+    ToolOriginType,
+    raw_of,
 )
-from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
-from holdfast.agents.items.typed_items import raw_of
 from holdfast.agents.runs.teams import Team, ToldTool, team_of
 from holdfast.models.openai.items import made_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from holdfast.agents.items.typed_items import Unread, UnreadList, UnreadMembers
+from holdfast.agents.items.run_items import Unread, UnreadList, UnreadMembers
 from holdfast.agents.runs.item_reading import step_items
 from holdfast.agents.runs.results import ModelResponse
 from holdfast.agents.runs.teams import Team

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
-from holdfast.agents.items.raw_items import plain
+from holdfast.agents.items.run_items import plain
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, shown_items

@@ -9,12 +9,13 @@ from typing import Literal, cast
 from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items.raw_items import dumped, plain
 from holdfast.agents.items.run_items import (
     RunItem,
     ToolApprovalItem,
     ToolCallItem,
     ToolCallOutputItem,
+    dumped,
+    plain,
 )
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value

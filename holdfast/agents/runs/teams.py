@@ -23,10 +23,10 @@ from holdfast.agents.agent_base import (
     walk,
     walk_all,
 )
+from holdfast.agents.declared import as_handoff
 from holdfast.agents.handoffs.handoff import HandoffTool
-from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from holdfast.agents.items.run_items import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
-from holdfast.agents.parts.declared import as_handoff
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.errors import UserError

@@ -10,8 +10,7 @@ from typing import Any, Generic, Literal, Protocol, cast
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import RunItem
+from holdfast.agents.items.run_items import RawItem, RunItem
 from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, cast
 
-from holdfast.agents.tools.functions.docstrings import DocstringStyle
-from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.function_schema import (
+    DocstringStyle,
+    FuncSchema,
+    function_schema,
+)
 from holdfast.agents.tools.functions.schema import strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (

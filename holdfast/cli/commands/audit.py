@@ -10,8 +10,7 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, NotFoundError
-from holdfast.reading.audit.session_verification import NO_SESSION
-from holdfast.reading.audit.verification import Verification
+from holdfast.reading.audit.verification import NO_SESSION, Verification
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 

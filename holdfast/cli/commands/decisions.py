@@ -36,8 +36,7 @@ from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.choices import Done
-from holdfast.task.people.deciders import Person
-from holdfast.task.people.decisions import is_whole
+from holdfast.task.people.decisions import Person, is_whole
 from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json

@@ -26,7 +26,7 @@ from holdfast.cli.options import Common
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
-from holdfast.reading.presence import Presence
+from holdfast.reading.queries import Presence
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.code.private_files import UMASK, owner_only
 from holdfast.values.settings import Budget

@@ -25,7 +25,7 @@ from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepRe
 from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 from holdfast.task.ledger.references import new_entries, resolve_calls
 from holdfast.task.refusals import ABANDONED
-from holdfast.task.requests.signals import HEARD
+from holdfast.task.requests.command_effects import HEARD
 from holdfast.values.base import Value
 from holdfast.values.messages import Blob, Content, ToolCall, shown
 from holdfast.values.steps import TaskStep
@@ -266,7 +266,8 @@ class TaskHistory:
         sent = event.workflow_execution_signaled_event_attributes
         if sent.signal_name in HEARD:  # sent between tasks and activities, not by a person
             return None
-        kinds, told = [RawValue] * len(sent.input.payloads), LiveEvent(kind="command", at=at)
+        kinds: list[type] = [RawValue] * len(sent.input.payloads)
+        told = LiveEvent(kind="command", at=at)
         try:
             bodies = await self._client.data_converter.decode(sent.input.payloads, kinds)
         except Exception as error:  # noqa: BLE001  of a codec; shown

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from temporalio.client import Client
 
-from holdfast.activities.notices.notifiers import Notifier
+from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
-from holdfast.reading.streams.turns import local_turns
+from holdfast.reading.streams.hub import local_turns
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.head import RunChange
 from holdfast.values.base import Json

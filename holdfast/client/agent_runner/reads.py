@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal
 
 from holdfast.archive.contents import checked
@@ -16,8 +16,7 @@ from holdfast.client.agent_runner.base import (
 )
 from holdfast.errors import StepNotFoundError, StuckTaskError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
-from holdfast.reading.audit.task_verification import verified
-from holdfast.reading.audit.verification import Verification
+from holdfast.reading.audit.verification import Verification, verified
 from holdfast.reading.listing import is_meant, page_size, tasks_query
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
@@ -236,6 +235,8 @@ class TaskReading(RunnerBase):
         """Send a task's events to a handler, and with `verbose` to the terminal, meanwhile."""
         wanted = (on_event, print_event if self._verbose else None)
         handlers = [handler for handler in wanted if handler is not None]
+        if not handlers:
+            return nullcontext()
         follower = Follower(self._read, self.response, task_id)
         return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
 

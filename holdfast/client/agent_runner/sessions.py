@@ -28,8 +28,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.models.openai.items import from_response_items, shown_items
-from holdfast.reading.audit.session_verification import verified_session
-from holdfast.reading.audit.verification import Verification
+from holdfast.reading.audit.verification import Verification, verified_session
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import StandingRule

@@ -3,23 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
-from holdfast.agents.items.raw_items import member, replayable
-from holdfast.client.caller_sessions.item_ids import without_plain_ids
-from holdfast.client.caller_sessions.loops_lock import LoopsLock
+from holdfast.agents.items.run_items import member, replayable
 from holdfast.client.caller_sessions.openai_conversations import OpenAIConversationsSession
-from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session, takes
-from holdfast.client.caller_sessions.provider_client import client_of
+from holdfast.client.caller_sessions.protocol import (
+    LoopsLock,
+    SessionABC,
+    SessionLike,
+    check_session,
+    client_of,
+    takes,
+)
 from holdfast.client.caller_sessions.store import ALL
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+
+def without_plain_ids(items: Sequence[Any]) -> list[Any]:
+    """Return items without the ids of answers that the provider need not know again.
+
+    It needs them next to reasoning and items of its own tools. Other providers refuse them.
+    """
+    found: list[Any] = []
+    for is_said, some in groupby(items, _is_said):
+        block = list(some)
+        is_plain = not any(map(_needs_ids, block))
+        found += [
+            {key: item[key] for key in item if key != "id"}
+            if is_said and (is_plain or item.get("id") == FAKE_ID)
+            else item
+            for item in block
+        ]
+    return found
+
+
+def _is_said(item: object) -> bool:
+    """Whether an item is of an answer."""
+    if not is_object(item) or item.get("type") == "function_call_output":
+        return False
+    return bool(item.get("role", "assistant") == "assistant")
+
+
+def _needs_ids(item: Any) -> bool:
+    """Whether an item has its meaning for the provider by its id, as those next to it have."""
+    if not is_object(item) or item.get("type") == "function_call":
+        return False
+    content = item.get("content")
+    parts = filter(is_object, content) if is_array(content) else ()
+    has_more = any(part.get("logprobs") or part.get("annotations") for part in parts)
+    return item.get("type", "message") != "message" or "phase" in item or has_more
+
 
 CompactionMode = Literal["previous_response_id", "input", "auto"]
 WORTH_FOLDING = 10

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.run_config import SessionSettings, as_session_settings
-from holdfast.client.caller_sessions.loops_lock import LoopsLock
-from holdfast.client.caller_sessions.protocol import SessionABC
-from holdfast.client.caller_sessions.provider_client import client_of
+from holdfast.client.caller_sessions.protocol import LoopsLock, SessionABC, client_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

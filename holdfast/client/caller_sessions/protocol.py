@@ -1,15 +1,28 @@
-"""What a session of the caller's own has: the methods of the Agents SDK's sessions."""
+"""What sessions of the caller's own have in common.
+
+They have the methods of the Agents SDK's sessions. Sessions that the provider keeps share a client,
+and a lock for coroutines of several event loops: a session may be used in more than one thread.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.defaults import default_client
 from holdfast.values.checks.ids import LONGEST_KNOWN, check_name
 from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 
 METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
@@ -118,3 +131,53 @@ def takes(method: Callable[..., Any], name: str) -> bool:
         return False
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return found is not None and found.kind in kinds
+
+
+class LoopsLock:
+    """As asyncio.Lock, which wakes no one in another loop. Those who wait get it in their order."""
+
+    def __init__(self) -> None:
+        """Begin free."""
+        self._guard = threading.Lock()
+        self._waiting = deque[Future[None]]()
+        self._is_held = False
+
+    async def __aenter__(self) -> None:
+        """Wait for it, and hold it."""
+        with self._guard:
+            if not self._is_held:
+                self._is_held = True
+                return
+            turn = Future[None]()
+            self._waiting.append(turn)
+        try:
+            await asyncio.wrap_future(turn)
+        except BaseException:
+            if not turn.cancel():  # it came just before the wait was cancelled
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        """Pass it on."""
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._guard:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if turn.set_running_or_notify_cancel():
+                    turn.set_result(None)
+                    return
+            self._is_held = False
+
+
+def client_of(given: AsyncOpenAI | None) -> AsyncOpenAI:
+    """Return the given client, else the default one, else one made of the environment."""
+    if given is not None:
+        return given
+    known = default_client()
+    if known is not None:
+        return known
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI()

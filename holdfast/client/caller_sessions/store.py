@@ -1,21 +1,142 @@
-"""A session of the caller's own, as a run uses it."""
+"""A session of the caller's own, as a run uses it.
+
+From its items follows how much of a turn it holds, and whether a model was shown all of them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
-from holdfast.client.caller_sessions.shown import was_shown
-from holdfast.client.caller_sessions.tail import TAIL, Tail, tail_of
 from holdfast.errors import UserError
-from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
+
+TAIL = 99
+"""Number of a session's newest items by which the place of a turn is known again."""
+
+FEW = 10
+"""A place after fewer items is too easily found twice in a conversation that goes on."""
+
+UNSTABLE = ("id", "status", "provider_data")
+"""Fields that a session may add to an item or leave out."""
+
+Item = dict[str, Json]
+
+
+class Tail(NamedTuple):
+    """The newest items of a session at one time.
+
+    Attributes:
+        marks: Their marks, oldest first, at most `TAIL`.
+        is_whole: Whether these were all of its items.
+    """
+
+    marks: tuple[str, ...]
+    is_whole: bool
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a turn after them is found again."""
+        return self.is_whole or len(self.marks) >= FEW
+
+
+def tail_of(items: Sequence[Item], limit: int | None) -> Tail:
+    """Return the tail of a session that was read.
+
+    Args:
+        items: What it gave.
+        limit: The number of items that it was asked for; None for all.
+    """
+    has_all = limit is None or len(items) < limit
+    return Tail(marks(items[-TAIL:]), is_whole=has_all and len(items) <= TAIL)
+
+
+def marks(items: Iterable[Item]) -> tuple[str, ...]:
+    """Return a digest of each item, the same for an item as it was given and as it is stored."""
+    return tuple(digest(canonical(_plain(item)))[:16] for item in items)
+
+
+def _plain(item: Item) -> Item:
+    kept = {key: v for key, v in item.items() if key not in UNSTABLE and v is not None}
+    if kept.get("type") == "message":
+        del kept["type"]
+    return kept
+
+
+def stored_count(
+    before: Sequence[str], now: Sequence[str], turn: Sequence[str], *, is_whole: bool
+) -> int | None:
+    """Count how many items of a turn a session holds, from the turn's first one on.
+
+    Args:
+        before: Marks of the newest items that the session had before the turn was written.
+        now: Marks of all items that it has now.
+        turn: Marks of the turn.
+        is_whole: Whether `before` has all items of that time.
+
+    Returns:
+        The count; None when it cannot be told: the old items are gone, others have written
+        meanwhile and the turn is not among theirs, or a conversation that repeats itself looks the
+        same with the turn and without.
+    """
+    size = len(before)
+    ends = [size] if is_whole else range(size, len(now) + 1)
+    found = {
+        _count(now[end:], turn)
+        for end in ends
+        if end <= len(now) and tuple(now[end - size : end]) == tuple(before)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _count(added: Sequence[str], turn: Sequence[str]) -> int | None:
+    """Count what was added of a turn; None when something else was added."""
+    size = len(turn)
+    if any(tuple(added[k : k + size]) == tuple(turn) for k in range(len(added) - size + 1)):
+        return size
+    return len(added) if tuple(turn[: len(added)]) == tuple(added) else None
+
+
+_PARTS = ("content", "output", "summary")
+_SAID = ("role", "call_id", "name", "arguments", "encrypted_content")
+
+
+def was_shown(items: Iterable[Item], shown: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all items are among those of a model's last call, in their order.
+
+    An image or file counts as any other: sessions and records keep them in forms of their own.
+
+    Args:
+        items: What a session holds.
+        shown: What the call was sent, and its answer.
+    """
+    left = iter([_said(each) for each in shown])
+    return all(_said(item) in left for item in items)  # `in` goes on behind what it has found
+
+
+def _said(item: Mapping[str, Any]) -> bytes:
+    """Return what an item says, whatever form a session gives it."""
+    said = {key: item[key] for key in _SAID if item.get(key) is not None}
+    parts: Item = {key: _parts(item.get(key)) for key in _PARTS}
+    return canonical({"type": item.get("type") or "message", **parts, **said})
+
+
+def _parts(given: Json) -> list[Json]:
+    if not is_array(given):
+        return [] if given is None else [given]
+    return [_part(part) if is_object(part) else part for part in given]
+
+
+def _part(part: Mapping[str, Json]) -> Json:
+    return part["text"] if "text" in part else {"type": part.get("type")}
+
 
 ALL = 1_000_000
 """A limit that no session reaches: without one, some give what their settings say."""
@@ -26,7 +147,7 @@ FRESH_SECONDS = 60.0
 BY_OPENAI = "OpenAIConversationsSession"
 """Holdfast's class and the Agents SDK's, which leaves it to the run to take ids out of items."""
 
-Item = dict[str, Json]
+
 Invoke = Callable[..., Awaitable[Any]]
 """Calls a function, async or not, in the caller's event loop, and returns its result."""
 

@@ -21,8 +21,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.contents import resolve_message
 from holdfast.archive.names import record_name
 from holdfast.archive.segments import read_json, read_messages
-from holdfast.client.caller_sessions.store import ALL, CallerStore, Item
-from holdfast.client.caller_sessions.tail import marks, stored_count
+from holdfast.client.caller_sessions.store import ALL, CallerStore, Item, marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.items import made_items
 from holdfast.reading.reader import Reader

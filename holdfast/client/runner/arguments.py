@@ -12,9 +12,8 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import RunHooksBase, check_run_hooks
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.run_config import RunConfig, as_run_config
-from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.rules import run_budget, run_head
+from holdfast.agents.runs.rules import ErrorHandler, ErrorKind, check_handlers, run_budget, run_head
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
 from holdfast.agents.runs.teams import check_agents, members, reachable, team_of
 from holdfast.agents.tools.context import ToolContext
@@ -24,8 +23,8 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.protocol import SessionLike, check_session
 from holdfast.client.caller_sessions.store import CallerStore, Invoke
+from holdfast.client.runner.input import RUNNER, RunCall, reviver_of
 from holdfast.client.runner.resumed_task import settings_given
-from holdfast.client.runner.run_call import RUNNER, RunCall, reviver_of
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
 from holdfast.task.data.head import FollowedRun, KeptConversation
 from holdfast.values.base import Json

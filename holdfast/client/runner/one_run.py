@@ -22,7 +22,9 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.input import (
+    RUNNER,
     Given,
+    RunCall,
     read_input,
     with_caller_input,
     with_input,
@@ -36,7 +38,6 @@ from holdfast.client.runner.resumed_task import (
     replaced_code,
     send_decision,
 )
-from holdfast.client.runner.run_call import RUNNER, RunCall
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,

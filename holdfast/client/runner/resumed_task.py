@@ -20,7 +20,7 @@ from holdfast.agents.runs.state_form import Decision
 from holdfast.agents.runs.teams import changed_places, is_apart
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
-from holdfast.client.runner.run_call import RunCall
+from holdfast.client.runner.input import RunCall
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,

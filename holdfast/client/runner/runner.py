@@ -13,9 +13,9 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import RunHooksBase
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
+from holdfast.agents.runs.rules import ErrorHandler, ErrorKind
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
 from holdfast.agents.runs.teams import reachable
 from holdfast.client import blocking
@@ -24,9 +24,8 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.protocol import SessionLike
 from holdfast.client.runner.arguments import RunArguments, checked_call
 from holdfast.client.runner.engines import configure, engines
-from holdfast.client.runner.input import check_input
+from holdfast.client.runner.input import RUNNER, RunCall, check_input
 from holdfast.client.runner.one_run import Started, begin, go_on
-from holdfast.client.runner.run_call import RUNNER, RunCall
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop

@@ -13,12 +13,11 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.results import RunData, RunResult
-from holdfast.agents.runs.summaries import summary
+from holdfast.agents.runs.results import RunData, RunResult, summary
 from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.client.agent_runner.task_client.updates import Caller
-from holdfast.client.runner.run_call import Reviver
+from holdfast.client.runner.input import Reviver
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,

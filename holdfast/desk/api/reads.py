@@ -30,13 +30,13 @@ from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError
-from holdfast.reading.audit.event import AuditEvent
+from holdfast.reading.audit.steps import AuditEvent
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
-from holdfast.task.people.deciders import Person
+from holdfast.task.people.decisions import Person
 from holdfast.values.messages import Message, Usage
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput

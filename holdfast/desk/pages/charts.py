@@ -24,6 +24,7 @@ from holdfast.desk.pages.parts import (
 from holdfast.desk.views.charts import Asked, Chart, answers_in, charts_of, period_of
 from holdfast.errors import HoldfastError
 from holdfast.task.happenings import happenings
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.terminal import printable
@@ -63,7 +64,6 @@ class Charts:
         self._frame = frame
         self._name = "week" if name == "week" else "day"
         self._known: dict[str, list[Asked]] = {}
-        self._reading = asyncio.Semaphore(AT_ONCE)
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading(f"Charts of the last {self._name}", level=1)
             other = "day" if self._name == "week" else "week"
@@ -80,7 +80,7 @@ class Charts:
             if task.created >= period.start
         ]
         waiting = await self._frame.desk.feed.waiting()
-        asked = await asyncio.gather(*map(self._answers, tasks[:MOST_READ]))
+        asked = await some_at_once(self._answers, tasks[:MOST_READ], AT_ONCE)
         found = charts_of(period, tasks, waiting, [each for some in asked for each in some])
         self._body.show(found, lambda: self._draw(found))
 
@@ -89,7 +89,7 @@ class Charts:
         if task.task_id not in self._known or task.status not in CLOSED:
             reading = self._frame.desk.runner.reader.ledger(task.task_id, legible=True)
             try:
-                async with self._reading, asyncio.timeout(DETAIL_SECONDS):
+                async with asyncio.timeout(DETAIL_SECONDS):
                     self._known[task.task_id] = answers_in(happenings(*await reading))
             except (HoldfastError, TimeoutError):
                 return self._known.get(task.task_id, [])

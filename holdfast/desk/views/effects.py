@@ -11,7 +11,7 @@ from holdfast.desk.views.words import brief, data_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy, policy_of
 from holdfast.task.happenings import CallUndone, Happening
 from holdfast.task.step_body import StepBody, StepCall
-from holdfast.task.step_effects import effect_place
+from holdfast.task.undo import effect_place
 from holdfast.values.messages import shown
 from holdfast.values.text.redact import redact
 

@@ -19,13 +19,13 @@ from holdfast.engine.dev_server.datadir import (
     read_json,
     write_json,
 )
-from holdfast.engine.dev_server.health import wait_ready
 from holdfast.engine.dev_server.process import (
     adopt_child,
     end_process,
     free_port,
     is_alive,
     start_time,
+    wait_ready,
 )
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError

@@ -16,7 +16,6 @@ from holdfast.engine.dev_server.datadir import (
     prepare,
     write_json,
 )
-from holdfast.engine.dev_server.health import wait_ready
 from holdfast.engine.dev_server.launch import ServerRecord, read_record, start_server
 from holdfast.engine.dev_server.process import (
     STOP_SECONDS,
@@ -24,6 +23,7 @@ from holdfast.engine.dev_server.process import (
     is_alive,
     processes_in,
     start_time,
+    wait_ready,
 )
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError

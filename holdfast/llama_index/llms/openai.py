@@ -1,20 +1,89 @@
-"""Models by LlamaIndex's names, for programs without its packages."""
+"""Models by LlamaIndex's names, for programs without its packages.
+
+One model may change what another one reads or answers.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from holdfast.engine.loop import shared_loop
-from holdfast.llama_index.llms.messages import CORE, chat_message
-from holdfast.llama_index.llms.requests import request_of, settings_of
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, Tell, streamed
+from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
+from holdfast.models.base import (
+    Model,
+    ModelAnswer,
+    ModelRequest,
+    OutputSpec,
+    Tell,
+    ToolSpec,
+    streamed,
+)
+from holdfast.models.choices import choice_of
+from holdfast.models.libraries.llama_index import as_model
 from holdfast.models.resolve import resolve_model
 from holdfast.values.base import Json
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.settings import ModelSettings
+from holdfast.values.text.logs import log
+from holdfast.values.text.shown import shown
+
+
+def request_of(
+    model: str, messages: Sequence[Any], options: Mapping[str, Any] | None = None
+) -> ModelRequest:
+    """Make a request of anybody's chat messages.
+
+    Args:
+        model: Name of the model.
+        messages: The messages.
+        options: `tools`, `tool_choice`, settings, and fields of the request's body.
+    """
+    left = dict(options or {})
+    tools = left.pop("tools", None) or ()
+    choice = choice_of(left.pop("tool_choice", None))
+    return ModelRequest(
+        model=model,
+        messages=tuple(to_message(each) for each in messages),
+        tools=tuple(_spec(each) for each in tools),
+        tool_choice=choice or "auto",
+        settings=settings_of(left),
+    )
+
+
+def settings_of(options: Mapping[str, Any]) -> ModelSettings:
+    """Return settings; what is none of them is a field of the request's body."""
+    known = {name: each for name, each in options.items() if name in ModelSettings.model_fields}
+    body = {name: each for name, each in options.items() if name not in known}
+    if body:
+        known["extra_args"] = {**body, **(known.get("extra_args") or {})}
+    return ModelSettings(**known)
+
+
+def _spec(tool: Any) -> ToolSpec:
+    """Read a tool: in the form of OpenAI's API, or one with metadata.
+
+    Raises:
+        InvalidArgumentError: It is neither.
+    """
+    metadata: Any = getattr(tool, "metadata", None)
+    given: Any = tool if metadata is None else metadata.to_openai_tool()
+    read: Any = given.get("function", given) if hasattr(given, "get") else {}
+    if not hasattr(read, "get") or "name" not in read:
+        msg = f"{shown(tool)} is not a tool. Pass FunctionTools, or what to_openai_tool() gives."
+        raise InvalidArgumentError(msg)
+    return ToolSpec(
+        name=str(read["name"]),
+        description=str(read.get("description") or ""),
+        parameters=dict(read.get("parameters") or {}),
+    )
 
 
 class CompletionResponse(BaseModel):
@@ -319,3 +388,80 @@ class HoldfastLLM(ChatModel):
 def llm_of(given: Any) -> Any:
     """Return a model that has `chat`: a model of Holdfast gets it, another has it."""
     return given if callable(getattr(given, "chat", None)) else HoldfastLLM(given)
+
+
+CallParser = Callable[[Any], Mapping[str, Any]]
+"""Returns the arguments of a call of OpenAI's API, or raises one of UNREADABLE."""
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What a parser raises for a text that it does not expect; that of a search without a find, too."""
+
+
+class PrefixedModel:
+    """A model that reads some messages before each conversation, as examples for it.
+
+    Attributes:
+        prefix: The messages.
+    """
+
+    def __init__(self, model: Any, prefix: Sequence[Message]) -> None:
+        """Take a model, its name or None, and the messages."""
+        self._model = resolve_model(as_model(model))
+        self.prefix = tuple(prefix)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        return await self._model.respond(self._asked(request))
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, in pieces if the model can."""
+        return await streamed(self._model, self._asked(request), tell)
+
+    def _asked(self, request: ModelRequest) -> ModelRequest:
+        return request.model_copy(update={"messages": (*self.prefix, *request.messages)})
+
+
+class CallParsingModel:
+    """A model whose calls are read by a function, for arguments that are no JSON."""
+
+    def __init__(self, model: Any, parser: CallParser) -> None:
+        """Take a model, its name or None, and the function."""
+        self._model = resolve_model(as_model(model))
+        self._parser = parser
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        return self._read(await self._model.respond(request))
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, in pieces if the model can."""
+        return self._read(await streamed(self._model, request, tell))
+
+    def _read(self, answer: ModelAnswer) -> ModelAnswer:
+        calls = tuple(self._call(each) for each in answer.message.calls)
+        message = answer.message.model_copy(update={"calls": calls})
+        return answer.model_copy(update={"message": message})
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        """Write the arguments as JSON; those that cannot be read stay, and the model is told.
+
+        Nothing else knows them: the items of a message leave the arguments of calls out.
+        """
+        function = SimpleNamespace(name=call.name, arguments=call.arguments)
+        try:
+            read = self._parser(SimpleNamespace(id=call.id, type="function", function=function))
+            arguments = json.dumps(dict(read), ensure_ascii=False)
+        except UNREADABLE as error:
+            log.warning("tool_call_parser could not read a call of %s: %r", call.name, error)
+            return call
+        return call.model_copy(update={"arguments": arguments})

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from holdfast.agents.agent import Agent
 from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.llms.messages import template_text
 from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.llms.prompts import template_text
 from holdfast.llama_index.step_code.worker import StepCode
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.llms.prompts import PromptTemplate, filled
+from holdfast.llama_index.llms.messages import PromptTemplate, filled
 from holdfast.llama_index.workers.tools import ToolAgentWorker
 from holdfast.models.base import ToolSpec
 from holdfast.values.text.shown import shown
 from holdfast.workers import base
 from holdfast.workers.react import parser
-from holdfast.workers.react import prompt as react_prompt
-from holdfast.workers.react.multimodal import MultimodalReActAgentWorker as MultimodalReAct
-from holdfast.workers.react.multimodal import multimodal_instructions
+from holdfast.workers.react import worker as react_prompt
+from holdfast.workers.react.worker import MultimodalReActAgentWorker as MultimodalReAct
 from holdfast.workers.react.worker import ReActAgentWorker as ReAct
+from holdfast.workers.react.worker import multimodal_instructions
 
 if TYPE_CHECKING:
     from holdfast.workers.react.parser import ParseFailure

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from holdfast.agents.agent import Agent
-from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.llms.prompts import PromptTemplate, template_text
-from holdfast.llama_index.llms.wrapped import CallParser, CallParsingModel, PrefixedModel
+from holdfast.llama_index.llms.messages import PromptTemplate, template_text, to_message
+from holdfast.llama_index.llms.openai import (
+    CallParser,
+    CallParsingModel,
+    PrefixedModel,
+    default_llm,
+)
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.workers import base
-from holdfast.workers.chain import prompts as chain_prompts
-from holdfast.workers.chain.worker import ChainOfAbstractionAgentWorker as ChainOfAbstraction
+from holdfast.workers import chain as chain_prompts
+from holdfast.workers.chain import ChainOfAbstractionAgentWorker as ChainOfAbstraction
 from holdfast.workers.compiler.worker import LLMCompilerAgentWorker as Compiler
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker as FunctionCalling
+from holdfast.workers.function_calling import FunctionCallingAgentWorker as FunctionCalling
 
 
 class ToolAgentWorker(BaseAgentWorker):

@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from holdfast.reading.audit.event import AuditEvent
-from holdfast.reading.audit.steps import step_event
-from holdfast.reading.audit.undos import CallPlace, Undos
+from holdfast.reading.audit.steps import AuditEvent, CallPlace, Undos, step_event
 from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord
 from holdfast.task.happenings import (
     CallUndone,
@@ -18,8 +16,7 @@ from holdfast.task.happenings import (
     StepsUndone,
     happenings,
 )
-from holdfast.task.step_effects import effect_place
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.undo import UNDONE, active_steps, effect_place
 from holdfast.values.base import Json, Value, extend
 from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.redact import REDACTED

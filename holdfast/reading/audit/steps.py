@@ -1,14 +1,18 @@
-"""Steps in the audit: the event of each thing that happened in a step, however it ended."""
+"""Events of the audit: what happened in each step, and the calls that undos concern."""
 
 from __future__ import annotations
 
-from holdfast.reading.audit.event import AuditEvent
+from typing import NamedTuple
+
+from pydantic import Field
+
 from holdfast.task.data.calls import Called, Decided, Outcome
 from holdfast.task.happenings import (
     CallAsked,
     CallBegan,
     CallDone,
     CallFailed,
+    CallUndone,
     HostedRan,
     InStep,
     MemoMade,
@@ -21,8 +25,86 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.ledger.references import cost_of
 from holdfast.task.step_body import StepBody
-from holdfast.values.base import Json, canonical
+from holdfast.task.undo import UNDONE
+from holdfast.values.base import Json, Value, canonical
 from holdfast.values.messages import Usage, shown
+from holdfast.values.money import Dollars
+
+
+class AuditEvent(Value):
+    """One thing that happened.
+
+    Attributes:
+        time: Seconds since the epoch; of a call, the time at which it ended.
+        kind: "created", "step", "model_call", "tool_call", "hosted_call" (a tool
+            that the provider ran inside a model call), "memo", "asked", "command",
+            "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
+            "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
+            "vote" (one of several needed approvals), "escalated", "closed".
+        actor: Who caused it: a person's name, "model", "task".
+        verb: What a person asked for: the name of a signal, as "approve", or "undo".
+        reason: Why, in words.
+        step: Id of the step.
+        branch: Branch of the ledger.
+        tool: Tool name, or name of a memo.
+        call_id: The model's id of the call.
+        effect: Kind of the effect of the tool: "read", "irreversible", ...
+        arguments: The arguments as they ran, JSON text; of a person's verb, what it said.
+        proposed: The arguments as the model gave them, when a person changed them.
+        approval: Id of the approval that the event is about.
+        decision: What was decided: "approved", "rejected", "responded", "expired".
+        approver: Who decided.
+        answered_by: Where the result comes from: "tool", "provider" (its own tool), "task" (the
+            call was not made, or no one knows), the name of the person who gave it, or the id of
+            the task that the call was.
+        result: The result, cut to 2,000 characters; longer ones are in the archive.
+        status: How it ended. Of a step: "done", "last", "open" while it is in progress, "undone" or
+            "restarted" when it was left before its end. Of a tool call: "done", "failed",
+            "unknown" when it may have taken effect, "cut off" of the task of an agent that was left
+            before its answer, "pending", or "not run" when it never began. Of a model call
+            also "cut off": it may have been under way, and what it cost is not known.
+        undo: Of a tool call whose step was left: "undone" when its effect was taken back, "remains"
+            when it has, or may have, an effect that remains.
+        undone_by: Who had it taken back.
+        started: When it began; 0 when it is not known.
+        ended: When it ended, likewise. Of calls, both are by the clock of their worker.
+        attempts: How often it was started.
+        worker: Identity of the worker that did it.
+        tokens: Input and output tokens.
+        cost: US dollars that the model calls cost, by the prices at that time; None when that is
+            not known.
+        digest: Digest of the transcript after a step.
+        body: More facts.
+    """
+
+    time: float
+    kind: str
+    actor: str = "task"
+    verb: str = ""
+    reason: str = ""
+    step: str = ""
+    branch: int = 0
+    tool: str = ""
+    call_id: str = ""
+    effect: str = ""
+    arguments: str = ""
+    proposed: str = ""
+    approval: str = ""
+    decision: str = ""
+    approver: str = ""
+    answered_by: str = ""
+    result: str = ""
+    status: str = ""
+    undo: str = ""
+    undone_by: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+    attempts: int = 0
+    worker: str = ""
+    tokens: int = 0
+    cost: Dollars | None = None
+    digest: str = ""
+    body: dict[str, Json] = Field(default_factory=dict)
 
 
 def step_event(happening: InStep) -> AuditEvent | None:
@@ -197,3 +279,70 @@ def _answered_by(outcome: Outcome, decided: Decided) -> str:
     if outcome.child:
         return outcome.child
     return "tool" if outcome.worker and outcome.attempts else "task"
+
+
+class CallPlace(NamedTuple):
+    """A tool call in the audit.
+
+    Attributes:
+        at: Position of its event.
+        key: Names its place in the task, as undos do.
+        n: Ordinal of its step; 0 of one that has none.
+        task: Id of the call's child task, or empty.
+    """
+
+    at: int
+    key: str
+    n: int
+    task: str
+
+
+class Undos:
+    """Finds the calls that undos concern: of completed steps before the undo, of others after it.
+
+    A step that runs again makes calls at the places of those that it made before, so a place names
+    a call of the step as it is at that time.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no call and no undo."""
+        self._done: dict[str, CallPlace] = {}
+        self._waiting: dict[str, str] = {}
+
+    def call(self, place: CallPlace, events: list[AuditEvent]) -> None:
+        """Remember a call, and mark its event if an undo before it took its effect back."""
+        for key in filter(None, (place.key, place.task)):
+            if key in self._waiting:
+                _mark_undone(events, place.at, self._waiting.pop(key))
+            if place.n:
+                self._done[key] = place
+
+    def taken_back(self, undone: CallUndone, events: list[AuditEvent]) -> None:
+        """Mark a call's event: its effect was taken back."""
+        by = undone.event.by
+        if undone.place in self._done:
+            _mark_undone(events, self._done[undone.place].at, by)
+        else:
+            self._waiting[undone.place] = by
+
+    def left(self, n: int, events: list[AuditEvent]) -> None:
+        """Mark the calls of completed steps, from an ordinal on, that an undo has left."""
+        for place in self._done.values():
+            if place.n >= n and not events[place.at].undo:
+                self.remains(place.at, events)
+        self._done = {key: place for key, place in self._done.items() if place.n < n}
+
+    def remains(self, at: int, events: list[AuditEvent]) -> None:
+        """Mark a call that an undo has left if it has, or may have, an effect that remains."""
+        event = events[at]
+        if event.effect != "read" and event.status in ("done", "unknown") and _ran(event):
+            events[at] = event.model_copy(update={"undo": "remains"})
+
+
+def _ran(event: AuditEvent) -> bool:
+    """Whether a call was made; one of unknown outcome counts, because it may have been."""
+    return event.status == "unknown" or event.attempts > 0
+
+
+def _mark_undone(events: list[AuditEvent], at: int, by: str) -> None:
+    events[at] = events[at].model_copy(update={"undo": UNDONE, "undone_by": by})

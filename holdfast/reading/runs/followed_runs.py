@@ -11,15 +11,13 @@ from itertools import pairwise
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
-from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import InputItem, RunItem
+from holdfast.agents.items.run_items import InputItem, RawItem, RunItem
 from holdfast.agents.runs.results import RunData
 from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.runs.recorded import Recorded, read_before, read_recorded
-from holdfast.reading.runs.resolved import LONG_STEPS
+from holdfast.reading.runs.recorded import LONG_STEPS, Recorded, read_before, read_recorded
 from holdfast.reading.runs.run_results import run_data
 from holdfast.values.base import Json
 from holdfast.values.text.logs import log

@@ -10,9 +10,14 @@ from typing import Any, cast
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
-from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import RunItem, ToolApprovalItem, turn_keys
-from holdfast.agents.items.typed_items import Unread, raw_of
+from holdfast.agents.items.run_items import (
+    RawItem,
+    RunItem,
+    ToolApprovalItem,
+    Unread,
+    raw_of,
+    turn_keys,
+)
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
@@ -22,8 +27,7 @@ from holdfast.agents.runs.later_items import UnreadSteps, responses, unread_step
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.openai.items import made_items, shown_items
-from holdfast.reading.runs.recorded import Recorded
-from holdfast.reading.runs.resolved import LONG_STEPS
+from holdfast.reading.runs.recorded import LONG_STEPS, Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.guardrails_due import GUARDRAIL
 from holdfast.task.people.decisions import asked_call

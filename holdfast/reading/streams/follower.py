@@ -1,43 +1,61 @@
-"""Following a task: the events of its record, each once, as the record grows."""
+"""Following a task: the events of its record, each once, as the record grows.
+
+Events are of steps, approvals, commands, failures and lost workers.
+
+While attempts of activities are pending, the server tells of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import sys
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Sequence,
-)
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, NamedTuple, cast
 
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.service import RPCError
+
+from holdfast.archive.archive import Archive
 from holdfast.archive.contents import resolve
+from holdfast.archive.kept_answers import find_answer
 from holdfast.archive.segments import read_archived
-from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
+from holdfast.errors import ArchiveError, HoldfastError, TaskClosedError, TaskNotFoundError
+from holdfast.reading.ended import WORKER_LOST, activities_of, cause_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import (
+    ApprovalDecided,
     Attempt,
     ChatEnd,
     ChatStart,
+    CommandGiven,
     EventHandler,
     HostedToolRan,
     StepEnd,
     StepEvent,
+    StepFailed,
     StepStart,
+    StepUndone,
     Thought,
     ToolCalled,
     ToolDone,
+    Waiting,
 )
-from holdfast.reading.streams.attempts import Attempts
-from holdfast.reading.streams.noted import noted_event
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.calls import call_digest
+from holdfast.task.data.commands import said_in
 from holdfast.task.data.records import Entry, EventRecord, OpenState, archived_entries
+from holdfast.task.data.wire import (
+    AdvanceInput,
+    EntriesPage,
+    EntriesRequest,
+    ToolInput,
+    activity_key,
+)
 from holdfast.task.happenings import (
     CallAsked,
     CallDone,
@@ -48,14 +66,242 @@ from holdfast.task.happenings import (
     Noted,
     StepBegan,
     StepEnded,
+    StepsUndone,
     TaskClosed,
     in_order,
 )
 from holdfast.task.step_body import StepBody
+from holdfast.values.base import Json
 from holdfast.values.messages import shown
 from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.steps import AgentResponse, Task
 from holdfast.values.text.logs import log
+
+LOOK_SECONDS = 1.0
+"""Least time between two looks at the pending activities of a task."""
+
+
+class _Place(NamedTuple):
+    """Where an activity belongs.
+
+    Attributes:
+        step_id: Its step; empty when it has none.
+        names: What is tried: "model", a tool's name, or the activity's type.
+        tried: Attempts that were begun in the activity of the step.
+    """
+
+    step_id: str
+    names: tuple[str, ...]
+    tried: int = 0
+
+
+class Attempts:
+    """Reads which activities of a task are tried again; each attempt comes once.
+
+    One look costs one request to the server and no work of the task's. Only a new attempt has the
+    history read, for the step and the call that it belongs to.
+    """
+
+    def __init__(self, reader: Reader, task_id: str) -> None:
+        """Have read nothing yet."""
+        self._reader = reader
+        self._task_id = task_id
+        self._seen: set[tuple[str, str, int]] = set()
+        self._due = 0.0
+
+    async def new(self, opens: Sequence[OpenState], *, number: int) -> list[Attempt]:
+        """Return the second and later attempts that were not returned yet.
+
+        Args:
+            opens: The steps in progress.
+            number: Number of the last recorded event.
+
+        Raises:
+            TaskNotFoundError: Temporal knows no such task.
+            ConnectError: The server could not be reached.
+        """
+        if time.monotonic() < self._due:
+            return []
+        self._due = time.monotonic() + LOOK_SECONDS
+        found = await self._reader.describe(self._task_id)
+        run_id = found.run_id
+        events: list[Attempt] = []
+        for pending in activities_of(found):
+            mark = (run_id, pending.activity_id, pending.attempt)
+            if pending.attempt <= 1 or mark in self._seen:
+                continue
+            self._seen.add(mark)
+            try:
+                place = await self._place(run_id, pending, opens)
+            except Exception as error:  # noqa: BLE001  a codec raises what it likes: no reader ends
+                log.warning("What activity %r was given cannot be read: %r", mark[1], error)
+                place = _Place("", (pending.activity_type.name,))
+            events += [
+                Attempt(
+                    number=number,
+                    task_id=self._task_id,
+                    step_id=place.step_id,
+                    name=name,
+                    attempt=place.tried + pending.attempt,
+                    why=await cause_of(self._reader.client, pending.last_failure),
+                    seconds=seconds_until(pending),
+                )
+                for name in place.names
+            ]
+        return events
+
+    async def _place(
+        self, run_id: str, pending: PendingActivityInfo, opens: Sequence[OpenState]
+    ) -> _Place:
+        """Return the step of an activity, as far as it has one, and what is tried."""
+        kind = pending.activity_type.name
+        if kind not in ("step", "tool"):
+            return _Place("", (kind,))
+        converter = self._reader.client.data_converter
+        handle = self._reader.client.get_workflow_handle(self._task_id, run_id=run_id)
+        with suppress(RPCError):  # the run is gone, or the server is: the next look finds out
+            async for event in handle.fetch_history_events():
+                sent = event.activity_task_scheduled_event_attributes
+                if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED or (
+                    sent.activity_id != pending.activity_id
+                ):
+                    continue
+                payloads = list(sent.input.payloads)
+                if kind == "step":
+                    [step] = await converter.decode(payloads, [AdvanceInput])
+                    ours = (activity_key(run_id, pending.activity_id), step.lost)
+                    lost = await lost_calls(self._reader.archive, self._task_id, step.lane, ours)
+                    names = () if lost else ("model",)  # recorded once they are lost
+                    return _Place(_step_id(opens, step.n), names)
+                [given] = await converter.decode(payloads, [ToolInput])
+                return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
+        return _Place("", (kind,))
+
+
+async def lost_calls(
+    archive: Archive, task_id: str, lane: int, activities: tuple[str, str]
+) -> tuple[str, ...]:
+    """Name the calls that an earlier attempt of a step's activity may have begun.
+
+    Args:
+        archive: The namespace's archive; while it is down, no call is known.
+        task_id: The task.
+        lane: The lane of its step.
+        activities: Keys of the activity, and of the one that was lost before it.
+    """
+    try:
+        kept = await find_answer(archive, task_id, lane, activities)
+    except ArchiveError as error:
+        log.warning("The calls that a lost worker had begun are not known now: %s", error)
+        return ()
+    calls = kept.paid.answer.message.calls if kept.paid and kept.paid.answer else ()
+    names = {call_digest(each): each.name for each in calls}
+    return tuple(names.get(kept.runs[i], "tool") for i in sorted({*kept.runs} - {*kept.done}))
+
+
+def seconds_until(pending: PendingActivityInfo) -> float:
+    """Return how long it is until the next attempt of an activity begins; 0 when it has begun."""
+    when = pending.next_attempt_schedule_time
+    if not pending.HasField("next_attempt_schedule_time"):
+        return 0.0
+    return max(round(when.ToMicroseconds() / 1e6 - time.time(), 1), 0.0)
+
+
+def _step_id(opens: Sequence[OpenState], n: int) -> str:
+    return next((each.open.step.step_id for each in opens if each.n == n), "")
+
+
+def _tool(opens: Sequence[OpenState], given: ToolInput) -> str:
+    calls = next((each.calls for each in opens if each.n == given.n), ())
+    call = given.call or (calls[given.i] if given.i < len(calls) else None)
+    return call.name if call is not None else "tool"
+
+
+_Status = Literal["approved", "rejected", "responded", "expired", "withdrawn"]
+
+
+def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
+    """Return the event for something that a ledger notes; None without one for it."""
+    event, body, number = noted.event, noted.event.body, noted.number
+    step_id = str(body.get("step", ""))
+    if isinstance(noted, StepsUndone):
+        return StepUndone(
+            number=number, task_id=task_id, steps=noted.steps, by=event.by, reason=event.text
+        )
+    match event.kind:
+        case "asked" | "escalated":
+            return _waiting(noted, task_id)
+        case "standing" | "expired" | "withdrawn" as kind:
+            status = DECIDED[str(body["verb"])] if kind == "standing" else kind
+            return _decided(noted, task_id, body.get("id", ""), status, note=event.text)
+        case "command" | "refused" | "vote":
+            return _command(noted, task_id)
+        case "failed":
+            return StepFailed(number=number, task_id=task_id, step_id=step_id, error=event.text)
+        case "lost":
+            return Attempt(
+                number=number,
+                task_id=task_id,
+                step_id=step_id,
+                name=str(body.get("tool", "")),
+                attempt=int(body.get("attempt", 2)),
+                why=WORKER_LOST,
+            )
+        case _:
+            return None
+
+
+def _waiting(noted: Noted, task_id: str) -> Waiting:
+    body = noted.event.body
+    return Waiting(
+        number=noted.number,
+        task_id=task_id,
+        step_id=str(body.get("step", "")),
+        approval=str(body.get("id", "")),
+        approval_kind=body.get("kind", "tool"),
+        tool=str(body.get("tool", "")),
+        arguments=str(body.get("arguments", "")),
+        text=noted.event.text,
+        expires=float(body.get("expires", 0)),
+    )
+
+
+def _decided(
+    noted: Noted, task_id: str, approval: Json, status: _Status, *, note: str
+) -> ApprovalDecided:
+    body = noted.event.body
+    return ApprovalDecided(
+        number=noted.number,
+        task_id=task_id,
+        step_id=str(body.get("step", "")),
+        approval=str(approval),
+        tool=str(body.get("tool", "")),
+        status=status,
+        by=noted.event.by,
+        note=note,
+    )
+
+
+def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
+    event, body = noted.event, noted.event.body
+    arguments: Json = body.get("arguments")
+    given = cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {}
+    # Edited arguments that are refused have no verb: they came with an approval.
+    verb, refused = str(body.get("verb") or "approve"), event.kind == "refused"
+    if verb in DECIDED and event.kind == "command":
+        approval, status = given.get("approval", ""), DECIDED[verb]
+        return _decided(noted, task_id, approval, status, note=said_in(given))
+    return CommandGiven(
+        number=noted.number,
+        task_id=task_id,
+        verb=verb,
+        by=event.by,
+        text=said_in(given) or str(body.get("votes", "")),
+        is_refused=refused,
+        reason=event.text if refused else "",
+    )
+
 
 Respond = Callable[[str], Awaitable[AgentResponse]]
 
@@ -303,7 +549,7 @@ async def told(
         poll: Seconds between two readings of a task in which nothing happened.
         afresh: Whether they get only the events from now on.
     """
-    if not handlers or (afresh and not await _skipped(follower)):
+    if afresh and not await _skipped(follower):
         yield
         return
     over = asyncio.Event()

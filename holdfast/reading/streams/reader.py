@@ -1,10 +1,16 @@
-"""Reading a task as a stream of events: what is recorded, and answers while they are made."""
+"""Reading a task as a stream of events: what is recorded, and answers while they are made.
+
+For news it looks at what the server says of the task, and does not ask the task.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Literal
+
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.converter import DataConverter
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
@@ -14,6 +20,7 @@ from holdfast.agents.runs.teams import Team
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
+from holdfast.reading.ended import activities_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_snapshot
 from holdfast.reading.streams.events import (
@@ -25,7 +32,7 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.reading.streams.follower import Follower, Look
-from holdfast.reading.streams.hub import LocalHub, News, StreamKey, local_hub
+from holdfast.reading.streams.hub import LocalHub, News, StreamKey, local_hub, read_progress
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.reading.streams.timeline import (
     Answered,
@@ -38,12 +45,58 @@ from holdfast.reading.streams.timeline import (
     moments,
     undone,
 )
-from holdfast.reading.streams.watch import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.task.happenings import StepsUndone
+from holdfast.values.base import Json
 from holdfast.values.pauses import pauses
 from holdfast.values.runs.status import CLOSED, TaskStatus
+
+
+class Watch:
+    """Notices new records of a task, and reads unfinished answers from its heartbeats.
+
+    One look costs one request to the server and no work of the task's.
+
+    Attributes:
+        frames: Unfinished answers, from the heartbeats of the activities that make them.
+        idle: Whether no activity of the task is running or waiting to run.
+    """
+
+    def __init__(self, reader: Reader, task_id: str) -> None:
+        """Know nothing yet."""
+        self._reader = reader
+        self._task_id = task_id
+        self._seen: tuple[str, int, WorkflowExecutionStatus | None] | None = None
+        self.frames: dict[StreamKey, Frame] = {}
+        self.idle = False
+
+    async def changed(self) -> bool:
+        """Look; return whether the history has grown.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            ConnectError: The server could not be reached.
+        """
+        found = await self._reader.describe(self._task_id)
+        pending = activities_of(found)
+        self.idle = not pending and not found.raw_description.HasField("pending_workflow_task")
+        converter = self._reader.client.data_converter
+        self.frames = {}
+        for activity in pending:
+            if activity.activity_type.name == "step" and activity.HasField("heartbeat_details"):
+                details = list(activity.heartbeat_details.payloads)
+                await self._read(converter, details)
+        seen = (found.run_id, found.history_length, found.status)
+        has_news, self._seen = seen != self._seen, seen
+        return has_news
+
+    async def _read(self, converter: DataConverter, payloads: list[Any]) -> None:
+        said: list[Json] = await converter.decode(payloads)
+        progress = read_progress(self._task_id, said[0] if said else None)
+        if progress is not None:
+            self.frames[progress[0]] = progress[1]
+
 
 FIRST_PAUSE_SECONDS = 0.02
 BUSY_PAUSE_SECONDS = 0.03

@@ -1,4 +1,4 @@
-"""The agent of a task as data: its definition, and the rules of its tools."""
+"""The agent of a task as data: its definition, the rules of its tools, calls of its handoffs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json, Value, digest
-from holdfast.values.messages import CallKind, ToolCall
+from holdfast.values.messages import CallKind, Message, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.settings import ModelSettings
 
@@ -235,3 +235,36 @@ class AgentSnapshot(Value):
     def digest(self) -> str:
         """Digest of this snapshot: equal digests, equal agents."""
         return digest(self.data)
+
+
+IGNORED = "Multiple handoffs detected, ignoring this one."
+"""Result of every handoff of a response but the first, as the Agents SDK words it."""
+
+
+def transfer_message(agent: str) -> str:
+    """Return the result of the call by which the agent of this name gets the task."""
+    return json.dumps({"assistant": agent})
+
+
+def called_handoff(call: ToolCall, policies: Mapping[str, ToolPolicy]) -> str:
+    """Return the agent that a call wants to hand the task to; empty for a call of a tool.
+
+    Args:
+        call: The call.
+        policies: The policies of the agent that made it: those of the snapshot of the step's agent.
+    """
+    policy = policy_of(policies, call)
+    return policy.handoff if policy is not None else ""
+
+
+def handed_to(call: ToolCall, result: Message, policies: Mapping[str, ToolPolicy]) -> str:
+    """Return the agent that a call has handed the task to; empty if it has not.
+
+    Args:
+        call: The call.
+        result: The message that answers it.
+        policies: The policies of the agent that made it.
+    """
+    # Read from the text, because a transcript has only messages and no field for this.
+    given_up = result.is_error or result.text == IGNORED
+    return "" if given_up else called_handoff(call, policies)

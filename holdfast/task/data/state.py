@@ -226,7 +226,7 @@ class Carried(Value):
         commands: The ids of the newest commands, packed: a repeated one is dropped.
         long_calls: The calls in progress with which the task may continue as new.
         entries: Events that came while the ledger was being archived.
-        lines: A line for each archived step, packed; see `holdfast.task.ledger.archived_steps`.
+        lines: A line for each archived step, packed; see `holdfast.task.ledger.recording`.
         answer: The task's answer, once the step that gave it is archived.
         changed: Settings of the run that were given since the task began; None for none.
     """
@@ -321,7 +321,7 @@ class TaskRecord(Value):
         turn: What the task's session has got of it; None for nothing.
         prepared: Whether the task's end was not in its history yet when this was written. Such a
             record counts only together with the seal that the end leaves there, see
-            `holdfast.reading.records`.
+            `holdfast.reading.reader`.
         signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 

@@ -14,14 +14,23 @@ from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
+from holdfast.task.data.records import (
+    Entry,
+    Handed,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    SegmentRef,
+    StepResult,
+)
 from holdfast.task.data.seal import Seal
-from holdfast.task.data.state import TaskInput
+from holdfast.task.data.state import CommitRef, TaskInput
 from holdfast.values.base import ChainRef, Json, Value
-from holdfast.values.messages import Blob, Content, Message, ToolCall
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import ATTEMPTS
+from holdfast.values.steps import Task
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference.
@@ -365,3 +374,138 @@ class TaskResult(Value):
     status: TaskStatus
     answer: Json = None
     seal: Seal = Seal()
+
+
+class EntriesRequest(Value):
+    """Asks for ledger entries that are not in the archive yet.
+
+    Attributes:
+        skip: Entries to skip, counted from the end of the last segment.
+        opens: Whether to show the open steps as well.
+        task: Whether to describe the task as well.
+        hub: Name of the hub of a reader that wants unfinished answers as well.
+    """
+
+    skip: int = 0
+    opens: bool = False
+    task: bool = False
+    hub: str = ""
+
+
+class EntriesPage(Value):
+    """A page of the ledger.
+
+    Attributes:
+        segment: Newest segment of the archived part, which comes before.
+        entries: Entries, oldest first.
+        more: Whether there are more.
+        opens: The open steps.
+        branch: The present branch.
+        ledger: Length and digest of the chain of the whole ledger.
+        number: Number of the last thing that happened, archived or not.
+        task: The task, when it was asked for; of a long input, its beginning.
+    """
+
+    segment: SegmentRef | None = None
+    entries: tuple[Entry, ...] = ()
+    more: bool = False
+    opens: tuple[OpenState, ...] = ()
+    branch: int = 0
+    ledger: ChainRef = ChainRef()
+    number: int = 0
+    task: Task | None = None
+
+
+class CloseInput(Value):
+    """Input of the closing activity.
+
+    Attributes:
+        status: Status that the task closes with.
+        at: The transcript.
+        commit: Whether the session gets this task's turn.
+        failure: Verdict or reason that ended the task, if it is not finished.
+        ledger: Length and digest of the ledger that must be stored.
+        head: As for `ToolInput`.
+        begun: When the workflow task began, in seconds since the epoch; only for `close_here`.
+        lanes: How many lanes of the task may have kept an answer in the archive.
+    """
+
+    status: TaskStatus
+    at: ChainRef = ChainRef()
+    commit: bool = False
+    failure: Failure | None = None
+    ledger: ChainRef = ChainRef()
+    head: str = ""
+    begun: float = 0.0
+    lanes: int = 0
+
+
+class Closed(Value):
+    """Result of the closing activity.
+
+    Attributes:
+        seal: The digests of what was stored of the task.
+        turn: What its session is to get; None for nothing.
+    """
+
+    seal: Seal
+    turn: CommitRef | None = None
+
+
+class ViewRequest(Value):
+    """Query of an activity for the parts of the task that it does not have.
+
+    Attributes:
+        n: The open step.
+        have: Messages of the transcript that it holds.
+        upto: Messages that it needs.
+        head: Whether it needs the task's head.
+        open: Whether it needs the open step.
+        journal: Journal entries that it holds.
+        calls: Whether it needs the open calls.
+        output: Whether it needs the step's output.
+        state: Whether it needs the state that the open calls see, and not the calls.
+        failure: Whether it needs the failure with which the task waits.
+    """
+
+    n: int = 0
+    have: int = 0
+    upto: int = 0
+    head: bool = False
+    open: bool = False
+    journal: int = -1
+    calls: bool = False
+    output: bool = False
+    state: bool = False
+    failure: bool = False
+
+
+class View(Value):
+    """Answer to a ViewRequest; lists are pages, ask again for the rest.
+
+    Attributes:
+        head: The task's head.
+        messages: Messages of the transcript.
+        segment: Newest archived segment of the ledger, when messages are asked for that are
+            archived.
+        base: Number of messages of the present branch that are there.
+        open: The open step.
+        journal: Its answered calls.
+        calls: Its open calls.
+        state: The extra_state that those see, or that the step leaves.
+        output: The step's output.
+        usage: Cost of the task so far.
+        failure: The failure with which the task waits, if any.
+    """
+
+    head: TaskHead | None = None
+    messages: tuple[Message, ...] = ()
+    segment: SegmentRef | None = None
+    base: int = 0
+    open: OpenStep | None = None
+    journal: tuple[JournalEntry, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    state: dict[str, Json] = Field(default_factory=dict)
+    output: Handed | None = None
+    usage: Usage = Usage()
+    failure: Failure | None = None

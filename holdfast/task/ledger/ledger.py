@@ -16,9 +16,7 @@ from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, u
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
-from holdfast.task.ledger.open_steps import INLINE_BYTES
-from holdfast.task.ledger.queue import problem, queued_with
-from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
+from holdfast.task.ledger.queue import found_by, pending, problem, queued_with, taken_from
 from holdfast.task.ledger.references import (
     cost_of,
     is_thought,
@@ -32,7 +30,7 @@ from holdfast.task.ledger.references import (
     with_entry,
     without_adds,
 )
-from holdfast.task.ledger.upcoming_steps import UpcomingSteps
+from holdfast.task.ledger.steps import INLINE_BYTES, UpcomingSteps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS

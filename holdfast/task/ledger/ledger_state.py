@@ -13,16 +13,21 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState, SegmentRef
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import Before, Newest, WaitingChange
-from holdfast.task.ledger.archived_steps import answer_of, lines_after, records_here
-from holdfast.task.ledger.indexes import Asked
-from holdfast.task.ledger.queue_changes import (
+from holdfast.task.ledger.queue import (
     change_if_any,
     pending,
     recorded_queue,
     recorded_waiting,
     waiting,
 )
-from holdfast.task.ledger.recording import CREATED, Recording
+from holdfast.task.ledger.recording import (
+    CREATED,
+    Asked,
+    Recording,
+    answer_of,
+    lines_after,
+    records_here,
+)
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, Usage, summed

@@ -1,4 +1,15 @@
-"""Steps that wait for others: which are ready, what may be linked, and where new ones go. Pure."""
+"""The queue of a task: which steps are ready, where new ones go, and what the ledger records. Pure.
+
+Recorded is what changed. A record holds two changes: what happened to the queue between the step
+before it and the step (`Before.found`), and what the step itself changed (`Taken`, usually nothing
+beside its place, as it takes itself and adds its `next`). An undo follows them backwards from the
+present queue, one step after the other; a fork follows them forwards from the first step.
+
+Where steps run side by side, those in progress count as queued first.
+
+Notes, follow-ups and outputs to be joined are recorded by one change: from what the step before it
+found to what a step finds (`Before.waiting`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +17,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import cast
 
+from holdfast.task.data.records import OVER_BUDGET, OpenState, StepRecord
+from holdfast.task.data.state import Carried
+from holdfast.task.data.undo import (
+    FIRST_TAKEN,
+    NOTHING_WAITS,
+    LastOutput,
+    QueueChange,
+    Taken,
+    Undoable,
+    Waiting,
+    same,
+)
+from holdfast.values.base import Json
 from holdfast.values.steps import TaskStep
 
 
@@ -107,3 +131,149 @@ def circle(before: Mapping[str, Iterable[str]]) -> list[str]:
     except CycleError as error:
         return cast("list[str]", error.args[1])[::-1]
     return []
+
+
+Queue = tuple[TaskStep, ...]
+
+
+def change_of(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange:
+    """Return what turns one queue into another."""
+    return QueueChange.between(old, new, key=lambda step: step.step_id)
+
+
+def change_if_any(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange | None:
+    """Return what turns one queue into another, or None when they are the same."""
+    return QueueChange.if_any(old, new, key=lambda step: step.step_id)
+
+
+def found_by(change: QueueChange | None, left: Queue) -> Queue:
+    """Return the queue that a step found.
+
+    Args:
+        change: What changed since the step before it.
+        left: The queue that the step before it left.
+    """
+    return left if change is None else change.forward(left)
+
+
+def left_before(change: QueueChange | None, found: Queue) -> Queue:
+    """Return the queue that the step before left, from the one that a step found."""
+    return found if change is None else change.backward(found)
+
+
+def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
+    """Return what a step changed in the queue.
+
+    Args:
+        found: The queue that it found.
+        left: The queue that it left.
+        step: The step as it was run.
+        queued: Number of steps that it queued.
+    """
+    ids = [each.step_id for each in found]
+    place = ids.index(step.step_id) if step.step_id in ids else 0
+    if same(_put_back(left, step, place, queued), found):
+        return Taken(place=place) if place else FIRST_TAKEN
+    return Taken(change=change_of(found, left))
+
+
+def queue_before(target: Undoable, left: Queue) -> Queue:
+    """Return the queue that a step found, from the one that it left."""
+    # Usually a step takes only itself. All else was recorded as a whole change.
+    change = target.taken.change
+    if change is not None:
+        return change.backward(left)
+    return _put_back(left, target.step, target.taken.place, target.queued)
+
+
+def _put_back(left: Queue, step: TaskStep, place: int, queued: int) -> Queue:
+    # A step queues its next steps at the end, and nothing is queued between its begin and its end
+    # without a change of its own.
+    kept = left[: len(left) - queued]
+    return (*kept[:place], step, *kept[place:])
+
+
+def queue_after(path: Iterable[StepRecord]) -> Queue:
+    """Return the queue that the last step of a branch left.
+
+    Args:
+        path: All steps of the branch, oldest first.
+    """
+    # Forwards, as they were recorded: the records of a branch are a fold, so a fork needs no copy.
+    queue: Queue = ()
+    for record in path:
+        queue = found_by(record.before.found, queue)
+        taken = record.taken
+        if taken.change is not None:
+            queue = taken.change.forward(queue)
+        else:
+            queue = (*queue[: taken.place], *queue[taken.place + 1 :], *record.next)
+    return queue
+
+
+def waiting_at(path: Iterable[StepRecord]) -> Waiting:
+    """Return what waited next to the queue when the last step of a branch was found.
+
+    Args:
+        path: All steps of the branch, oldest first.
+    """
+    found = Waiting()
+    for record in path:
+        found = record.before.waiting.forward(found)
+    return found
+
+
+def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
+    """Return the queue as if no step were open: those in progress are first in it."""
+    return (*(current.open.step for current in opens), *queue)
+
+
+def waiting(state: Carried) -> Waiting:
+    """Return what waits next to the queue, as if no step were open: their notes wait again."""
+    opened = tuple(note for current in state.opens for note in current.open.notes)
+    notes = (*opened, *state.notes)
+    if not (notes or state.followups or state.lasts):
+        return NOTHING_WAITS
+    return Waiting(notes=notes, followups=state.followups, lasts=state.lasts)
+
+
+def lasts_after(lasts: tuple[LastOutput, ...], record: StepRecord) -> tuple[LastOutput, ...]:
+    """Return the last outputs that wait to be joined once a step is done.
+
+    Args:
+        lasts: Those before it.
+        record: The step.
+    """
+    if record.alone or not record.last:
+        return lasts
+    over = any(entry.last for entry in record.journal)
+    mine = LastOutput(n=record.key, step_id=record.step.step_id, over_budget=over)
+    return tuple(sorted((*lasts, mine), key=lambda last: last.n))
+
+
+def join_of(lasts: Sequence[LastOutput], *, step_id: str = "") -> TaskStep:
+    """Return the step that makes one answer of last outputs."""
+    # Any of them counts, whichever was done last: the order in which they finish varies.
+    over = any(last.over_budget for last in lasts)
+    state: dict[str, Json] = {OVER_BUDGET: True} if over else {}
+    ids = tuple(last.step_id for last in lasts)
+    return TaskStep(step_id=step_id, prev_steps=ids, is_join=True, step_state=state)
+
+
+def recorded_queue(state: Carried) -> Queue:
+    """Return the queue that the newest completed step of the branch left; empty without one."""
+    return left_before(state.since, pending(state.opens, state.queue)) if state.steps else ()
+
+
+def recorded_waiting(state: Carried) -> Waiting:
+    """Return what waited when the newest completed step of the branch was found."""
+    return state.waits_since.backward(waiting(state)) if state.steps else Waiting()
+
+
+def with_queue(state: Carried, queue: Queue) -> Carried:
+    """Return a state with another queue."""
+    recorded = recorded_queue(state)
+    state = state.model_copy(update={"queue": queue})
+    return state.model_copy(
+        update={"since": change_if_any(recorded, pending(state.opens, state.queue))}
+    )

@@ -28,7 +28,7 @@ from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
 from holdfast.task.data.commands import NOT_OPEN, Command
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import deciders
+from holdfast.task.people import decisions
 from holdfast.task.people.decisions import (
     approve,
     facts,
@@ -124,7 +124,7 @@ def ask(
     )
     rule = policy.approval if policy else None
     asker = ledger.given.head.asker
-    approval = approval.model_copy(update=deciders.of_rule(rule, kind, asker=asker, now=now))
+    approval = approval.model_copy(update=decisions.of_rule(rule, kind, asker=asker, now=now))
     approval = with_defaults(ledger, approval)
     ledger.put_approval(approval)
     ledger.change(approval_serial=serial)
@@ -222,7 +222,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     misdirected = _misdirected(found, command)
     if misdirected:
         return misdirected
-    barred = deciders.refused(found, command.by, roles_of(command))
+    barred = decisions.refused(found, command.by, roles_of(command))
     if barred:
         return barred
     return _take(ledger, found, command, now=now)
@@ -283,7 +283,7 @@ def _misdirected(found: Approval, command: Command) -> str:
     is_named = bound is not None or command.body.get("arguments") is not None
     if command.verb == "approve" and found.bound and not is_named:
         return (
-            f"{deciders.voters(found.votes)} has edited the arguments of {found.id!r}, or taken an"
+            f"{decisions.voters(found.votes)} has edited the arguments of {found.id!r}, or taken an"
             " edit back: say that you"
             f" approve these, by arguments={found.as_agreed:.500} or digest={found.bound!r}."
         )
@@ -297,7 +297,7 @@ def digest_of(approval: Approval) -> str:
 
 def roles_of(command: Command) -> tuple[str, ...]:
     """Return the roles of the person who decides, as the client gave them; never raises."""
-    given: object = command.body.get(deciders.ROLES)
+    given: object = command.body.get(decisions.ROLES)
     names = cast("list[object]", given) if isinstance(given, list) else []
     return tuple(name for name in names if isinstance(name, str))
 

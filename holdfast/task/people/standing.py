@@ -11,7 +11,7 @@ from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.data.commands import Command
 from holdfast.task.data.head import SessionRef
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import approvals, deciders, decisions
+from holdfast.task.people import approvals, decisions
 from holdfast.values.base import Json, canonical
 from holdfast.values.checks import gate
 from holdfast.values.runs.approval_rules import Always
@@ -56,7 +56,7 @@ def standing_rule(
         of_session: The decisions that the task's session has; those of the task come first.
     """
     call, asker = ledger.at(n).calls[i], ledger.given.head.asker
-    of_policy = deciders.of_rule(policy.approval, "tool", asker=asker, now=0)
+    of_policy = decisions.of_rule(policy.approval, "tool", asker=asker, now=0)
     agent = agent_of(ledger, n)
     asked = Approval(
         id="", arguments=call.arguments, tool=call.name, agent=agent, server=call.server
@@ -229,7 +229,7 @@ def _holds(rule: StandingRule, approval: Approval) -> bool:
         name in given and canonical(given[name]) == canonical(value)
         for name, value in rule.values.items()
     )
-    return same and not deciders.refused(approval, rule.by, rule.roles)
+    return same and not decisions.refused(approval, rule.by, rule.roles)
 
 
 def _apply(ledger: Ledger, approval: Approval, rule: StandingRule, *, now: float) -> None:

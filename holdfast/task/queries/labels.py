@@ -13,8 +13,8 @@ from typing import cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import StepRecord
-from holdfast.task.ledger.archived_steps import TOOLS_KEPT, line_of
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.recording import TOOLS_KEPT, line_of
 from holdfast.task.people import approvals
 from holdfast.values.base import Json, as_text
 from holdfast.values.checks import gate

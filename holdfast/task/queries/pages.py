@@ -1,21 +1,29 @@
-"""Answers to queries of a task, in pages far below Temporal's size limit for one answer."""
+"""Answers to queries of a task, in pages far below Temporal's size limit for one answer.
+
+The ledger of a task that closes is also kept for the activity that stores it, if that is in this
+process. To ask the task by a query costs the server a round trip and the worker a workflow
+activation. Elsewhere, at a further attempt, or where workflows run in a sandbox that has modules of
+its own, there is no page here, and the activity asks the task.
+"""
 
 from __future__ import annotations
 
+import copy
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeVar
 
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
+from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.task.people.approvals import asked_everywhere
-from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Value, canonical
+from holdfast.values.base import ChainRef, Value, canonical
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import Task, TaskStep
 
@@ -149,3 +157,39 @@ def point(approval: Approval) -> str:
     what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
     why = f": {approval.text}" if approval.tool and approval.text else ""
     return f"{approval.id} {approval.kind} {what}{why}"
+
+
+MOST_PAGES = 256
+"""Most pages that are kept; those of the oldest tasks are dropped."""
+
+_lock = threading.Lock()
+_pages: OrderedDict[tuple[str, str], EntriesPage] = OrderedDict()
+
+
+def keep_last_page(ledger: Ledger, task_id: str, run_id: str) -> None:
+    """Keep all entries of a task that closes, its open steps, and its description."""
+    asked = EntriesRequest(skip=len(ledger.entries), opens=True, task=True)
+    page = entries_page(ledger, asked).model_copy(update={"entries": tuple(ledger.entries)})
+    with _lock:
+        _pages[task_id, run_id] = page
+        while len(_pages) > MOST_PAGES:
+            _pages.popitem(last=False)
+
+
+def take_last_page(task_id: str, run_id: str, ledger: ChainRef) -> EntriesPage | None:
+    """Return what a run of a task has handed over, once; None when it ends with another ledger.
+
+    The description has a state of its own: code of the user's gets it, and may change it.
+    """
+    with _lock:
+        page = _pages.pop((task_id, run_id), None)
+    if page is None or page.task is None or page.ledger != ledger:
+        return None
+    state = copy.deepcopy(page.task.extra_state)
+    return page.model_copy(update={"task": page.task.model_copy(update={"extra_state": state})})
+
+
+def drop_last_page(task_id: str, run_id: str) -> None:
+    """Forget what a run of a task has handed over, if no one has taken it."""
+    with _lock:
+        _pages.pop((task_id, run_id), None)

@@ -6,10 +6,16 @@ shown whole as far as they fit, older ones and archived ones by a line each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from holdfast.task.data.calls import Approval
-from holdfast.task.ledger.archived_steps import (
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.hosted_items import HostedCall
+from holdfast.task.data.agent_snapshot import policy_of
+from holdfast.task.data.calls import Approval, Decided, Outcome
+from holdfast.task.data.records import StepRecord
+from holdfast.task.happenings import CallUndone, noted_of
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.recording import (
     EFFECT,
     StepLine,
     answer_of,
@@ -17,21 +23,107 @@ from holdfast.task.ledger.archived_steps import (
     records_here,
     unpacked,
 )
-from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.queries.readable_calls import (
-    cut,
-    given,
-    hosted_call,
-    plain_arguments,
-    plain_call,
-)
-from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.step_body import StepBody, StepCall, body_of
+from holdfast.task.undo import effect_place, step_words
 from holdfast.values.base import Json, as_text, canonical
+from holdfast.values.checks import gate
 from holdfast.values.messages import Usage, cost_written, shown
 from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.shown import time_shown
+
+TEXT_CHARACTERS = 1000
+
+
+def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
+    """Return a text, or its beginning and its length."""
+    return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
+
+
+def plain_call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
+    """Describe a call: what was asked, how it went, and what people decided."""
+    outcome = call.outcome
+    edited = outcome.edited if outcome is not None else call.called.edited if call.called else ""
+    decided = outcome.decided if outcome is not None else call.called.decided if call.called else ()
+    return {
+        "tool": call.call.name,
+        "arguments": plain_arguments(edited or call.call.arguments),
+        "status": status_of(call),
+        **given(
+            proposed=plain_arguments(call.call.arguments) if edited else None,
+            result=_result(call, outcome),
+            effect=effect_of(body, call, ledger),
+            attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
+            decided=[_decision(each) for each in decided],
+            seconds=outcome.took if outcome is not None else None,
+            task=child_of(call),
+        ),
+    }
+
+
+def status_of(call: StepCall) -> str:
+    """Return in a word how far a call has come."""
+    if call.outcome is not None:
+        return "failed" if call.outcome.is_error else call.outcome.status
+    if call.called is None:
+        return "asked"
+    return "failed" if call.called.error else "running"
+
+
+def hosted_call(call: HostedCall) -> dict[str, Json]:
+    """Describe what a tool of the provider did."""
+    status = "failed" if call.is_error else "done"
+    more = given(arguments=cut(call.arguments), result=cut(call.result))
+    return {"tool": call.tool, "status": status, **more}
+
+
+def _result(call: StepCall, outcome: Outcome | None) -> str:
+    if outcome is not None:
+        return cut(shown(outcome.content))
+    return cut(call.called.error) if call.called is not None else ""
+
+
+def effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
+    """Return the side effect of a call: as recorded with it, else by its tool's policy."""
+    recorded = call.outcome.effect if call.outcome else call.called.effect if call.called else ""
+    described = ledger.s.described
+    if recorded or described is None:
+        return recorded
+    policy = policy_of(described.rules(body.step.agent).policies, call.call)
+    return policy.effect if policy is not None else ""
+
+
+def child_of(call: StepCall) -> str:
+    """Return the id of the child task of a call of an agent as a tool, else an empty text."""
+    if call.outcome is not None:
+        return call.outcome.child
+    return call.called.child if call.called is not None else ""
+
+
+def _decision(decided: Decided) -> dict[str, Json]:
+    return {
+        "status": decided.status,
+        "by": decided.by or "the clock",
+        "at": time_shown(decided.at),
+        **given(note=decided.note),
+    }
+
+
+def plain_arguments(text: str) -> Json:
+    """Return the arguments of a call as data, or as text when they are long or not JSON."""
+    if len(text) > TEXT_CHARACTERS:
+        return cut(text)
+    try:
+        return gate.read(text)
+    except InvalidArgumentError:
+        return text
+
+
+def given(**fields: Json) -> dict[str, Json]:
+    """Return the fields that say something."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
+
 
 REFUSED_SHOWN = 5
 WHOLE_BYTES = 512 * 1024
@@ -232,4 +324,121 @@ def _cost(usage: Usage) -> dict[str, Json]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "dollars": cost_written(usage) if usage.requests else "0",
+    }
+
+
+def effects(ledger: Ledger) -> list[dict[str, Json]]:
+    """List the calls that are not read-only: of the present branch, then of steps that were left.
+
+    A call that was a child task is one of them, with the id of that task, which lists its own.
+
+    What was done by a step that was left was taken back since, or remains in the world.
+    """
+    here = records_here(ledger.entries, ledger.s.steps)
+    found: list[dict[str, Json]] = []
+    for line in archived_lines(ledger):
+        tools = [name.removesuffix(EFFECT) for name in line.tools if name.endswith(EFFECT)]
+        if line.n not in here:
+            found += [{"step": line.step_id, "tool": name, "archived": True} for name in tools]
+    bodies = [
+        *map(body_of, here.values()),
+        *(body_of(current, branch=ledger.s.branch) for current in ledger.s.opens),
+    ]
+    left, undone = _left_effects(ledger, here)
+    size = 0
+    for place, body, call in _effects_in(bodies, ledger):
+        shown_call = {"step": body.step.step_id, **plain_call(body, call, ledger)}
+        size += len(canonical(shown_call))
+        if size > WHOLE_BYTES:
+            shown_call = {"step": body.step.step_id, "tool": call.call.name}
+        undone_now = undone.pop(place, None)
+        found.append(shown_call | (_undo(undone_now) if undone_now else {}))
+    return newest([*found, *left, *map(_undone_call, undone.values())])
+
+
+def _was_begun(call: StepCall) -> bool:
+    outcome = call.outcome
+    if outcome is None:
+        return call.called is not None
+    return outcome.attempts > 0 or outcome.status == "unknown"
+
+
+def _effects_in(
+    bodies: Iterable[StepBody], ledger: Ledger
+) -> Iterator[tuple[str, StepBody, StepCall]]:
+    """Yield the calls that were begun and are not read-only, each after its place and step."""
+    for body in bodies:
+        for call in body.all_calls():
+            acts = bool(child_of(call)) or effect_of(body, call, ledger) != "read"
+            if acts and _was_begun(call):
+                yield effect_place(body.branch, body.key, call.batch, call.i), body, call
+
+
+def _left_effects(
+    ledger: Ledger, here: Mapping[int, StepRecord]
+) -> tuple[list[dict[str, Json]], dict[str, CallUndone]]:
+    """List what steps that were left have done; return also what else was taken back, by place.
+
+    Of effects whose records are in the archive, those that remain are known by their texts.
+    """
+    undone: dict[str, CallUndone] = {}
+    found: list[dict[str, Json]] = []
+    texts = list(ledger.s.residue)
+
+    def list_calls(body: StepBody) -> None:
+        for place, _, call in _effects_in([body], ledger):
+            taken_back = undone.pop(place, None) or undone.pop(child_of(call), None)
+            if taken_back is not None:
+                found.append(_undone_call(taken_back))
+            elif status_of(call) != "failed":
+                found.append(_remaining(body, call, ledger))
+                _drop_text(texts, body, call)
+
+    completed: list[StepRecord] = []
+    for entry in ledger.entries:
+        if entry.event is not None and isinstance(noted := noted_of(entry.event), CallUndone):
+            undone[noted.place] = noted
+        elif entry.left is not None:  # recorded after what an undo took back of it
+            list_calls(body_of(entry.left))
+        elif entry.step is not None and entry.step is not here.get(entry.step.n):
+            completed.append(entry.step)
+    for record in completed:
+        list_calls(body_of(record))
+    return [*({"text": cut(text), "remains": True} for text in texts), *found], undone
+
+
+def _remaining(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
+    """Describe a call of a step that was left, whose effect remains, or may remain."""
+    status = {} if call.outcome is not None else {"status": "unknown"}
+    return {"step": body.step.step_id, **plain_call(body, call, ledger), **status, "remains": True}
+
+
+def _drop_text(texts: list[str], body: StepBody, call: StepCall) -> None:
+    """Drop the text by which the undo has named a remaining effect."""
+    edited = call.outcome.edited if call.outcome is not None else ""
+    words = step_words(body.n, call.call.name, edited or call.call.arguments)
+    named = next((text for text in texts if text.startswith(words)), None)
+    if named is not None:
+        texts.remove(named)
+
+
+def _undo(undone: CallUndone) -> dict[str, Json]:
+    """Describe how an effect was taken back."""
+    event = undone.event
+    said = {"said": cut(event.text), "by": event.by, "at": time_shown(event.at)}
+    return {"undone": given(**said)}
+
+
+def _undone_call(undone: CallUndone) -> dict[str, Json]:
+    """Describe a call of a step that was left, whose effect was taken back."""
+    body = undone.event.body
+    arguments = str(body.get("arguments", ""))
+    return {
+        **given(
+            step=body.get("step"),
+            tool=body.get("tool"),
+            arguments=plain_arguments(arguments) if arguments else None,
+            task=body.get("task"),
+        ),
+        **_undo(undone),
     }

@@ -10,7 +10,7 @@ from holdfast.testing.conformance.asserts import check, check_same, until
 from holdfast.testing.conformance.surface import Surface, check_no_dangling_calls, claim
 from holdfast.testing.fake_api.replies import hang, reply
 from holdfast.values.settings import Budget
-from holdfast.workers.context.model_calls import LAST_CALL
+from holdfast.workers.context.journal import LAST_CALL
 
 BY = "suite"
 ENDED = "The budget ended this work."

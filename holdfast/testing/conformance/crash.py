@@ -9,8 +9,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from holdfast.testing.conformance.api import bodies, first_time, hold_while
-from holdfast.testing.conformance.asserts import check, check_same, shown, until
+from holdfast.testing.conformance.asserts import (
+    bodies,
+    check,
+    check_same,
+    first_time,
+    hold_while,
+    shown,
+    until,
+)
 from holdfast.testing.conformance.lab import Lab
 from holdfast.testing.conformance.process import noted
 from holdfast.testing.conformance.surface import Surface, claim

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.testing.conformance.api import hold_each_once
-from holdfast.testing.conformance.asserts import check, check_same, until
+from holdfast.testing.conformance.asserts import check, check_same, hold_each_once, until
 from holdfast.testing.conformance.lab import FEW_EVENTS, Seen
 from holdfast.testing.conformance.surface import Surface, claim, output_texts
 

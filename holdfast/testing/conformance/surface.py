@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from holdfast.testing.conformance.api import fake_api
-from holdfast.testing.conformance.asserts import check, check_same
+from holdfast.testing.conformance.asserts import check, check_same, fake_api
 from holdfast.testing.conformance.bench import shared_bench
 from holdfast.testing.conformance.lab import Lab, Story
 from holdfast.testing.fake_api.fake_openai import FakeOpenAI

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.checks import gate
-from holdfast.values.text.misfits import misfit
-from holdfast.values.text.shown import did_you_mean, shown
+from holdfast.values.text.shown import did_you_mean, misfit, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,8 +13,10 @@ AT_ONCE = 20
 """Calls that are made side by side."""
 
 
-async def some_at_once(call: Callable[[T], Awaitable[R]], given: Sequence[T]) -> list[R]:
-    """Call a function for each argument, `AT_ONCE` of them side by side.
+async def some_at_once(
+    call: Callable[[T], Awaitable[R]], given: Sequence[T], most: int = AT_ONCE
+) -> list[R]:
+    """Call a function for each argument, `most` of them side by side.
 
     Returns:
         The results, in the order of the arguments.
@@ -23,6 +25,6 @@ async def some_at_once(call: Callable[[T], Awaitable[R]], given: Sequence[T]) ->
         Exception: Whatever a call raised first; the calls next to it go on.
     """
     found: list[R] = []
-    for start in range(0, len(given), AT_ONCE):
-        found += await asyncio.gather(*map(call, given[start : start + AT_ONCE]))
+    for start in range(0, len(given), most):
+        found += await asyncio.gather(*map(call, given[start : start + most]))
     return found

@@ -17,7 +17,7 @@ from pydantic import Field, PlainSerializer, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.text.misfits import misfit
+from holdfast.values.text.shown import misfit
 
 INITIAL_SECONDS = 0.25
 LONGEST_SECONDS = 2.0

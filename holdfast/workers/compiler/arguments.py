@@ -3,6 +3,11 @@
 Pure. Strings may have single, double or triple quotes; `true`, `True`, `null` and `None` are
 known; lists, tuples and objects nest. Anything else is plain text up to the next comma or closing
 bracket, so `weather(Rome, today)` has two texts. Plain text does not begin with a quote.
+
+A model that forgets to escape writes `"he said "hi" to me"`, and one that takes a plan for a
+program writes `"a" + "b"`. Passed to a tool as they are, both would be wrong without any error:
+quoted texts are read where that is safe, and refused elsewhere. Then the arguments get their
+parameters' names.
 """
 
 from __future__ import annotations
@@ -10,13 +15,74 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, cast
 
+from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.messages import clean
-from holdfast.workers.compiler.quotes import escaped, is_code, refusal
+from holdfast.workers.compiler.references import property_schema, wanted_types
+
+_QUOTED = re.compile(r"[rRbBuUfF]{0,2}[\"']")
+_SUM = re.compile(r"\$(?:[0-9]+|\{\s*[0-9]+\s*\})\s*\+\s*[\"']")
+_SHOWN = 60
+
+
+def is_code(text: str) -> bool:
+    """Whether unquoted text looks like a quoted text, or like a sum of texts."""
+    return _QUOTED.match(text) is not None or _SUM.match(text) is not None
+
+
+def refusal(text: str) -> str:
+    """Make the message that says why such a text is not a value, and how to write it."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return (
+        f"{shown} is not a value: write a text in one pair of quotes, with \\ before such a quote"
+        " inside it, and without prefix or +; $1 may stand inside the text"
+    )
+
+
+def escaped(text: str) -> str | None:
+    """Return a quoted text with the quotes inside it escaped.
+
+    Quotes inside must be apostrophes between letters, or pairs around words; anything else, as in
+    `"a" + "b"`, may be several texts.
+
+    Args:
+        text: A text that begins with a quote.
+
+    Returns:
+        The text with both its outer quotes; None when it is uncertain which quotes those are.
+    """
+    quote, last = text[0], len(text) - 1
+    if text[last] != quote or quote not in "\"'":
+        return None
+    parts, is_inside = [quote], False
+    for at in range(1, last):
+        letter, before, after = text[at], text[at - 1], text[at + 1]
+        if letter != quote or before == "\\":
+            parts.append(letter)
+            continue
+        if quote == "'" and before.isalnum() and after.isalnum():
+            pass  # what's
+        elif is_inside and _may_end(before) and not after.isalnum():
+            is_inside = False
+        elif not is_inside and (before.isspace() or before in "([{") and _may_begin(after):
+            is_inside = True
+        else:
+            return None
+        parts.append("\\" + quote)
+    return None if is_inside else "".join((*parts, quote))
+
+
+def _may_begin(letter: str) -> bool:
+    return letter.isalnum() or letter == "$"
+
+
+def _may_end(letter: str) -> bool:
+    return letter.isalnum() or letter in ".!?,;:)}…"
+
 
 DEEPEST = 40
 """Brackets may nest this deep: far beyond what a plan needs, and well within Python's stack."""
@@ -341,3 +407,84 @@ def unmarked(value: Json) -> Json:
 def written(value: Json) -> str:
     """Write a value so that reading it back gives the same value."""
     return json.dumps(value, ensure_ascii=False)
+
+
+UNNAMED = "arguments"
+"""Name under which the unnamed arguments of a call of an unknown tool are kept, as a list."""
+
+
+def parameter_names(spec: ToolSpec | None) -> tuple[str, ...]:
+    """List a tool's parameters in the order of its schema."""
+    properties = None if spec is None else spec.parameters.get("properties")
+    return tuple(cast("dict[str, Json]", properties)) if isinstance(properties, dict) else ()
+
+
+def bind(given: Arguments, spec: ToolSpec | None, tools: Collection[str]) -> dict[str, Json]:
+    """Return a call's arguments by name.
+
+    Values without a name take the names in the order of the schema. A single object whose keys are
+    parameter names is read as the arguments. For a tool with one parameter, unquoted text with
+    commas is one text.
+
+    Args:
+        given: The arguments, as written.
+        spec: The tool; None without one of that name.
+        tools: Names of all tools.
+
+    Raises:
+        ArgumentsError: The tool does not take these arguments.
+    """
+    for value in (*given.positional, *given.named.values()):
+        inner = re.match(r"([\w.-]+)\(", value) if isinstance(value, Plain) else None
+        if inner is not None and inner[1] in tools:
+            msg = f"calls do not nest: give {inner[1]} a line of its own and refer to it by $id"
+            raise ArgumentsError(msg)
+    if spec is not None:
+        return {name: unmarked(value) for name, value in _bound(given, spec)}
+    arguments = {name: unmarked(value) for name, value in given.named.items()}
+    if given.positional:
+        arguments[UNNAMED] = [unmarked(value) for value in given.positional]
+    return arguments
+
+
+def _bound(given: Arguments, spec: ToolSpec) -> Iterator[tuple[str, Json]]:
+    """Pair a tool's parameters with the arguments."""
+    names = parameter_names(spec)
+    listed = f"the parameters of {spec.name} are: {', '.join(names) or 'none'}"
+    by_name = _one_object(given, names, spec)
+    if by_name is not None:
+        yield from by_name.items()
+        return
+    positional = _one_text(given, names)
+    if len(positional) > len(names):
+        raise ArgumentsError(f"there are {len(positional)} arguments, but {listed}")
+    yield from zip(names, positional, strict=False)
+    other: Json = spec.parameters.get("additionalProperties", not names)
+    for name, value in given.named.items():
+        if name in names[: len(positional)]:
+            raise ArgumentsError(f"the argument {name!r} is given twice")
+        if name not in names and other is False:
+            raise ArgumentsError(f"there is no parameter {name!r}; {listed}")
+        yield name, value
+
+
+def _one_object(given: Arguments, names: Sequence[str], spec: ToolSpec) -> dict[str, Json] | None:
+    """Return the arguments by name when they were written as one JSON object."""
+    only = given.positional[0] if len(given.positional) == 1 and not given.named else None
+    if not isinstance(only, dict) or not only:
+        return None
+    by_name = cast("dict[str, Json]", only)
+    if not set(by_name) <= set(names):
+        return None
+    root = spec.parameters
+    is_wanted = "object" in wanted_types(property_schema(root, root, names[0]), root)
+    return None if is_wanted else by_name
+
+
+def _one_text(given: Arguments, names: Sequence[str]) -> Sequence[Json]:
+    """Return the unnamed values; for a tool with one parameter, unquoted text is one value."""
+    values = given.positional
+    is_text = len(values) > 1 and any(isinstance(value, Plain) for value in values)
+    if is_text and len(names) == 1 and not given.named:
+        return [given.raw.strip()]
+    return values

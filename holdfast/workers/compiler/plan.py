@@ -22,10 +22,11 @@ from holdfast.values.base import Json, Value
 from holdfast.workers.compiler.arguments import (
     Arguments,
     ArgumentsError,
+    bind,
+    parameter_names,
     read_arguments,
     written,
 )
-from holdfast.workers.compiler.binding import bind, parameter_names
 from holdfast.workers.compiler.references import LONGEST_ID, references
 
 MOST_CALLS = 100

@@ -1,30 +1,199 @@
 """LLMCompiler: plan all tool calls at once, run each as soon as it can, join the results.
 
 Source: Kim et al., An LLM Compiler for Parallel Function Calling, arXiv:2312.04511.
+
+The joiner decides by its text. The usual form is `Thought: ...` and `Action: finish(answer)` or
+`Action: replan(reason)`. Either case, missing brackets, and answers with several lines or with
+brackets of their own are read as well.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.base import Json
+from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.compiler import prompts
-from holdfast.workers.compiler.join import Decision, parse_decision, without_grammar
+from holdfast.workers.compiler.arguments import ArgumentsError, Plain, read_arguments
 from holdfast.workers.compiler.plan import Plan, PlanError, parse_plan
+from holdfast.workers.compiler.prompts import NO_PLAN, NO_RESULTS, RESULTS
 from holdfast.workers.compiler.references import fill
-from holdfast.workers.compiler.rounds import CallResult, Round, results_text
 
 if TYPE_CHECKING:
     from holdfast.models.base import ToolSpec
     from holdfast.workers.context.context import StepContext
+
+
+_VERB = re.compile(
+    r"(?:\baction[\s*`]*[:=][\s*`]*(?P<asked>finish|replan)"
+    r"|^[ \t>*`#-]*(?P<bare>finish|replan)(?=[ \t]*\())\b[*`]*[ \t]*(?P<open>\()?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ACTION = re.compile(r"^[ \t>*`#-]*action[\s*`]*[:=].*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_THOUGHT = re.compile(r"^[\s>*`#-]*thought[\s*`]*:[\s*]*", re.IGNORECASE)
+_END = re.compile(r"(?:<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)+\Z", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:[\s*`]|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>)*", re.IGNORECASE)
+_BOLD = re.compile(r"(?<!\w)\*\*|\*\*(?!\w)")  # and not 2**3
+_NAMED = re.compile(r"\s*(?:answer|response|result|reason)\s*=\s*(?=[\"'])", re.IGNORECASE)
+_AGAIN = re.compile(
+    r"\s*[\"'`]?replan\b[\s\"'`]*(?:[-:(,.](?P<reason>.*))?", re.IGNORECASE | re.DOTALL
+)
+
+
+class Decision(Value):
+    """The joiner's decision.
+
+    Attributes:
+        kind: "finish" with the answer, or "replan".
+        text: The answer, or why another plan is needed; the latter may be empty.
+        thought: The text before the decision.
+    """
+
+    kind: Literal["finish", "replan"]
+    text: str = ""
+    thought: str = ""
+
+
+def parse_decision(text: str) -> Decision | None:
+    """Read the joiner's decision; None when the text holds none.
+
+    Args:
+        text: The model's text.
+    """
+    found = _VERB.search(text)
+    if found is None:
+        return None
+    verb = (found["asked"] or found["bare"]).lower()
+    thought = _THOUGHT.sub("", text[: found.start()]).strip()
+    rest = text[found.end() :]
+    said = _inside(rest) if found["open"] else _trimmed(rest.strip().removeprefix(":"))
+    said = _unquoted(said)
+    again = _AGAIN.fullmatch(said) if verb == "finish" else None
+    if again is not None:
+        return Decision(kind="replan", text=(again["reason"] or "").strip(" )\"'"), thought=thought)
+    if verb == "replan":
+        return Decision(kind="replan", text=said, thought=thought)
+    return Decision(kind="finish", text=said, thought=thought) if said else None
+
+
+def without_grammar(text: str) -> str:
+    """Return the answer in a text when another plan is out of the question.
+
+    Args:
+        text: The model's text, with or without the words of the grammar.
+    """
+    decision = parse_decision(text)
+    if decision is not None and decision.kind == "finish":
+        return decision.text
+    said = _THOUGHT.sub("", _ACTION.sub("", text)).strip() if decision is not None else text
+    return said or text
+
+
+def _inside(rest: str) -> str:
+    """Return the text up to the bracket that closes one opened before `rest`.
+
+    Brackets in an answer need not come in pairs. The matching bracket closes the answer, unless
+    more closing than opening brackets follow it; then the last bracket does.
+    """
+    level = 1
+    for at, letter in enumerate(rest):
+        level += (letter == "(") - (letter == ")")
+        if level == 0:
+            after = rest[at + 1 :]
+            if after.count(")") <= after.count("("):
+                return rest[:at]
+            break
+    end = rest.rfind(")")
+    is_closed = end >= 0 and _NOTHING.fullmatch(rest, end + 1) is not None
+    return rest[:end] if is_closed else _trimmed(rest)
+
+
+def _trimmed(text: str) -> str:
+    """Remove meaningless marks behind a decision without brackets: fences, bold, end tags.
+
+    A mark whose other half is in the text belongs to the text.
+    """
+    text, longer = text.strip(), ""
+    while text != longer:
+        longer = text
+        if text.endswith("```") and text.count("```") % 2:
+            text = text.removesuffix("```")
+        elif text.endswith("**") and len(_BOLD.findall(text)) % 2:
+            text = text.removesuffix("**")
+        text = _END.sub("", text).rstrip()
+    return text
+
+
+def _unquoted(said: str) -> str:
+    """Remove the quotes, and a name such as `answer=`, of an answer that is one quoted text."""
+    said = said.strip()
+    named = _NAMED.match(said)
+    quoted = said[named.end() :] if named else said
+    if quoted[:1] not in ("'", '"') or not quoted:
+        return said
+    try:
+        given = read_arguments(f"({quoted})", 0)
+    except ArgumentsError:
+        return said
+    only = given.positional[0] if len(given.positional) == 1 else None
+    if isinstance(only, str) and not isinstance(only, Plain) and given.end == len(quoted) + 2:
+        return only.strip()
+    return said
+
+
+class CallResult(Value):
+    """Result of one call of a plan.
+
+    Attributes:
+        call: The call, as a line of the plan.
+        content: Its result as text.
+        is_error: Whether the result is an error.
+    """
+
+    call: str
+    content: str = ""
+    is_error: bool = False
+
+
+class Round(Value):
+    """One plan and its results.
+
+    Attributes:
+        version: Number of the plan in its task, from 1.
+        results: The results of its calls, in the order of the plan.
+        problems: Why no plan could be read; empty when one could.
+        reason: Why another plan was wanted after it.
+    """
+
+    version: int
+    results: tuple[CallResult, ...] = ()
+    problems: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def results_text(rounds: Sequence[Round]) -> str:
+    """List the results of all rounds for the model, oldest first."""
+    return "\n\n".join((RESULTS, *map(_round_text, rounds)))
+
+
+def _round_text(each: Round) -> str:
+    lines = [f"Plan {each.version}:"]
+    for result in each.results:
+        lines += [result.call, f"{'error' if result.is_error else 'result'}: {result.content}"]
+    if not each.results:
+        lines += [NO_PLAN, *each.problems] if each.problems else [NO_RESULTS]
+    if each.reason:
+        lines.append(f"Why another plan was wanted: {each.reason}")
+    return "\n".join(lines)
+
 
 PLANS = "plans"
 """Key of the task's extra_state for all plans: `[{"version": 1, "nodes": ["1. look(...)"]}]`."""
@@ -32,7 +201,7 @@ PLANS = "plans"
 JOIN_ATTEMPTS = 2
 """Most model calls of one join step; a second one follows when no decision can be read."""
 
-_NOTHING = "(nothing)"  # providers refuse an empty assistant message
+_EMPTY = "(nothing)"  # providers refuse an empty assistant message
 
 
 class PlanningAgentWorker(AgentWorker):
@@ -121,7 +290,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
             except PlanError as error:
                 problems = error.problems
                 told = prompts.UNREADABLE_PLAN.format(problems=_listed(problems))
-                asked = [*(asked or ctx.messages), assistant(answer.text or _NOTHING), user(told)]
+                asked = [*(asked or ctx.messages), assistant(answer.text or _EMPTY), user(told)]
             else:
                 return _planned(step, ctx, rounds, plan, ())
         return _planned(step, ctx, rounds, Plan(), problems)
@@ -150,7 +319,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
             if decision is not None and (decision.kind == "finish" or not is_last):
                 break
             told = prompts.MUST_FINISH if is_last else prompts.UNREADABLE_DECISION
-            asked = [*asked, assistant(said or _NOTHING), user(told)]
+            asked = [*asked, assistant(said or _EMPTY), user(told)]
         if decision is not None and decision.kind == "replan" and not is_last:
             reason = decision.text or decision.thought
             return _replanned(step, rounds, reason, replans=replans + 1)

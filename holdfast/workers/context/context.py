@@ -20,11 +20,13 @@ from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
 from holdfast.values.text.shown import shown
-from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop
-from holdfast.workers.context.model_calls import (
+from holdfast.workers.context.journal import (
     LAST_CALL,
+    Interrupt,
     PaidCalls,
     Respond,
+    StepJournal,
+    StepStop,
     own_choice,
     parsed,
     request_digest,
@@ -344,7 +346,7 @@ class StepContext:
             asyncio.CancelledError: The step is interrupted already.
         """
         asked = None if messages is None else check_messages(messages, "ctx.call_model")
-        choice = choice_of(tool_choice)
+        choice = "" if tool_choice is None else choice_of(tool_choice)
         spec: OutputSpec | None = None
         structure = None
         if output_type is None or isinstance(output_type, OutputSpec):

@@ -12,6 +12,8 @@ arguments was made up by the model and is cut off, and so are a `<think>` block 
 the reply's beginning. After an action named "None", an answer that follows it counts.
 
 Source: the reply format of ReAct, arXiv:2210.03629, with arguments as JSON.
+
+Of a stream of such text the answer is shown once it is certain to be the answer.
 """
 
 from __future__ import annotations
@@ -19,21 +21,139 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.lenient_json import NotReadableError, Read, read_keywords, read_value
 from holdfast.values.messages import clean
-from holdfast.workers.react.keywords import (
-    INPUT_IN_LINE,
-    Keyword,
-    after_echo,
-    after_thinking,
-    first_keyword,
-    keywords,
-    line_end,
-    unwrapped,
+
+KeywordKind = Literal["thought", "action", "input", "answer", "observation"]
+
+
+class Keyword(NamedTuple):
+    """A keyword in a text.
+
+    Attributes:
+        kind: Which keyword.
+        start: Position of its line or, inside of a line, of the keyword itself.
+        end: Position of the text after it.
+        mark: Markdown mark that was opened before it and not closed right after it, or empty.
+    """
+
+    kind: KeywordKind
+    start: int
+    end: int
+    mark: str = ""
+
+
+_COLON = "[:\N{FULLWIDTH COLON}]"
+_AT_LINE = re.compile(
+    r"^(?u:[^\S\n]|[>#+-])*(?:(?:\*[ \t]|•|[0-9]{1,3}[.)])[ \t]*)?(?P<mark>\*{1,3}|_{1,2}|`|)"
+    r"(?P<word>(?:thought|action[ \t_]*input|action)(?:[ \t]*[0-9]+)?"
+    r"|(?:final[ \t]+)?answer|observation)"
+    rf"(?P<shut>(?P=mark))?[ \t]*{_COLON}(?(shut)|(?P<late>[ \t]*(?P=mark))?)",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
 )
+_IN_LINE = re.compile(r"(?<=[\s.!?;,])(?P<word>Action|(?:Final )?Answer):")
+INPUT_IN_LINE = re.compile(
+    rf"[*_`]*Action[ \t_]*Input[*_`]*[ \t]*{_COLON}[*_`]*", re.IGNORECASE | re.ASCII
+)
+_THINK = "<think>"
+_FENCE = re.compile(r"\s*```[^\n`]*\n")
+
+
+def keywords(text: str, at: int = 0) -> Iterator[Keyword]:
+    """Find the keywords that start a line, from `at` on."""
+    for found in _AT_LINE.finditer(text, at):
+        word = found["word"].lower()
+        kind: KeywordKind = "observation"
+        if "answer" in word:
+            kind = "answer"
+        elif "action" in word:
+            kind = "input" if "input" in word else "action"
+        elif "thought" in word:
+            kind = "thought"
+        closed = found["shut"] is not None or found["late"] is not None
+        yield Keyword(kind, found.start(), found.end(), "" if closed else found["mark"])
+
+
+def first_keyword(body: str) -> Keyword | None:
+    """Find the keyword that decides the reply's kind; the thought, if there is no other keyword.
+
+    Only a reply that begins with a thought and has no other keyword at a line's start may have one
+    inside a line: models write "Thought: I know it. Answer: 42".
+    """
+    thought: Keyword | None = None
+    for key in keywords(body):
+        if key.kind != "thought":
+            return key
+        thought = thought or key
+    if thought is None or body[: thought.start].strip():
+        return thought
+    return _inside_line(body, thought.end) or thought
+
+
+def _inside_line(body: str, at: int) -> Keyword | None:
+    for found in _IN_LINE.finditer(body, at):
+        if found["word"] != "Action":
+            return Keyword("answer", found.start(), found.end())
+        if INPUT_IN_LINE.search(body, found.end(), line_end(body, found.end())):
+            return Keyword("action", found.start(), found.end())
+    return None
+
+
+def after_thinking(text: str) -> str | None:
+    """Remove the `<think>` blocks at a reply's beginning; None if the last one is still open."""
+    while text.lstrip().startswith(_THINK):
+        _, closed, text = text.partition("</think>")
+        if not closed:
+            return None
+    return text
+
+
+def may_be_thinking(text: str) -> bool:
+    """Whether this text may be an incomplete `<think>` at a reply's beginning."""
+    return _THINK.startswith(text.lstrip())
+
+
+def after_echo(body: str) -> str:
+    """Remove the observations at a reply's beginning, if another keyword follows.
+
+    Some models repeat the observation that they got before they go on.
+    """
+    found = list(itertools.takewhile(lambda key: key.kind == "observation", keywords(body)))
+    if not found or body[: found[0].start].strip():
+        return body
+    following = next(keywords(body, found[-1].end), None)
+    return body if following is None else body[following.start :]
+
+
+def is_wrapped(text: str) -> bool:
+    """Whether a code fence is opened around the whole reply, rather than inside of an answer."""
+    fence = _FENCE.match(text)
+    if fence is None:
+        return False
+    key = next(keywords(text, fence.end()), None)
+    return key is not None and not text[fence.end() : key.start].strip()
+
+
+def unwrapped(text: str) -> str:
+    """Remove a code fence around the whole reply."""
+    fence = _FENCE.match(text)
+    if fence is None or not is_wrapped(text):
+        return text
+    body = text[fence.end() :].rstrip()
+    fences = re.findall(r"^[ \t]*```", body, re.MULTILINE)
+    last = body.rpartition("\n")[2].strip()
+    return body[: -len(last)] if last == "```" and len(fences) % 2 else body
+
+
+def line_end(body: str, at: int) -> int:
+    """Return the end of the line that `at` is on."""
+    end = body.find("\n", at)
+    return len(body) if end < 0 else end
+
 
 LONGEST_QUOTE = 80
 QUOTED_AFTER = 24
@@ -332,3 +452,82 @@ def _as_json(value: Json) -> str:
     text = json.dumps(value, ensure_ascii=False)
     # Half of a character has no UTF-8 form: only its escape can be stored.
     return json.dumps(value) if any("\ud800" <= c <= "\udfff" for c in text) else text
+
+
+class AnswerFilter:
+    """Takes a model's reply in pieces, and returns the pieces that certainly belong to the answer.
+
+    The returned pieces, joined, are the text of the `Answer` that `parse` reads from the whole
+    reply; for any other reply they are empty. So a thought, or a polite opening before an action,
+    is never shown as the answer. A reply without keywords is known to be the answer only at its
+    end, and is returned there in one piece; so is an answer after a repeated observation, or after
+    an action such as "None".
+
+    It sees the reply only: an answer that a tool returns directly, or that a worker makes at its
+    limit, does not pass through it.
+    """
+
+    def __init__(self) -> None:
+        """Begin a reply."""
+        self._pieces: list[str] = []
+        self._held = ""  # before the answer: from the last line's start; in it: not yet let through
+        self._sent = 0
+        self._state = "begin"
+
+    def feed(self, delta: str) -> str:
+        """Take the next piece of the reply; return the next certain piece of the answer.
+
+        Args:
+            delta: Text of any length, also empty.
+        """
+        self._pieces.append(delta)
+        if self._state == "closed":
+            return ""
+        self._held += delta
+        if self._state == "begin":
+            self._pass_thinking()
+        if self._state == "before":
+            self._look_for_answer()
+        return self._let_through() if self._state == "answer" else ""
+
+    def finish(self) -> str:
+        """End the reply; return the rest of the answer."""
+        self._state = "closed"
+        match parse("".join(self._pieces)):
+            case Answer(text=text):
+                return text[self._sent :]
+            case _:
+                return ""
+
+    def _pass_thinking(self) -> None:
+        """Wait until it is certain that no `<think>` block is open or about to begin."""
+        rest = after_thinking(self._held)
+        if rest is not None and not may_be_thinking(rest):
+            self._held = rest
+            self._state = "before"
+
+    def _look_for_answer(self) -> None:
+        """Search the new lines for the keyword that decides the reply's kind."""
+        key = next((k for k in keywords(self._held) if k.kind != "thought"), None)
+        if key is None:
+            self._held = self._held[self._held.rfind("\n") + 1 :]
+        elif key.kind != "answer":
+            self._state = "closed"
+        elif self._is_settled(key):
+            self._held = self._held[key.end :]
+            reply = after_thinking("".join(self._pieces)) or ""
+            certain = not key.mark and not is_wrapped(reply)
+            self._state = "answer" if certain else "closed"
+
+    def _is_settled(self, key: Keyword) -> bool:
+        """Whether the text behind the keyword can no longer be a part of its markdown."""
+        rest = self._held[key.end :].lstrip()
+        return bool(rest) and not (key.mark and key.mark.startswith(rest))
+
+    def _let_through(self) -> str:
+        """Return the held text without white space at its end, where the reply may end."""
+        certain = self._held.rstrip()
+        self._held = self._held[len(certain) :]
+        certain = certain if self._sent else certain.lstrip()
+        self._sent += len(certain)
+        return certain

@@ -1,11 +1,17 @@
-"""ReAct: the model reasons and acts in text, in rounds of thought, action and observation."""
+"""ReAct: the model reasons and acts in text, in rounds of thought, action and observation.
+
+The loop is that of ReAct, arXiv:2210.03629; the words of the prompts are ours. Images may be in the
+task's input, in later input, and in tool results.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import ToolSpec
 from holdfast.values.messages import (
     FilePart,
     ImagePart,
@@ -19,12 +25,123 @@ from holdfast.values.messages import (
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown as value_shown
 from holdfast.workers.base import AgentWorker
-from holdfast.workers.react import prompt as react_prompt
 from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context.context import StepContext
+
+
+Prompt = Callable[[str, Sequence[ToolSpec]], str]
+"""Makes the system prompt from the agent's instructions and its tools. It must be pure: it is
+called again for each model call, and another prompt would not match the step's journal."""
+
+FORMAT = """\
+You work towards an answer in rounds: reason, use one tool, read what it gave, and so on until you \
+can answer. Write one reply per round, in one of these two forms and nothing else.
+
+To use a tool:
+
+Thought: what is known, what is missing, and why this tool helps
+Action: the name of the tool
+Action Input: {"argument": "value"}
+
+To finish:
+
+Thought: why this is enough
+Answer: the answer, in the language of the question
+
+Rules:
+- Each of these keywords begins a line. Put no code fence around a reply.
+- An action names one tool of the list below. Its input is one JSON object that fits the tool's \
+schema; a tool without arguments gets {}.
+- A reply ends after its action input. The tool is run for you, and the next message gives its \
+result after "Observation:". Never write an observation yourself.
+- An observation may also be a remark of the person you work for.
+- If the tools cannot give what is asked, say so in an answer."""
+
+NO_TOOLS = "There are no tools: finish with your first reply."
+
+ANSWER_NOW = system(
+    "No more tools can be used for this question. Reply in the form that finishes: say what is"
+    " known, and what is missing."
+)
+WITHOUT_TOOL = system("Use no tool in the next reply.")
+
+
+def react_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str:
+    """Make the system prompt: the agent's own instructions, the reply format, the tools.
+
+    Args:
+        instructions: The agent's instructions; may be empty.
+        tools: The agent's tools.
+    """
+    listed = f"Tools:\n\n{described(tools)}" if tools else NO_TOOLS
+    return "\n\n".join(part for part in (instructions.strip(), FORMAT, listed) if part)
+
+
+def described(tools: Sequence[ToolSpec]) -> str:
+    """List tools with their descriptions and schemas."""
+    return "\n\n".join(map(_describe, tools))
+
+
+def _describe(tool: ToolSpec) -> str:
+    schema = json.dumps(tool.parameters, ensure_ascii=False)
+    lines = [f"- {tool.name}", *tool.description.strip().splitlines(), f"Schema: {schema}"]
+    return "\n  ".join(lines)
+
+
+def use_tool(choice: str) -> str:
+    """Ask for an action in the next reply.
+
+    Args:
+        choice: "required", or a tool's name.
+    """
+    return "Use a tool in the next reply." if choice == "required" else f"Use {choice} next."
+
+
+def not_readable(reply: str, failure: ParseFailure) -> str:
+    """Make the observation that says why the reply could not be read, and how to write it."""
+    del reply
+    return (
+        f"Nothing was run, because the reply could not be read: {failure.text}. Reply again with"
+        ' "Thought:", then either "Action:" and "Action Input:" with one JSON object, or "Answer:".'
+    )
+
+
+def unknown_tool(name: str, known: Sequence[str]) -> str:
+    """Make the observation after an action with an unknown tool."""
+    tools = f"The tools are: {', '.join(known)}." if known else "There are no tools: answer."
+    return f"There is no tool named {name!r}. {tools}"
+
+
+def refused(action: Action) -> str:
+    """Make the observation after an action in a reply that had to do without one."""
+    return f"{action.tool} was not run: this reply had to do without a tool."
+
+
+def unfinished(action: Action, why: str) -> str:
+    """Make the task's answer from an action that a limit forbids to run.
+
+    Args:
+        action: The model's action.
+        why: The limit, as in "the limit of 3 model calls".
+    """
+    thought = f" Its last thought: {action.thought}" if action.thought else ""
+    wish = f"{action.tool} with {action.arguments}"
+    return f"There is no final answer: {why} was reached.{thought} It wanted to run {wish} next."
+
+
+def unread(failure: ParseFailure, why: str) -> str:
+    """Make the task's answer from a last reply that cannot be read.
+
+    Args:
+        failure: The problem, with the part of the reply that was kept.
+        why: The limit, as in "the limit of 3 model calls".
+    """
+    said = f" The last words were: {failure.said}" if failure.said else ""
+    return f"There is no final answer: {why} was reached.{said}"
+
 
 ParseFailureHandler = Callable[[str, ParseFailure], str]
 """Makes the observation after an unreadable reply, from the reply's text and the failure."""
@@ -84,7 +201,7 @@ class ReActAgentWorker(AgentWorker):
         *,
         max_turns: int | None = None,
         on_parse_failure: ParseFailureHandler | None = None,
-        prompt: react_prompt.Prompt = react_prompt.react_instructions,
+        prompt: Prompt = react_instructions,
     ) -> None:
         """Keep the options."""
         _check_max_turns(max_turns)
@@ -92,7 +209,7 @@ class ReActAgentWorker(AgentWorker):
             _check_callable("on_parse_failure", on_parse_failure)
         _check_callable("prompt", prompt)
         self.max_turns = max_turns
-        self.on_parse_failure = on_parse_failure or react_prompt.not_readable
+        self.on_parse_failure = on_parse_failure or not_readable
         self.prompt = prompt
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -114,11 +231,11 @@ class ReActAgentWorker(AgentWorker):
             case Answer(text=text):
                 return TaskStepOutput(output=text, task_step=step, is_last=True)
             case Action() if limit:
-                return _ends(react_prompt.unfinished(parsed, limit), step, ctx)
+                return _ends(unfinished(parsed, limit), step, ctx)
             case Action():
                 return await _act(parsed, step, ctx, answer.text)
             case ParseFailure() if limit:
-                return _ends(react_prompt.unread(parsed, limit), step, ctx)
+                return _ends(unread(parsed, limit), step, ctx)
             case ParseFailure():
                 ctx.add(observation(self.on_parse_failure(answer.text, parsed), RETRIED))
                 return _goes_on(answer.text, step)
@@ -219,14 +336,14 @@ def _note(limit: str, ctx: StepContext) -> Message | None:
     if ctx.limit_reached:
         return None
     if limit:
-        return react_prompt.ANSWER_NOW
+        return ANSWER_NOW
     match ctx.tool_choice:
         case "auto":
             return None
         case "none":
-            return react_prompt.WITHOUT_TOOL
+            return WITHOUT_TOOL
         case choice:
-            return system(react_prompt.use_tool(choice))
+            return system(use_tool(choice))
 
 
 def _said(answer: ModelAnswer, parsed: Parsed) -> list[Message]:
@@ -247,10 +364,10 @@ async def _act(action: Action, step: TaskStep, ctx: StepContext, reply: str) -> 
     policy = ctx.agent.policies.get(action.tool)
     if policy is None:
         known = [tool.name for tool in await ctx.offered_tools()]
-        ctx.add(observation(react_prompt.unknown_tool(action.tool, known), call.id))
+        ctx.add(observation(unknown_tool(action.tool, known), call.id))
         return _goes_on(reply, step)
     if ctx.tool_choice == "none":
-        ctx.add(observation(react_prompt.refused(action), call.id))
+        ctx.add(observation(refused(action), call.id))
         return _goes_on(reply, step)
     [result] = await ctx.call_tools([call])
     said = result.message
@@ -270,3 +387,50 @@ def _ends(text: str, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """End the turn with a text that is not the model's own `Answer:`."""
     ctx.add(assistant(text).model_copy(update={"call_id": VERBATIM}))
     return TaskStepOutput(output=text, task_step=step, is_last=True)
+
+
+IMAGES = (
+    "There may be images: with the question, with a remark, or with what a tool gave. In a text,"
+    " [image ...] marks the place of one; the images themselves come after it, in that order. Tools"
+    " cannot see them. If a tool needs to know what an image shows, describe that in the tool's"
+    " input."
+)
+"""Rules for images, added to the ReAct format."""
+
+
+def multimodal_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str:
+    """Make the system prompt: that of ReAct, and the rules for images.
+
+    Args:
+        instructions: The agent's instructions; may be empty.
+        tools: The agent's tools.
+    """
+    return f"{react_instructions(instructions, tools)}\n\n{IMAGES}"
+
+
+class MultimodalReActAgentWorker(ReActAgentWorker):
+    """ReAct for a model that sees images; the system prompt has rules for them.
+
+    Images come with the task's input, with an input of a later step (then they are part of an
+    observation), or as the result of a tool, which returns an `Image` or a list of texts and
+    images. The conversation holds references; the session keeps the user's message with its images
+    and the answer, so that a later task sees the images too.
+
+    Args:
+        max_turns: As for ReActAgentWorker; so are the other arguments.
+        on_parse_failure: Makes the observation after a reply that cannot be read.
+        prompt: Makes the system prompt.
+
+    Raises:
+        InvalidArgumentError: As for ReActAgentWorker.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_turns: int | None = None,
+        on_parse_failure: ParseFailureHandler | None = None,
+        prompt: Prompt = multimodal_instructions,
+    ) -> None:
+        """Keep the options."""
+        super().__init__(max_turns=max_turns, on_parse_failure=on_parse_failure, prompt=prompt)

@@ -33,10 +33,10 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.activations import WholeTasks
 from holdfast.serving.worker_process import BUILD_ID
-from holdfast.task.data.closing import CloseInput, EntriesPage
 from holdfast.task.data.commands import LONGEST_REASON, Receipt
 from holdfast.task.data.records import Entry, EventRecord, OpenState
 from holdfast.task.data.state import known_head
+from holdfast.task.data.wire import CloseInput, EntriesPage
 from holdfast.task.refusals import abandoned
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by

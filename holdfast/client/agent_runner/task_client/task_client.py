@@ -29,7 +29,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
-from holdfast.reading.presence import PATIENCE_SECONDS
+from holdfast.reading.queries import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import Command, Receipt, RunRequest, compose

@@ -43,7 +43,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading.presence import PATIENCE_SECONDS
+from holdfast.reading.queries import PATIENCE_SECONDS
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
 from holdfast.task.data.children import GIVEN, OutputsGiven

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nicegui import ui
@@ -330,13 +330,7 @@ class _Edit:
                     code(f"+ {each.new or 'left out'}").classes(
                         "text-emerald-800 dark:text-emerald-300"
                     )
-            sure = Choice(
-                verb="edit",
-                key="e",
-                label=f"run {self._card.approval.tool} with these",
-                more="",
-                warning=self._chosen.warning,
-            )
+            sure = replace(self._chosen, label=f"run {self._card.approval.tool} with these")
             _sure(sure, lambda: self._send(Said(arguments=arguments)), self._dialog)
 
 

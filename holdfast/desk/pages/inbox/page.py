@@ -31,7 +31,7 @@ from holdfast.desk.views.words import counted
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import Choice, Done
-from holdfast.task.people.deciders import Person, cannot_decide
+from holdfast.task.people.decisions import Person, cannot_decide
 from holdfast.values.steps import Task
 
 BARE_SECONDS = 0.4

@@ -1,1 +1,0 @@
-"""What Agent is made of: checks of its fields, its instructions, what it offers its model."""

@@ -1,1 +1,0 @@
-"""Chain of abstraction: reasoning with placeholders first, then the calls that fill them in."""

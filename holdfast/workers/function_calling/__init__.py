@@ -1,1 +1,0 @@
-"""Function calling: the loop of the OpenAI Agents SDK, handoffs included."""
