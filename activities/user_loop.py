@@ -116,6 +116,20 @@ def given_up(work: Work, seconds: float) -> LoggedError:
     return LoggedError(text, *known, type=kind, non_retryable=work.kind != INLINE)
 
 
+def cut_off(work: Work) -> LoggedError:
+    """Return the failure of work that code of its loop has cancelled, its own or other work's."""
+    attempt = activity.info().attempt
+    text = (
+        f"{str(work.calls) or work.kind} was cut off, in attempt {attempt} of {MOST_HANGS}: code in"
+        " the event loop of tools cancelled all tasks there."
+    )
+    remedy = "Let code cancel only the tasks of asyncio that it has made itself."
+    log.warning("%s", with_remedy(text, remedy))
+    kind, known = BLOCKED if work.kind == "tool" else HANGS, facts(remedy=remedy, parks=True)
+    is_last = attempt >= MOST_HANGS and work.kind != INLINE
+    return LoggedError(text, *known, type=kind, non_retryable=is_last)
+
+
 def held_up(work: Work, blocking: Work | None) -> ApplicationError:
     """Return the failure of work that other code held up; its next attempt gets another loop."""
     what = blocking or NOT_OURS
@@ -357,6 +371,7 @@ async def _result(loop: UserLoop, work: Work) -> Any:
     """Wait for the end of work on another loop; cancelling the caller cancels it."""
     outer = asyncio.wrap_future(work.done)
     outer.add_done_callback(_retrieve)
+    is_ours = False
     try:
         limit = _limit()
         if limit is not None:
@@ -367,8 +382,12 @@ async def _result(loop: UserLoop, work: Work) -> Any:
                 raise error
         await asyncio.wait([outer])
     except asyncio.CancelledError:
+        is_ours = True
         loop.cancel(work)
         await _until_stopped(outer, work)
+    # To the server a CancelledError is a failure that passes: it would be repeated without end.
+    if outer.cancelled() and not (is_ours or activity.is_worker_shutdown()):
+        raise cut_off(work)
     return outer.result()
 
 

@@ -71,6 +71,29 @@ async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_per
     assert str(await runner.chat("another")) == "good"  # other tasks go on meanwhile
 
 
+async def test_a_tool_that_cancels_all_tasks_of_its_loop_is_repeated_thrice_and_then_asked_about(
+    rig: Rig, model: FakeOpenAI
+) -> None:
+    ran: list[str] = []
+
+    @tool(effect="read")
+    async def shut() -> None:
+        """Shut everything down."""
+        ran.append("shut")
+        for each in asyncio.all_tasks():
+            each.cancel()
+
+    await rig.serve(agent_with(shut), own_loop=True)
+    model.call("shut")
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    async with asyncio.timeout(40):
+        await runner.run_task(task)
+    [asked] = await runner.pending_approvals(task)
+    assert (asked.kind, "cancelled all tasks" in asked.text) == ("unknown", True)
+    assert len(ran) == 4  # in the activity of its step, and three times in one of its own
+
+
 async def test_a_tool_that_may_be_repeated_but_loses_each_worker_is_asked_about(
     rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
