@@ -31,6 +31,7 @@ from holdfast.errors import (
     ArchiveError,
     ConnectError,
     HoldfastError,
+    KeyMissingError,
     MCPConnectionError,
     ModelUnavailableError,
     NoWorkerError,
@@ -293,6 +294,8 @@ def keep_for_caller(error: Exception, text: str = "") -> None:
 def heals_by_time(error: Exception) -> bool:
     """Whether the archive, the server or a worker may answer at the next attempt."""
     match error:
+        case KeyMissingError():  # another worker process may have the key
+            return True
         case _ if isinstance(error, DAMAGED):
             return False
         case ArchiveError() | ConnectError() | NoWorkerError() | QueryFailedError():

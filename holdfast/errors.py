@@ -32,7 +32,8 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │   └── ArchiveError
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError
-    │       └── DigestMismatchError
+    │       ├── DigestMismatchError
+    │       └── KeyMissingError
     ├── MCPConnectionError              retries, then waits for the MCP server
     ├── OutcomeUnknownError             waits       raised by a tool: did its call take effect?
     ├── ModelError
@@ -407,7 +408,7 @@ class KeyMissingError(ArchiveError):
 
 
 DAMAGED = (BlobMissingError, DigestMismatchError, KeyMissingError)
-"""What reading one value of the archive raises when this value alone is lost."""
+"""What reading one value of the archive raises when this value alone cannot be read."""
 
 
 class MCPConnectionError(HoldfastError):

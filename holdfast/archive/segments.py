@@ -193,7 +193,7 @@ async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Se
     data, name = record.wire(), record_name("tasks", task_id)
     made, before = record_digest(data), await archive.afind_record(name)
     if is_object(before) and not is_sealed(before, made):
-        kept = record_name("superseded", f"{task_id}.{record_digest(before)[:16]}")
+        kept = record_name("superseded", f"{task_id}.{record_digest(before)}")
         await archive.aput_record(kept, before)
     await archive.aput_record(name, signed(data, task_id))
     return Seal(ledger=record.ledger, record=made)

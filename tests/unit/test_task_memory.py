@@ -260,7 +260,8 @@ async def run_tool(source: Given, made: Any = act) -> Any:
         data_converter=pydantic_data_converter,
         get_async_activity_handle=handle_of,
     )
-    known = Registry([agent], Archive(f"memory://{uuid.uuid4().hex}"))
+    source.archive = Archive(f"memory://{uuid.uuid4().hex}")
+    known = Registry([agent], source.archive)
     source.snapshot = (await known.publish("a")).digest
     activities = ToolActivities(known, source)
     given = ToolInput(n=1, sha=call_digest(source.given))
