@@ -387,6 +387,21 @@ class StuckTaskError(QueryFailedError):
     """Workflow code fails in this task: it answers nothing, and goes on once that is mended."""
 
 
+class OpenTasksError(EngineError):
+    """Open tasks cannot go on with the code of this worker process. It has not touched them.
+
+    Attributes:
+        task_ids: Ids of these tasks, of the ones that were replayed.
+    """
+
+    def __init__(self, message: str, task_ids: list[str]) -> None:
+        """Name the tasks."""
+        super().__init__(
+            message, remedy="Keep workers with the code that they run with until these have ended."
+        )
+        self.task_ids = task_ids
+
+
 class ArchiveError(EngineError):
     """The archive (the directory or bucket for large and closed records) cannot be used."""
 

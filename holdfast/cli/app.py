@@ -13,6 +13,7 @@ from holdfast.cli.arguments import (
     AgentsOption,
     AppOption,
     ByOption,
+    DeploymentOption,
     QueueOption,
     TargetArgument,
     TaskArgument,
@@ -114,11 +115,48 @@ async def dev(
 
 @app.command(epilog=EPILOG)
 @shared
-async def worker(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
+async def worker(
+    common: Common,
+    *,
+    target: TargetArgument,
+    app: AppOption = None,
+    deployment: DeploymentOption = None,
+    build: Annotated[
+        str | None,
+        typer.Option(
+            "--build", envvar="HOLDFAST_BUILD", help="Name of this build of the code, such as 2.1."
+        ),
+    ] = None,
+    pin: Annotated[
+        bool,
+        typer.Option(
+            "--pin", envvar="HOLDFAST_PIN", help="Tasks end with the build that they began with."
+        ),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="First replay open tasks, and exit if one cannot go on with this code."
+            " [env: HOLDFAST_CHECK: how many of each queue; default: 50]",
+        ),
+    ] = False,
+) -> ExitCode | None:
     """Run a worker process; SIGTERM or Ctrl-C lets running calls end, and it exits with 0."""
     from holdfast.cli.commands.servers import worker_command
 
-    return await worker_command(common, target, app=app)
+    return await worker_command(
+        common, target, app=app, version=(deployment, build, pin), check=check
+    )
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def deploys(common: Common, deployment: DeploymentOption = None) -> ExitCode | None:
+    """List the builds that workers have, the open tasks of each, and which may be stopped."""
+    from holdfast.cli.commands.lists.deploys import deploys_command
+
+    return await deploys_command(common, deployment)
 
 
 @app.command(epilog=EPILOG)

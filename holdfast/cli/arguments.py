@@ -31,6 +31,15 @@ AppOption = Annotated[
         "--app", envvar="HOLDFAST_APP", help="Name of the app; the first agent's by default."
     ),
 ]
+DeploymentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deployment",
+        metavar="NAME",
+        envvar="HOLDFAST_DEPLOYMENT",
+        help="Name of a Worker Deployment of Temporal, whose versions are builds of the code.",
+    ),
+]
 QueueOption = Annotated[
     str | None,
     typer.Option(

@@ -26,7 +26,10 @@ GROUPS = {
         *(verb.replace("_", "-") for verb, each in VERBS.items() if each.form is not None),
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
-    "Servers and workers": ("dev", "desk", "mcp", "worker", "codec", "restore", "stop"),
+    "Servers and workers": (
+        *("dev", "desk", "mcp", "worker", "deploys"),
+        *("codec", "restore", "stop"),
+    ),
 }
 """Every command, in the order of the help."""
 

@@ -49,6 +49,9 @@ SEAL_MEMO = "seal"
 AGENT_TASK = "AgentTask"
 """Workflow type of a task."""
 
+SESSION = "Session"
+"""Workflow type of a session."""
+
 SPLIT = "A query brought a part of this workflow task"
 """How the failure of a workflow task begins that comes again as a whole; all that a query that
 fails with it is told."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio.common import VersioningBehavior
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
 
-from holdfast.engine.search_attributes import SPLIT
+from holdfast.engine.search_attributes import SESSION, SPLIT
 
 _BESIDE = {"query_workflow", "remove_from_cache"}
 # Commands of which each is one event. One that is cancelled in the same workflow task is none.
@@ -108,12 +109,35 @@ class WholeTasks(WorkflowInstance):
         return self._inner.get_external_store_context(command_info)
 
 
+class MovingOn(WholeTasks):
+    """A session: it never ends, so that it cannot be pinned to the build that it began with."""
+
+    def activate(self, act: Any) -> Any:
+        """Handle an activation, and go on with the current build at the next one."""
+        completion = super().activate(act)
+        if completion.HasField("successful"):
+            completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value
+        return completion
+
+
 class WholeTasksRunner(UnsandboxedWorkflowRunner):
     """Runs workflows as they are, each as `WholeTasks`."""
 
+    def __init__(self, *, of_version: bool = False) -> None:
+        """Make a runner.
+
+        Args:
+            of_version: Whether its worker is of a version of a Worker Deployment.
+        """
+        super().__init__()
+        self._of_version = of_version
+
     def create_instance(self, det: Any) -> WorkflowInstance:
         """Make a run of a workflow."""
-        return WholeTasks(super().create_instance(det))
+        made = super().create_instance(det)
+        if self._of_version and det.info.workflow_type == SESSION:
+            return MovingOn(made)
+        return WholeTasks(made)
 
 
 def _count_recorded(completion: Any, before: int) -> int:

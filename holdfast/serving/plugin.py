@@ -92,7 +92,9 @@ class HoldfastPlugin(SimplePlugin):
         """Add the workflows and activities; tool calls get the worker's own grace."""
         options = cast("dict[str, Any]", config)
         if type(options.get("unsandboxed_workflow_runner")) is UnsandboxedWorkflowRunner:
-            options["unsandboxed_workflow_runner"] = WholeTasksRunner()
+            options["unsandboxed_workflow_runner"] = WholeTasksRunner(
+                of_version=options.get("deployment_config") is not None
+            )
         if self._activities is not None:
             grace: timedelta = options.get("graceful_shutdown_timeout", timedelta())
             self._activities.long_calls.grace = grace

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from holdfast.activities.failures import log_failures_once
 from holdfast.activities.notices import Notifier
@@ -32,6 +32,12 @@ from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.models.prices import Prices
+from holdfast.serving.deployments import (
+    check_open_tasks,
+    deployment_config,
+    sample_size,
+    warn_of_no_current,
+)
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import warn_of_unserved
@@ -133,12 +139,17 @@ def build_worker(
             default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
-        options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
+        options: Anything that `temporalio.worker.Worker` takes, laid over our own choices. The
+            `deployment_config` is made of `HOLDFAST_DEPLOYMENT`, `HOLDFAST_BUILD` and
+            `HOLDFAST_PIN` by default.
 
     Raises:
         UserError: Two different agents have one name.
-        InvalidArgumentError: A notifier is none.
+        InvalidArgumentError: One of notify is no notifier, or a name of the deployment cannot be
+            used.
     """
+    if "build_id" not in options:
+        options.setdefault("deployment_config", deployment_config())
     activities = _activities(agents, archive, prices=prices, notify=notify)
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
@@ -182,7 +193,7 @@ def serving_worker(client: Client, activities: Activities, *, queue: str, **opti
 def _worker(client: Client, given: dict[str, Any]) -> Worker:
     log_failures_once()
     settings: dict[str, Any] = {
-        "build_id": BUILD_ID,
+        "build_id": None if given.get("deployment_config") else BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
         # Readers in other processes see an unfinished answer by its heartbeats; without such
         # readers, one in five seconds is enough.
@@ -246,6 +257,8 @@ async def serve(
     archive: str | None = None,
     data_dir: Path | None = None,
     ready: Callable[[Workers], None] | None = None,
+    deployment: WorkerDeploymentConfig | None = None,
+    check: int = 0,
     **connection: Any,
 ) -> None:
     """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
@@ -256,12 +269,15 @@ async def serve(
         data_dir: Serve the embedded server of this directory instead of a cluster; it is started
             when none is running, and its archive is in the directory.
         ready: Notified once the worker polls.
+        deployment: Which build of the code this is, in a Worker Deployment.
+        check: Most open tasks of each queue that are replayed before the worker polls.
         connection: Arguments of `connect_client`; Temporal's environment variables by default.
 
     Raises:
         ServerStartError: The embedded server did not start.
         ConnectError: The server cannot be reached.
         ArchiveError: The archive cannot be used, or is not the namespace's.
+        OpenTasksError: One of the replayed tasks cannot go on with this code.
     """
     async with AsyncExitStack() as stack:
         if data_dir is None:
@@ -272,19 +288,25 @@ async def serve(
         if data_dir is None:
             await ensure_search_attributes(client)
         await check_archive(client, store)
+        if check:
+            queues = (*app.queues, queue_of(app.name))
+            await check_open_tasks(client, dict.fromkeys(queues), deployment, check)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        making = partial(make_workers, app, connect, store, GRACE)
+        making = partial(make_workers, app, connect, store, GRACE, deployment_config=deployment)
         host, workers = await stack.enter_async_context(hosted(making, GRACE))
         names = ", ".join(agent.name for agent in app.served)
         log.info("serving %s on %s", names, ", ".join(workers.queues))
         leave_imports()
         if ready is not None:
             ready(workers)
-        warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
-        stack.callback(warning.cancel)
+        warnings = [asyncio.create_task(warn_of_unserved(client, workers.queues))]
+        if deployment is not None:
+            warnings.append(asyncio.create_task(warn_of_no_current(client, deployment)))
+        for each in warnings:
+            stack.callback(each.cancel)
         await _until(stop, host.ended(workers))
         log.info("stopping: running calls get %s seconds", GRACE.seconds)
 
@@ -300,7 +322,7 @@ def leave_imports() -> None:
 
 
 async def make_workers(
-    app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host
+    app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host, **options: Any
 ) -> Workers:
     """Make the workers of an app for a host, in whose loop this runs."""
     return build_workers(
@@ -310,6 +332,7 @@ async def make_workers(
         loops=host.tools,
         graceful_shutdown_timeout=grace,
         workflow_task_executor=host.workflows,
+        **options,
     )
 
 
@@ -365,7 +388,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description="Serve agents on a Temporal cluster until SIGTERM or Ctrl-C.",
         epilog="The cluster and the archive are named by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,"
-        " TEMPORAL_API_KEY and HOLDFAST_ARCHIVE; the app by HOLDFAST_APP.",
+        " TEMPORAL_API_KEY and HOLDFAST_ARCHIVE; the app by HOLDFAST_APP; the build of the code by"
+        " HOLDFAST_DEPLOYMENT, HOLDFAST_BUILD and HOLDFAST_PIN.",
     )
     parser.add_argument(
         "agents",
@@ -377,7 +401,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     target: str = parser.parse_args(argv).agents
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
-        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))
+        app = load_app(target, os.environ.get("HOLDFAST_APP") or None)
+        check = sample_size(asked=False)
+        asyncio.run(serve(app, deployment=deployment_config(), check=check))
     except HoldfastError as error:
         parser.exit(
             2 if isinstance(error, InvalidArgumentError) else 1, f"error: {redact(str(error))}\n"

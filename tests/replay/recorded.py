@@ -7,6 +7,7 @@ this version. They are never changed once a version is released: tasks of it are
 from __future__ import annotations
 
 import gzip
+import hashlib
 import itertools
 import os
 import re
@@ -18,6 +19,8 @@ from temporalio.client import WorkflowHistory
 HISTORIES = Path(__file__).with_name("histories")
 CHECKOUT = str(Path(__file__).parents[2])
 FOUND = Path(CHECKOUT, ".build", "histories")
+DIGESTS = HISTORIES / "SHA256SUMS"
+"""Digest of each history, as `sha256sum --check` reads them."""
 MOST = 60
 _OWN = re.compile(r'("(?:identity|stackTrace)": )"(?:\\.|[^"\\])*"')
 """What a history says of the machine that wrote it."""
@@ -56,6 +59,14 @@ def read(file: Path) -> WorkflowHistory:
     return WorkflowHistory(started.workflow_id, found.events)
 
 
+def digests() -> dict[str, str]:
+    """Return the digest of each history, by its path."""
+    return {
+        file.relative_to(HISTORIES).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(HISTORIES.glob("*/*"))
+    }
+
+
 def main() -> None:
     """Choose, of the histories that were found, those that show most with the fewest bytes."""
     into = HISTORIES / metadata.version("holdfast-agents")
@@ -66,6 +77,9 @@ def main() -> None:
         shown = left.pop(best)
         left = {file: pairs - shown for file, pairs in left.items()}
         (into / f"{best.name}.gz").write_bytes(gzip.compress(best.read_bytes(), mtime=0))
+    DIGESTS.write_text(
+        "".join(f"{digest}  {name}\n" for name, digest in digests().items()), "utf-8"
+    )
 
 
 if __name__ == "__main__":

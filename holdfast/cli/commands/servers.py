@@ -7,6 +7,7 @@ import importlib.util
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from holdfast.cli import output
 from holdfast.cli.commands.desk import token_file
@@ -15,6 +16,7 @@ from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError
+from holdfast.serving.deployments import deployment_config, sample_size
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, serve
@@ -68,29 +70,44 @@ async def desk_beside(common: Common, runner: AgentRunner, port: int | None) -> 
         yield url
 
 
-async def worker_command(common: Common, target: str, *, app: str | None) -> ExitCode:
-    """Run a worker process until SIGTERM."""
+async def worker_command(
+    common: Common,
+    target: str,
+    *,
+    app: str | None,
+    version: tuple[str | None, str | None, bool],
+    check: bool,
+) -> ExitCode:
+    """Run a worker process until SIGTERM.
+
+    Args:
+        common: The options.
+        target: Where the agents are.
+        app: Name of the app.
+        version: Deployment, build, and whether tasks are pinned to it.
+        check: Whether open tasks are replayed first.
+    """
     _log()
+    deployment, build, pin = version
+    made = deployment_config(deployment, build, pin=pin)
+    sample = sample_size(asked=check)
     here = load_agents(target, app)
 
     def ready(workers: Workers) -> None:
         facts = _facts(here, workers)
         facts |= {"address": workers.client.service_client.config.target_host}
+        if made is not None:
+            facts |= {"version": made.version.to_canonical_string()}
         if common.json:
             output.emit(facts)
         output.say(f"Serving {', '.join(facts['agents'])} at {facts['address']}.")
 
+    serving = partial(serve, here, ready=ready, deployment=made, check=sample)
     directory = common.embedded
     if directory is not None:
-        await serve(here, data_dir=directory, ready=ready)
+        await serving(data_dir=directory)
     else:
-        await serve(
-            here,
-            archive=common.archive,
-            ready=ready,
-            address=common.address,
-            namespace=common.namespace,
-        )
+        await serving(archive=common.archive, address=common.address, namespace=common.namespace)
     return ExitCode.OK
 
 

@@ -158,6 +158,8 @@ services:
       HOLDFAST_ARCHIVE: file:///archive
       # Passed on where they are set.
       HOLDFAST_MODEL:
+      HOLDFAST_DEPLOYMENT:
+      HOLDFAST_BUILD:
       OPENAI_API_KEY:
     volumes:
       - .:/src:ro
