@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive.bytestore import LocalStore, open_store
 from holdfast.archive.names import (
+    BLOBS,
     ID_FILE,
     KEY_FILE,
+    KEYS_FOLDER,
     KEYS_VARIABLE,
     NAMES_SCOPE,
     OWNER_FILE,
@@ -36,6 +38,7 @@ from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
     KeyMissingError,
+    message_of,
 )
 from holdfast.values.base import Json, digest, in_order
 from holdfast.values.checks.arguments import check_arguments
@@ -234,6 +237,38 @@ class Archive:
         path = record_path(folder.rstrip("/"))
         with self._failures("read", path):
             return sorted(self._store.find(path))
+
+    def files(self) -> list[str]:
+        """Return the paths of all files below the archive's place, for `problem_of`, sorted.
+
+        Raises:
+            ArchiveError: The archive cannot be read.
+        """
+        with self._failures("read", ""):
+            return sorted(self._store.find(""))
+
+    def problem_of(self, path: str) -> str:
+        """Read a file; say why it cannot be used, or nothing.
+
+        Raises:
+            ArchiveError: The archive cannot be read at all.
+        """
+        if path in {ID_FILE, OWNER_FILE, KEY_FILE} or path.startswith(f"{KEYS_FOLDER}/"):
+            return ""  # they are read whenever the archive is used
+        is_blob = path.startswith(f"{BLOBS}/")
+        try:
+            if self.encrypted is not None:
+                data, is_right = self.encrypted.kept(path)
+            else:
+                with self._failures("read", path):
+                    data = self._store.read(path)
+                is_right = not is_blob or path == blob_path(digest(data))
+            if is_blob:
+                return "" if is_right else "its bytes do not have the digest of its name"
+            self._json(path, data)
+        except ArchiveError as error:
+            return message_of(error)
+        return ""
 
     def archive_id(self) -> str:
         """Return the archive's id, made at the first call by whichever process comes first.

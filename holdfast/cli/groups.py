@@ -28,7 +28,7 @@ GROUPS = {
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
     "Servers and workers": (
         *("dev", "desk", "mcp", "worker", "deploys"),
-        *("codec", "restore", "stop"),
+        *("codec", "archive", "restore", "stop"),
     ),
 }
 """Every command, in the order of the help."""

@@ -10,20 +10,25 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, tool
+from holdfast import Agent, AgentRunner, Task, tool
+from holdfast.archive import Keys
 from holdfast.archive.archive import record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
+from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.errors import DigestMismatchError, StepFailedError, UndoFailedError
 from holdfast.reading.step_events import StepEnd
 from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import EntriesPage, EntriesRequest
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task
+from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import MakeRunner, Rig
+
+__all__ = ["logs_are_told_again"]
 
 THOUGHT = "because " * 9000
 DONE = "done " * 9000
@@ -214,3 +219,28 @@ async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(
         with pytest.raises(StepFailedError, match=state.commits[0].sha256):
             await runner.chat("three", session="s")
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+@pytest.mark.usefixtures("logs_told")
+async def test_a_check_of_the_archive_names_broken_files_and_the_tasks_that_need_them(
+    own: Keys | None,
+) -> None:
+    agent = Agent(name="clerk", model=ScriptedModel(["a " * 40_000, "b"]))
+    async with AgentRunner.local(agent, data_dir=None, keys=own) as runner:
+        engine = Engine(runner.client, runner.archive, _none)
+        for task in ("t1", "t2"):
+            await runner.run_task(await runner.create_task("q", task_id=task))
+            await runner.finalize_response(task)
+        files, tasks, found = await check(engine)
+        assert (files > 4, tasks, found) == (True, 2, [])
+        place = Path(runner.archive.url)
+        [long] = [each for each in place.glob("blobs/*/*") if each.stat().st_size > 40_000]
+        long.write_bytes(long.read_bytes()[:-1] + b"~")
+        (place / "tasks" / "t2.json").write_bytes(b"no record")
+        found = (await check(engine))[2]
+    assert [each.what for each in found[:2]] == [
+        long.relative_to(place).as_posix(),
+        "tasks/t2.json",
+    ]
+    assert {each.what for each in found[2:]} == {"task t1", "task t2"}

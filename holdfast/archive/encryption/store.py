@@ -20,6 +20,7 @@ from holdfast.archive.names import (
     blob_path,
 )
 from holdfast.errors import DigestMismatchError
+from holdfast.values.base import digest
 
 MAGIC = b"\x00HFE1"
 """In front of what is encrypted; no record begins with it, as all are JSON."""
@@ -86,6 +87,20 @@ class EncryptedStore:
     def find(self, folder: str) -> list[str]:
         """Return the paths of all files below a folder."""
         return self._inner.find(folder)
+
+    def kept(self, path: str) -> tuple[bytes, bool]:
+        """Read a file by the path under which it is kept, to check it.
+
+        Returns:
+            Its bytes, decrypted, and whether a blob's path is the one that such bytes have.
+
+        Raises:
+            KeyMissingError: It is encrypted with a key that is not here.
+            DigestMismatchError: It was changed.
+        """
+        data = self._opened(path, self._inner.read(path))
+        plain = blob_path(digest(data))
+        return data, path in {plain, self._named(plain)}
 
     def encrypt_plain(self) -> Iterator[bool]:
         """Encrypt what was written before there were keys; yield for each file whether it was.

@@ -126,3 +126,16 @@ async def restore(
     from holdfast.cli.commands.start.restore import restore_command
 
     return await restore_command(common, since.astimezone())
+
+
+archive = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+start.add_typer(archive, name="archive", help="Look whether the archive is whole.")
+
+
+@archive.command(epilog=EPILOG)
+@shared
+async def check(common: Common) -> ExitCode | None:
+    """Read the whole archive and verify all closed tasks; say what is broken."""
+    from holdfast.cli.commands.lists.archive import archive_check_command
+
+    return await archive_check_command(common)
