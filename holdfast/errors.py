@@ -29,6 +29,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │   ├── NoWorkerError               waits for a worker
     │   ├── QueryFailedError
     │   │   └── StuckTaskError
+    │   ├── OpenTasksError
     │   └── ArchiveError
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError

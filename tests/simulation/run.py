@@ -57,8 +57,9 @@ TASK_EVENTS = 3
 OURS = str(Path(holdfast.__file__).parent)
 """The directory of all code of ours that a workflow may run."""
 
-TAKES_ERRORS = ("children/background.py", "engine/converter.py")
-"""Where errors are taken; Temporal itself drops a signal that the converter cannot read."""
+TAKES_ERRORS = "engine/converter.py", "Background."
+"""A file and a class where errors are taken; Temporal itself drops a signal that the converter
+cannot read."""
 
 
 class ViolationError(AssertionError):
@@ -80,7 +81,9 @@ class Thrower:
         code = frame.f_code
         is_own = code.co_filename.startswith(OURS) and not code.co_flags & CO_GENERATOR
         is_own = is_own and code.co_name != "__eq__"  # pydantic asks it, and takes an error for no
-        if event != "call" or not is_own or code.co_filename.endswith(TAKES_ERRORS):
+        file, name = TAKES_ERRORS
+        takes = code.co_filename.endswith(file) or code.co_qualname.startswith(name)
+        if event != "call" or not is_own or takes:
             return
         self.left -= 1
         if self.left < 0:
@@ -147,6 +150,7 @@ class Run:
         attributes: Its search attributes.
         result: What it returned, or its failure.
         timers: Numbers of its timers that have not fired.
+        scheduled: Ids of its activities, and when they were scheduled.
         child_of: The run that has begun it as a child, and the number of its command.
     """
 
@@ -162,6 +166,7 @@ class Run:
         self.attributes.CopyFrom(begin.attributes)
         self.result: Any = None
         self.timers: dict[int, object] = {}
+        self.scheduled: list[tuple[str, float]] = []
         self.child_of: tuple[Run, int] | None = None
         self._instance = self._make()
         job = Job()

@@ -402,6 +402,7 @@ class Server:
             case "schedule_activity":
                 copy = ScheduleActivity()
                 copy.CopyFrom(command.schedule_activity)
+                run.scheduled.append((copy.activity_id, self.clock.now))
                 self._schedule(Activity(run, copy, self.clock.now))
             case "start_child_workflow_execution":
                 child = command.start_child_workflow_execution

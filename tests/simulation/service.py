@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from google.protobuf.message import Message
 from temporalio.api.enums.v1 import (
+    HistoryEventFilterType,
     PendingActivityState,
     QueryRejectCondition,
     WorkflowExecutionStatus,
@@ -33,6 +34,9 @@ STATUS = {
 
 def _not_found(what: str) -> NoReturn:
     raise RPCError(f"{what} not found", RPCStatusCode.NOT_FOUND, b"")
+
+
+CLOSE_EVENT = HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT
 
 
 class Service(ServiceClient):
@@ -107,6 +111,28 @@ class Service(ServiceClient):
         )
         if activity.failure is not None:
             pending.last_failure.CopyFrom(activity.failure)
+
+    def _get_workflow_execution_history(
+        self, req: api.GetWorkflowExecutionHistoryRequest
+    ) -> api.GetWorkflowExecutionHistoryResponse:
+        """Tell what a mark of a call is compared with: the run before, and the activities."""
+        if (
+            req.history_event_filter_type
+            == HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT
+        ):
+            raise RPCError("ends are not simulated", RPCStatusCode.UNIMPLEMENTED, b"")
+        run, found = self._run(req.execution), api.GetWorkflowExecutionHistoryResponse()
+        chain = self._server.chains[run.id]
+        began = found.history.events.add().workflow_execution_started_event_attributes
+        before = chain[: chain.index(run)][-1:]
+        if before and before[0].status == "continued":
+            began.continued_execution_run_id = before[0].begin.run_id
+        began.SetInParent()
+        for id, at in run.scheduled:
+            event = found.history.events.add()
+            event.event_time.FromDatetime(dt.datetime.fromtimestamp(at, dt.UTC))
+            event.activity_task_scheduled_event_attributes.activity_id = id
+        return found
 
     def _query_workflow(self, req: api.QueryWorkflowRequest) -> api.QueryWorkflowResponse:
         run, found = self._run(req.execution), api.QueryWorkflowResponse()
