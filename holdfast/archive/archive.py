@@ -457,6 +457,14 @@ class Archive:
         """Run `list_records` in a thread."""
         return await asyncio.to_thread(self.list_records, folder)
 
+    async def afiles(self) -> list[str]:
+        """Run `files` in a thread."""
+        return await asyncio.to_thread(self.files)
+
+    async def aproblem_of(self, path: str) -> str:
+        """Run `problem_of` in a thread."""
+        return await asyncio.to_thread(self.problem_of, path)
+
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""
         return await asyncio.to_thread(self.archive_id)

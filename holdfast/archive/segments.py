@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.errors import DAMAGED, message_of
+from holdfast.errors import DAMAGED, ArchiveError, message_of
 from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
@@ -17,6 +17,7 @@ from holdfast.values.base import Json, in_order
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
+from holdfast.values.text.logs import log
 
 HEAVY_BYTES = 64 * 1024
 """Size of a segment above which it is read in a thread next to the event loop: about 2 ms."""
@@ -191,12 +192,23 @@ async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Se
     the task did before Temporal's database was restored from a backup.
     """
     data, name = record.wire(), record_name("tasks", task_id)
-    made, before = record_digest(data), await archive.afind_record(name)
+    made, before = record_digest(data), await _readable(archive, name)
     if is_object(before) and not is_sealed(before, made):
         kept = record_name("superseded", f"{task_id}.{record_digest(before)}")
         await archive.aput_record(kept, before)
     await archive.aput_record(name, signed(data, task_id))
     return Seal(ledger=record.ledger, record=made)
+
+
+async def _readable(archive: Archive, name: str) -> Json | None:
+    """Return a record; None of one that is damaged: it must not keep the task from its end."""
+    try:
+        return await archive.afind_record(name)
+    except ArchiveError as error:
+        if not isinstance(error, DAMAGED) and not isinstance(error.__cause__, ValueError):
+            raise
+        log.warning("The record that another end has left is lost: %s", error)
+        return None
 
 
 async def has_record(archive: Archive, task_id: str) -> bool:

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.segments import write_record
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
     DigestMismatchError,
     InvalidArgumentError,
 )
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import TaskRecord
 from holdfast.values.base import digest
+from holdfast.values.steps import Task
 from tests.support.master_keys import LINE, logs_are_told_again
 
 __all__ = ["logs_are_told_again"]
@@ -199,3 +203,18 @@ async def test_every_method_has_an_async_twin(archive: Archive) -> None:
     assert await archive.alist_records("a") == ["a/b.json"]
     assert await archive.adelete_record("a/b.json")
     assert await archive.aarchive_id() == archive.archive_id()
+
+
+async def test_the_record_of_another_end_is_kept_and_a_damaged_one_is_replaced(
+    tmp_path: Path,
+) -> None:
+    archive = Archive(tmp_path)
+    for status in ("finished", "finished", "abandoned"):
+        task = Task(task_id="t", input="q", status=status).wire()
+        await write_record(archive, "t", TaskRecord(task=task, head=TaskHead(agent="ann")))
+    [kept] = archive.list_records("superseded")
+    assert '"finished"' in str(archive.get_record(kept)).replace("'", '"')
+    (tmp_path / "tasks" / "t.json").write_bytes(b"cut sh")
+    await write_record(archive, "t", TaskRecord(task={}, head=TaskHead(agent="ann")))
+    assert archive.list_records("superseded") == [kept]
+    assert '"ann"' in str(archive.get_record("tasks/t.json")).replace("'", '"')

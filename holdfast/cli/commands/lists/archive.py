@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -55,12 +54,8 @@ async def check(engine: Engine) -> tuple[int, int, list[Broken]]:
         ConnectError: The server could not be reached.
     """
     archive = engine.archive
-    files = await asyncio.to_thread(archive.files)
-
-    async def problem_of(path: str) -> str:
-        return await asyncio.to_thread(archive.problem_of, path)
-
-    why = await some_at_once(problem_of, files)
+    files = await archive.afiles()
+    why = await some_at_once(archive.aproblem_of, files)
     found = [Broken(*each) for each in zip(files, why, strict=True) if each[1]]
     names = await archive.alist_records("tasks")
     with server_errors():
