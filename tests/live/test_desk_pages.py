@@ -162,6 +162,11 @@ async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(
         await expect(rows).to_have_count(2)
 
 
+DISCONNECT = "socket.io.reconnection(false); socket.io.engine.close()"
+# Not `open()`: only an attempt to reconnect tells the server which message is the next one.
+RECONNECT = "socket.io.reconnection(true); socket.io.skipReconnect = false; socket.io.reconnect()"
+
+
 async def test_what_is_typed_stays_when_the_task_changes(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
@@ -172,17 +177,20 @@ async def test_what_is_typed_stays_when_the_task_changes(
         dialog = page.get_by_role("dialog")
         await dialog.get_by_label("Message").fill("not before noon")
         send = dialog.get_by_role("button", name="Give feedback")
+        resume = page.get_by_role("button", name="Resume", include_hidden=True)
+        await page.evaluate(f"window.isFirst = true; {DISCONNECT}")
+        await expect(page.get_by_text("Connection lost.")).to_be_visible()
         await runner.pause(task, "lunch", "bob")
+        await page.evaluate(RECONNECT)
+        await expect(page.get_by_text("Connection lost.")).to_be_hidden()
         await expect(page.get_by_text("Paused by bob")).to_be_attached()
         await expect(dialog.get_by_label("Message")).to_have_value("not before noon")
+        assert await page.evaluate("window.isFirst")  # the page was not loaded again
         await send.click()
         await expect(page.get_by_text("Sent.")).to_be_visible()
-        resume = page.get_by_role("button", name="Resume")
-        await page.evaluate("socket.io.reconnection(false); socket.io.engine.close()")
-        await expect(page.get_by_text("Connection lost.")).to_be_visible()
+        await page.evaluate(DISCONNECT)
         await expect(resume).to_be_disabled()
-        await page.evaluate("socket.io.reconnection(true); socket.io.open()")
-        await expect(page.get_by_text("Connection lost.")).to_be_hidden()
+        await page.evaluate(RECONNECT)
         await expect(resume).to_be_enabled()
     [said] = [each for each in await runner.audit(task) if each.verb == "feedback"]
     assert said.actor == "ann"

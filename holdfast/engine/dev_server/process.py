@@ -131,7 +131,9 @@ async def end_process(pid: int, started: float, *, grace: float = STOP_SECONDS) 
     if not await wait_until(lambda: not is_alive(pid, started), grace):
         with suppress(psutil.Error):
             psutil.Process(pid).kill()
-        await wait_until(lambda: not is_alive(pid, started), grace)
+        # A killed process holds its port and files until its threads have ended, however short
+        # the grace was.
+        await wait_until(lambda: not is_alive(pid, started), STOP_SECONDS)
     return True
 
 
