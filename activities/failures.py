@@ -107,9 +107,8 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
     cut out of their texts.
 
     Args:
-        attempts: Number of the attempt from which on a model that is not available is no reason
-            for another one; 0 leaves that to the server. Those that a rate limit ended do not
-            count: that is waited out by time.
+        attempts: Number of the attempt from which on an unavailable model is not tried again; 0
+            leaves that to the server. Attempts that a rate limit ended do not count: time lifts it.
     """
     try:
         yield
@@ -173,7 +172,7 @@ class WaitingError(ApplicationError):
 
 @contextmanager
 def counted(attempts: int) -> Generator[None]:
-    """Have the server make no attempt after the last one; those that only waited do not count.
+    """Have the server make no attempt after the last one; attempts that only waited do not count.
 
     Args:
         attempts: Most attempts, lost ones included.

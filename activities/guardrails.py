@@ -187,7 +187,7 @@ def _find(registry: Registry, agent: Agent, given: GuardInput) -> InputGuardrail
     """Return the guardrail that the task means.
 
     Raises:
-        ApplicationError: This process has it no more; the task must not go on unchecked.
+        ApplicationError: This process no longer has it; the task must not go on unchecked.
     """
     rule = given.rule
     if rule.ref:

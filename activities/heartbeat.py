@@ -57,7 +57,7 @@ class Clocks:
         self._end = 0.0
 
     def delay(self, started: float, here: float) -> float | None:
-        """Return for how long an activity was on its way; None when it is the first one.
+        """Return for how long an activity was in transit; None for the first one.
 
         Args:
             started: When the server started it, by the server's clock.
@@ -234,12 +234,12 @@ FAILED = "failed"
 class FailedCalls(NamedTuple):
     """The model calls of an activity that have failed and are made again, over all its attempts.
 
-    The number of an attempt does not say it: a worker that was lost is no failed call. The server
+    The number of an attempt does not tell that: a lost worker is not a failed call. The server
     keeps the details of the newest heartbeat, also when an attempt fails or is lost.
 
     Attributes:
-        repeated: Those that the usage counts.
-        limits: Those that a rate limit of the provider refused: such attempts do not count.
+        repeated: Failed calls that the usage counts.
+        limits: Failed calls that a rate limit of the provider refused: such attempts do not count.
         since: When the first of these attempts began, seconds since the epoch.
     """
 
@@ -256,7 +256,7 @@ class FailedCalls(NamedTuple):
 
     @property
     def attempt(self) -> int:
-        """Number of the running attempt, without those that a rate limit ended."""
+        """Number of the running attempt, without attempts that a rate limit ended."""
         return activity.info().attempt - self.limits
 
     def after(self, error: ModelUnavailableError) -> FailedCalls:
@@ -348,7 +348,7 @@ class Pulse:
         self.send(*self.details())
 
     def beat_soon(self) -> None:
-        """Send a heartbeat, from any thread; it is on its way before one that comes later."""
+        """Send a heartbeat, from any thread, before any later one."""
         self._home.call_soon_threadsafe(self.beat, context=copy_context())
 
     def details(self) -> list[Json]:
@@ -529,7 +529,7 @@ async def losses() -> Losses:
 
     The server keeps why the last attempt ended, and of earlier ones only their number. A failed
     attempt says what it knew (`LOST`). When the last one was lost, or the server cannot be asked,
-    all of them count as lost but for those that a rate limit ended.
+    all count as lost, except attempts that a rate limit ended.
     """
     info = activity.info()
     if info.attempt == 1 or info.workflow_id is None:

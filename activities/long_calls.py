@@ -63,7 +63,7 @@ class OwningTask:
         """Return what proves to the task that a signal comes from one of its activities.
 
         Returns:
-            None when the server knows the run no more: the attempt is over.
+            None when the server no longer knows the run: the attempt is over.
         """
         while True:
             try:

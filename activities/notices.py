@@ -83,7 +83,7 @@ class Notice(Value):
         tool: The tool to be called.
         arguments: Its arguments, JSON text.
         defaults: What the tool fills in for arguments that are left out: "to: 5 (default)".
-        digest: Digest of the call as it stands: `Approval(id=..., digest=...)` decides that alone.
+        digest: Digest of the call as it is now: `Approval(id=..., digest=...)` decides that alone.
         text: Why the question is asked, where there is more to say.
         who: People and roles that may decide; empty for anybody.
         expires: When the approval expires, seconds since the epoch; 0 for never.

@@ -272,7 +272,7 @@ def guardrail(
         name: The guardrail's name.
         kind: What it looks at.
         step: Branch and number of the step that it is part of, if it is part of one.
-        i: Its position among those that the activity runs.
+        i: Its position among the activity's guardrails.
     """
     facts = {"holdfast.guardrail.name": name, "holdfast.guardrail.kind": kind}
     return recorded(f"guardrail {kind} {i}", f"guardrail {name}", head, facts, step=step)

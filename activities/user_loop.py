@@ -77,7 +77,7 @@ working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
 
 @contextmanager
 def inline_calls() -> Generator[None]:
-    """Mark the work of the current activity as one that runs tools which have activities, too."""
+    """Mark the current activity's work as running tools that have activities as well."""
     work = working.get()
     if work is None:
         yield
@@ -103,7 +103,7 @@ def hangs(work: Work, seconds: float) -> LoggedError:
 
 
 def given_up(work: Work, seconds: float) -> LoggedError:
-    """Return the failure of users' code that blocks its loop; it would block the next one, too."""
+    """Return the failure of users' code that blocks its loop, and would block the next one."""
     text = (
         f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
         f" {seconds:g} seconds and was given up."

@@ -126,7 +126,7 @@ WEIGHTS: dict[str, Callable[[Any], int]] = {
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
-"""Rough size of a task of which nothing is known yet."""
+"""Rough size of a task that nothing is known about yet."""
 
 MOST_HEADS = 1000
 """Heads of new tasks that are remembered: those whose first step may not have begun yet."""

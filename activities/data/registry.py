@@ -60,15 +60,15 @@ class Registry:
 
         Args:
             agents: The agents.
-            archive: Where their snapshots are.
-            snapshots: Those that are known already, and those that will be, by digest.
+            archive: Has their snapshots.
+            snapshots: The known snapshots by digest; new ones are added.
             prices: See above.
             notifies: See above.
-            lazy: Whether to look for the agents that they can reach only when one is wanted. The
-                registry of a run is made for each step and call, most of which want no other agent.
+            lazy: Whether to look for the agents that they can reach only when one is wanted. A
+                run's registry is made for each step and call, and few of them want another agent.
 
         Raises:
-            UserError: Two agents have one name, among these or those that they hand over to or
+            UserError: Two agents have one name, among these or the agents that they hand over to or
                 call as tools.
         """
         self.prices = prices
@@ -83,7 +83,7 @@ class Registry:
             self._read()
 
     def _read(self) -> None:
-        """Register the given agents, and those that they can reach, unless that is done.
+        """Register the given agents, and the agents that they can reach, unless that is done.
 
         Raises:
             UserError: Two of them have one name.
@@ -407,8 +407,8 @@ async def described_ahead(registry: Registry, cache: Cache, head: TaskHead) -> D
     That spares the task an activity, where the process that starts it serves its agent.
 
     Returns:
-        None where only the activity can find it out. Also when it fails: it fails in the activity,
-        too, and the task waits with the error for a fix.
+        None where only the activity can find it out. Also when it fails: it fails in the activity
+        as well, and the task waits with the error for a fix.
     """
     try:
         if _needs_activity(registry, head):

@@ -520,12 +520,12 @@ def worker_identity() -> str:
 
 
 class Seen(NamedTuple):
-    """The messages that a step's agent sees, without those that the step adds.
+    """The messages that a step's agent sees, without the ones that the step adds.
 
     Attributes:
         whole: All of them.
         transcript: The task's own.
-        given: Number of those before the task's own, or instead of the first of them.
+        given: Number of messages before the task's own, or instead of the first of them.
     """
 
     whole: Conversation

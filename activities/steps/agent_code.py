@@ -56,7 +56,7 @@ from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResu
 
 
 def _told(result: ToolResult, tool: Tool | None) -> FunctionToolResult:
-    """Return a result as a `tool_use_behavior` function is told of it."""
+    """Return a result in the form that a `tool_use_behavior` function gets."""
     fields = {name: getattr(result, name) for name in ToolOutput.model_fields}
     return FunctionToolResult(**fields, tool=tool, output=_object(result, tool))
 
@@ -122,8 +122,8 @@ class RegisteredCode(AgentCode):
         """Say what this turn's instructions are, and which tools are not on offer.
 
         Raises:
-            InvalidArgumentError: The instructions are no text.
-            UserError: The prompt is none.
+            InvalidArgumentError: The instructions are not a string.
+            UserError: The prompt is not valid.
             Exception: Whatever the agent's code raised.
         """
         ctx = await self.context(state)

@@ -72,7 +72,7 @@ class Continuation:
         kept: Where the provider keeps it.
         before: Id of the answer that the call goes on from; empty for none.
         is_first: Whether no call of the task came before.
-        told: What a step that asks again says since its answers were of no use; None for others.
+        told: What a step says that asks again because its answers were not usable; None for others.
     """
 
     kept: KeptConversation

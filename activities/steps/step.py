@@ -407,8 +407,8 @@ class StepActivities:
 def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     """Return how the tools on offer are chosen, if the task began with an agent that chooses.
 
-    Tools of MCP servers are always on offer, after those that are chosen. An agent that has lost
-    its retriever since then offers the task all tools that it knows.
+    Tools of MCP servers are always on offer, after the chosen ones. An agent that has lost its
+    retriever since then offers the task all tools that it knows.
     """
     if agent.tool_retriever is None or not snapshot.retriever:
         return None

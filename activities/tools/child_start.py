@@ -92,7 +92,7 @@ class NestingActivities:
 
     @activity.defn(name="end_nested")
     async def end_nested(self, given: EndNested) -> None:
-        """End the tasks of calls of archived steps; those that have ended are left alone."""
+        """End the tasks of calls of archived steps; ended ones are left alone."""
         with typed_failures():
             async with heartbeats():
                 entries = await read_archived(self._source.archive, given.segment)

@@ -4,9 +4,9 @@ An activity of its own costs a call six events, a workflow task and two polls. A
 only reads, needs no person and no other worker is run at once, side by side with the others of its
 answer. Before, the answer is kept in the archive: when the worker process is lost in a tool, the
 next attempt of the activity finds it, pays for no model call and leaves the calls to activities of
-their own. (A heartbeat could carry the answer, too. Temporal Cloud bills each; the server does as
-much work for it as for the turn's own events; and the worker's own heartbeats may overtake it.) A
-call that takes longer than its bound continues on its own; the activity `tool` that is scheduled
+their own. (A heartbeat could carry the answer as well. Temporal Cloud bills each; the server does
+as much work for it as for the turn's own events; and the worker's own heartbeats may overtake it.)
+A call that takes longer than its bound continues on its own; the activity `tool` that is scheduled
 for it then waits for it.
 """
 
@@ -123,7 +123,7 @@ class Going(NamedTuple):
 
 
 class InlineCalls:
-    """Runs calls in the activities of their steps, and keeps those that take longer."""
+    """Runs calls in the activities of their steps, and keeps the ones that take longer."""
 
     def __init__(self, source: Source, run: RunCall) -> None:
         """Run calls by this function, which is that of the activity `tool`."""
@@ -306,7 +306,7 @@ def _with(
 
 
 def _shortened(outcome: Outcome, advanced: Advanced) -> Outcome:
-    """Leave out what the activity's result says by itself: the worker, and as a rule the end."""
+    """Leave out what the activity's result says already: the worker, and as a rule the end."""
     if advanced.answer is not None:
         outcome = outcome.without_end(advanced.answer.at)
     is_ours = outcome.worker == advanced.worker

@@ -1,6 +1,6 @@
 """The activities around a tool call: `gate`, `check`, `probe`, and `undo` of one that was done.
 
-A session is asked for its decisions on later calls, and gets them, by activities, too.
+Activities also ask a session for its decisions on later calls, and give it new ones.
 """
 
 from __future__ import annotations
@@ -272,9 +272,9 @@ LOOK_TIMEOUT = timedelta(seconds=3)
 
 @activity.defn(name="keep_rule")
 async def keep_rule(given: KeepInput) -> None:
-    """Give a session a rule, and begin it if need be; a rule that it has changes nothing.
+    """Give a session a rule, and start it if need be; a rule that it has changes nothing.
 
-    One that was revoked on its way ends there.
+    A rule that was revoked in transit ends there.
     """
     session, queue = given.session, given.session.queue or activity.info().task_queue
     with typed_failures():
@@ -306,7 +306,7 @@ async def has_no_rules(
 ) -> bool:
     """Whether the task's session certainly has no decision for later calls, for calls to be asked.
 
-    The server says so by itself: it needs no worker process that has the session, and a step's
+    Only the server is asked: that needs no worker process that has the session, and a step's
     activity can look where the answer of its model has asked for such calls. A session that has
     news to take is not certain to have none.
 

@@ -143,8 +143,8 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
 async def _worded(ready: Ready, text: str, error: BaseException) -> str:
     """Let the run's formatter write the error message of a tool that has no formatter itself.
 
-    Tools that are agents or of servers have their own texts, and what a tool raises to stop, such
-    as CancelledError, is none of its errors.
+    Tools that are agents or of servers have their own texts. What a tool raises to stop, such as
+    CancelledError, is not an error of the tool.
     """
     if isinstance(ready.tool, AgentTool | ServerTool):
         return text

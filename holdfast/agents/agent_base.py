@@ -82,7 +82,7 @@ def names_apart(agents: Iterable[AgentBase[Any]]) -> list[str]:
 
 
 def is_named_for(member: str, name: str) -> bool:
-    """Whether the agent that a task knows by one name may be that which its author gave another."""
+    """Whether the agent that a task calls `member` may be the one that its author called `name`."""
     return member == name or re.fullmatch(rf"{re.escape(name)}#\d+", member) is not None
 
 

@@ -177,7 +177,7 @@ _FAMILIES = (
 
 
 def instead_of(name: str) -> str:
-    """Return what to use instead of a name of the Agents SDK; nothing if it is no such name."""
+    """Return what to use instead of a name of the Agents SDK; nothing if it is not such a name."""
     said = ABSENT.get(name) or BESIDE.get(name)
     said = said or next((said for names, said in _FAMILIES if names.fullmatch(name)), "")
     return said and f"{said}. See docs/from_agents_sdk.md"

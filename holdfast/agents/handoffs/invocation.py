@@ -105,7 +105,7 @@ def check_callable(given: object, what: str, of: str = "") -> None:
 
     Args:
         given: The object.
-        what: What it is to be, as "input_filter".
+        what: What it serves as, such as "input_filter".
         of: What it belongs to, as "handoff 'transfer_to_ann'"; empty if `what` says that.
 
     Raises:

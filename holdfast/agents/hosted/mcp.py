@@ -78,7 +78,7 @@ class HostedMCPTool(HostedTool):
         approval: Who decides, if not anybody.
 
     Raises:
-        UserError: The configuration is no such data, or has no label.
+        UserError: The configuration is not data of the API, or has no label.
     """
 
     tool_config: Mcp = field(repr=False)

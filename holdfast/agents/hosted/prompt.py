@@ -75,7 +75,7 @@ def prompt_data(what: str, given: Mapping[str, Any]) -> dict[str, Json]:
         given: The prompt.
 
     Raises:
-        UserError: It has no id, or holds what is no data.
+        UserError: It has no id, or holds something other than data.
     """
     if not isinstance(given.get("id"), str) or not given["id"]:
         msg = f"The {what} is a dict with the prompt's 'id', a text; it was {shown(given)}."

@@ -16,7 +16,7 @@ from holdfast.values.text.shown import shown
 
 @dataclass
 class ToolSearchTool(HostedTool):
-    """Lets the model search the agent's deferred tools, and load those that it needs.
+    """Lets the model search the agent's deferred tools, and load the ones it needs.
 
     Deferred are functions with `defer_loading=True`, alone or in a namespace, and a HostedMCPTool
     with `"defer_loading": True`. Tools of a namespace that are not deferred can be called at once.

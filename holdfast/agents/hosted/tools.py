@@ -416,7 +416,7 @@ def _check_config(tool: HostedTool, config: object) -> None:
 
 
 def check_fields(tool: HostedTool) -> None:
-    """Refuse a tool with a field that is no data of the API.
+    """Refuse a tool with a field that is not data of the API.
 
     Raises:
         UserError: There is one.

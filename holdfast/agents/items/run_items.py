@@ -286,7 +286,7 @@ AGENTS = ("agent", "source_agent", "target_agent")
 
 @dataclass
 class RunItemBase:
-    """The base of a run's items; the class and the `type` say of which kind one is.
+    """The base of a run's items; the class and the `type` tell the kind of an item.
 
     Attributes:
         agent: The agent that the item belongs to. In a process that does not have the agent, an

@@ -55,7 +55,7 @@ class CustomTool(LocalTool[str]):
             options: Other attributes of `Tool`.
 
         Raises:
-            UserError: The function cannot be called, or the format is none.
+            UserError: The function cannot be called, or the format is not valid.
         """
         if not callable(cast("object", on_invoke_tool)):
             msg = f"CustomTool {name!r} needs a function (ctx, text); got {shown(on_invoke_tool)}."

@@ -1,12 +1,11 @@
 """Diffs of the V4A form, in which models write patches: hunks found by their context.
 
-A hunk begins with `@@`, or with one or several lines `@@ anchor`, lines of the text after which it
-stands. Its lines begin with a blank (kept), "-" (taken out) or "+" (put in). There are no line
-numbers, so a hunk is searched for, from the end of the one before it: exactly, then without regard
-to blanks at the ends of lines, then also at their beginnings. A hunk that ends with
-`*** End of File` is looked for at the end first, which is before the line end of the last line:
-what it puts in becomes the last line. (OpenAI, "apply patch" guide of the GPT-4.1
-prompting cookbook.)
+A hunk begins with `@@`, or with lines `@@ anchor`: lines of the text that precede the hunk. Its own
+lines begin with a blank (kept), "-" (removed) or "+" (added). There are no line numbers, so a hunk
+is searched for, from the end of the one before it: exactly, then without regard to blanks at the
+ends of lines, then also at their beginnings. A hunk that ends with `*** End of File` is looked for
+at the end first, which is before the line end of the last line: what it puts in becomes the last
+line. (OpenAI, "apply patch" guide of the GPT-4.1 prompting cookbook.)
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LOOSER: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
 
 @dataclass
 class _Hunk:
-    """A part of a diff: the text that is there, and what becomes of it."""
+    """A part of a diff: lines to keep, to remove and to add."""
 
     anchors: list[str] = field(default_factory=list[str])
     headers: int = 0
@@ -71,7 +70,7 @@ def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "defa
 
     Raises:
         InvalidArgumentError: It is not a diff, its context is not in the text, or an argument is
-            no text; it is a ValueError as well.
+            not a string; it is a ValueError as well.
     """
     check_arguments(apply_diff, input=input, diff=diff, mode=mode)
     model = input if mode != "create" and "\n" in input else diff

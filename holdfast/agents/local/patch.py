@@ -119,7 +119,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
             options: Other attributes of `Tool`.
 
         Raises:
-            UserError: The editor has none of the methods, or something else under their names.
+            UserError: The editor lacks all of the methods, or has one that cannot be called.
         """
         found = {each: getattr(editor, each, None) for each in get_args(OperationType)}
         methods = {name: each for name, each in found.items() if each is not None}

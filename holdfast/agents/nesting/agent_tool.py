@@ -153,9 +153,9 @@ class AgentTool(Tool[..., Any]):
         )
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """Return the validated arguments as JSON data: what the nested run is told.
+        """Return the validated arguments as JSON data: the input of the nested run.
 
-        A function instead of the agent is given them as the model wrote them.
+        A function that replaces the agent gets them as the model wrote them.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.

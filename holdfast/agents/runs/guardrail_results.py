@@ -143,8 +143,8 @@ def guardrail_results(
 
     Args:
         entries: The ledger.
-        steps: The completed steps of its present branch, then those that are open, or were when a
-            failed run ended.
+        steps: The completed steps of its present branch, then the open ones, or the ones that were
+            open when a failed run ended.
         first: Name of the agent that the run began with.
         known: The agents of this process.
         output: The final output that output guardrails have checked.

@@ -116,8 +116,8 @@ _FORMS: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {
         frozenset({"file_data", "file_url", "file_id"}),
     ),
 }
-"""Type of an output to that of the part, the members that the part has, and those of which one must
-be there."""
+"""For each type of an output: the type of its part, the part's members, and the members that it
+needs one of."""
 
 
 def _output(given: Any) -> Json:

@@ -95,8 +95,7 @@ def message_items(
         messages: The messages, with archived texts loaded.
         agent: The agent that they belong to.
         team: The agents.
-        handoffs: Ids of calls that hand the task over, next to those that the agent has a handoff
-            for.
+        handoffs: Ids of calls that hand the task over, besides calls of the agent's own handoffs.
         called: Ids of earlier calls to names of their tools.
     """
     names = {each.tool_name for each in agent.made_handoffs}

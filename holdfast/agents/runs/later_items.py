@@ -1,8 +1,8 @@
 """Items and answers of a run that are made when they are first asked for.
 
-Most programs look at no more of a result than its final output. What a result says must not depend
-on when it is read, so only work is left for later: all texts are there, and what is known here of
-the agent and its tools is looked up before.
+Most programs read only the final output of a result. What a result says must not depend on when it
+is read, so only work is postponed: all texts are loaded, and the agent and its tools are looked up
+before.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def unread_steps(
 ) -> UnreadSteps | None:
     """Return what the items and answers of a run are made of later; None if they are made at once.
 
-    They are made later of a run which has had one agent all the time, that has called none of its
-    handoffs and no tool that has guardrails.
+    They are made later if the run has had a single agent, which has called no handoff and no tool
+    that has guardrails.
 
     Args:
         data: Bytes of the segments of its ledger, oldest first.

@@ -237,7 +237,7 @@ class RunData:
         """Return input and new items as the input of a following run.
 
         Args:
-            mode: "preserve_all": the input and all new items, but for those that a handoff has
+            mode: "preserve_all": the input and all new items, except for items that a handoff has
                 moved to the input, or its filter has taken out of its `new_items`. "normalized":
                 the conversation as the last agent saw it, which is shorter if the filter of a
                 handoff left items out.
@@ -263,7 +263,7 @@ class RunData:
     def _in_input(self) -> set[int]:
         """Return the ids of the objects of `new_items` that are still in the input, unchanged.
 
-        The list and its items may be copies of those that the run has made.
+        The list and its items may be copies of the run's own.
         """
         if not self.moved or isinstance(self.input, str):
             return set()
@@ -318,7 +318,7 @@ class RunData:
         return self.__dict__
 
     def __dir__(self) -> list[str]:
-        """List the members, also those that are not made yet."""
+        """List the members, also the ones that are not made yet."""
         return sorted({*super().__dir__(), *LATER})
 
     def __str__(self) -> str:

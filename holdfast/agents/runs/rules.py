@@ -218,7 +218,7 @@ def run_head(
 
 
 def _sensitive(config: RunConfig) -> bool | None:
-    """Return whether a run says what its spans hold; None for what each process says by itself."""
+    """Return whether a run's spans hold texts; None leaves that to the setting of each process."""
     tells = config.trace_include_sensitive_data
     return None if tells and includes_sensitive_data() else tells
 
@@ -227,7 +227,7 @@ def run_budget(max_turns: int | None, max_dollars: Amount | None = None) -> Budg
     """Return the budget of a run: a model call beyond it ends its task.
 
     Raises:
-        UserError: max_dollars is no amount.
+        UserError: max_dollars is not an amount.
     """
     if max_turns is None and max_dollars is None:
         return None

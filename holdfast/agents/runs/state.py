@@ -369,8 +369,8 @@ class RunState(Generic[ContextT, AgentT]):
 
         Args:
             approval_item: One of the interruptions.
-            always_reject: Whether to reject all later calls of the tool in this task, too, and the
-                waiting calls without a decision of their own here.
+            always_reject: Whether to reject also all later calls of the tool in this task, and its
+                waiting calls that have no decision of their own here.
             rejection_message: The model's text for the rejection.
 
         Raises:

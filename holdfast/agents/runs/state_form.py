@@ -174,7 +174,7 @@ def decidable(
         among: The interruptions.
 
     Raises:
-        UserError: It belongs to another run, is no such item, or no such call waits.
+        UserError: It belongs to another run, is not such an item, or its call does not wait.
     """
     if not isinstance(given, ToolApprovalItem):
         msg = f"{verb} takes an item of get_interruptions(); it was given {shown(given)}."

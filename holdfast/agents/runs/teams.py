@@ -81,12 +81,12 @@ def is_apart(agent: Agent) -> bool:
 def changed_places(name: str, outcome: str) -> tuple[str, str]:
     """Say that an agent may have changed places with another of its name, and what to do.
 
-    Agents that share a name are told apart by the order in which the program lists them, which an
-    edit may change.
+    The order in which the program lists agents of one name distinguishes them. An edit may change
+    that order.
 
     Args:
         name: The name by which the task knows the agent.
-        outcome: What has become of the task.
+        outcome: What has happened to the task.
 
     Returns:
         The text of the error and its remedy.
@@ -219,10 +219,9 @@ class Team:
         return self._told[key]
 
     def alone(self, name: str, tools: Iterable[str]) -> Team:
-        """Return a team of one agent as it is now, whatever becomes of the agent afterwards.
+        """Return a team of one agent as it is now, without its handoffs.
 
-        It is for items that are made later, of steps in which the agent calls no handoff: it has
-        none of them.
+        Later changes to the agent do not matter.
 
         Args:
             name: The agent.

@@ -170,7 +170,7 @@ def formatted_error(error: Exception) -> Exception:
 
 
 ErrorKind = Literal["approval_rejected", "tool_not_found", "tool_exception"]
-"""What has become of a call that has no result."""
+"""Why a call has no result."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ async def worded(  # noqa: PLR0917  what a formatter is told
 
     Args:
         formatter: The run's formatter.
-        kind: What has become of the call.
+        kind: Why the call has no result.
         call: The call.
         default: The default text.
         context: The run's context.

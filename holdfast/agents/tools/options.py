@@ -126,7 +126,7 @@ def read_options(
 
 
 def refuse_option(tool: str, option: str, value: object) -> None:
-    """Refuse an option of the Agents SDK that Holdfast does not serve; None is no wish.
+    """Refuse an option of the Agents SDK that Holdfast does not serve; None is not a wish.
 
     Raises:
         DeclarationError: It has a value.

@@ -1,4 +1,4 @@
-"""Tool retrievers: of an agent's many tools, a step offers the model only those that may help."""
+"""Tool retrievers: a step offers the model only the tools of an agent that may help."""
 
 from __future__ import annotations
 

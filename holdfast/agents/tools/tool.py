@@ -320,8 +320,8 @@ class Tool(Generic[P, R]):
         max_output_bytes: Longest result, in UTF-8 bytes.
         inline: Whether calls may run in the activity that made the model call, at half the price of
             one of their own. Only those of a tool with `effect="read"` that need no approval do.
-        inline_seconds: How long such a call may hold up its step, at most 30; then it goes on by
-            itself.
+        inline_seconds: How long such a call may hold up its step, at most 30; then it goes on
+            alone.
         approval_seconds: Seconds after which an approval expires to rejected, or None for never.
         undo_needs_approval: Whether undoing a call needs an approval.
         undo_idempotent: Whether undoing a call twice acts once: an `undo` that was cut off, or that
@@ -533,7 +533,7 @@ class Tool(Generic[P, R]):
         return declared_policy(self)
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """Return the validated arguments by parameter, without those that the model omitted.
+        """Return the validated arguments by parameter, without the ones that the model omitted.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.
@@ -591,7 +591,7 @@ class Tool(Generic[P, R]):
         """Whether this call needs an approval. A predicate gets the decoded JSON arguments.
 
         With a predicate, arguments that do not fit always need one: a reviewer may correct them. So
-        do those of which the function gets something else than the predicate would.
+        do arguments that the function would get in another form than the predicate.
 
         Raises:
             Exception: An error that the predicate raised.

@@ -130,7 +130,7 @@ def _sdk_function(given: Any, options: ToolOptions) -> Tool:
 
 
 def adapted(given: Any) -> Tool | None:
-    """Return a tool for an object of another framework; None when it is of none that is known.
+    """Return a tool for an object of another framework; None for an unknown one.
 
     Raises:
         InvalidArgumentError: It is one, and cannot be taken.

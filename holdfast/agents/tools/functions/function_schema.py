@@ -211,7 +211,7 @@ class FuncSchema:
             data: Validated arguments: an object of `params_pydantic_model`.
 
         Raises:
-            ModelBehaviorError: A parameter is named twice, by itself and among `**kwargs`.
+            ModelBehaviorError: A parameter is named twice, alone and among `**kwargs`.
         """
         by_parameter = {name: each for each, name in self.fields.items()}
         values = {
@@ -226,8 +226,7 @@ class FuncSchema:
     def values(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments by parameter.
 
-        Arguments that the model omitted are omitted here, too, so that the function's own default
-        applies.
+        Arguments that the model omitted stay omitted, so that the function's own defaults apply.
 
         Raises:
             pydantic.ValidationError: The arguments do not fit.
@@ -433,8 +432,8 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
 def _names(parameter: inspect.Parameter, extras: Sequence[Any]) -> tuple[str, str | AliasChoices]:
     """Return the name of an argument, and the names by which it is accepted.
 
-    They are the parameter's, unless the last of its fields has an alias. A path is none: it leads
-    into an object that the schema does not show.
+    They are the parameter's, unless the last of its fields has an alias. An alias that is a path
+    does not count: it leads into an object that the schema does not show.
     """
     fields = [extra for extra in extras if isinstance(extra, FieldInfo)]
     given = [alias for each in fields if (alias := each.validation_alias or each.alias)]

@@ -1,4 +1,4 @@
-"""Turns JSON Schemas of arguments and outputs into those that a model is sent.
+"""Turns JSON Schemas of arguments and outputs into the ones a model is sent.
 
 Source of the strict rules: OpenAI, "Structured model outputs", section "Supported schemas".
 """

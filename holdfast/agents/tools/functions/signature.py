@@ -166,17 +166,17 @@ def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
 
 
 def returned_object(function: Callable[..., Any] | None, text: str, returned: Returned) -> Any:
-    """Return what a tool has returned, of the text that is recorded of it.
+    """Return what a tool has returned, restored from its recorded text.
 
     Args:
         function: The tool's function, whose annotation names the class that the record cannot name;
-            None where there is none.
+            None for a tool without one.
         text: Its recorded result.
         returned: What is recorded next to it.
 
     Returns:
-        An object of the same class, which has what the text has; where the class is not known here,
-        the data.
+        An object of the same class with the recorded data; the data, if this process does not know
+        the class.
     """
     made = returned.object_of(text)
     if returned.kind in (DATA, TEXT) or (returned.kind and class_name(made) == returned.kind):

@@ -18,7 +18,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
 
 _NAMES = (date, time, UUID, PurePath)
-"""Types of which a text says all, as nothing is reckoned with it: `datetime` is a `date`."""
+"""Types whose text says all, since nothing is computed with them: `datetime` is a `date`."""
 
 
 def is_as_written(value: object, given: Json) -> bool:
@@ -55,7 +55,7 @@ def is_as_written(value: object, given: Json) -> bool:
 
 
 def _members(value: object, given: Mapping[str, Json]) -> Mapping[Any, Any] | None:
-    """Return the members of an object by the keys that it has in JSON; None if it is no object."""
+    """Return an object's members by their keys in JSON; None if it is not an object."""
     whole: Any = value  # as above
     if isinstance(value, dict):
         members: dict[Any, Any] = whole
