@@ -1,7 +1,7 @@
 """Every error that Holdfast raises, in one tree.
 
-Each class says what happens to the task: it *retries* by itself, *waits* for a person with nothing
-lost, *ends* with this error, or is *untouched* because the request was refused before it began.
+Each class says what happens to the task: it *retries*, *waits* for a person with nothing lost,
+*ends* with this error, or is *untouched* because the request was refused before it began.
 
     HoldfastError
     ├── InvalidArgumentError            untouched   also a ValueError
@@ -464,7 +464,7 @@ class ModelUnavailableError(ModelError):
         is_limit: Whether it is a rate limit or an overload: the provider has refused to work.
         limit_seconds: How long such a limit is waited out; None for the usual time.
         is_repeated: Whether the usage counts the call as one that was made once more.
-        usage: Cost of an answer that came and of which nothing can be used; None when none came.
+        usage: Cost of an answer that came and cannot be used; None when no answer came.
     """
 
     limit_seconds: float | None = None

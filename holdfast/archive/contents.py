@@ -123,7 +123,7 @@ async def checked(part: ImagePart, store: Store) -> ImagePart:
     The digest alone must not do: it would give other users' images to any caller with the digest.
 
     Raises:
-        InvalidArgumentError: It has no code, or a wrong one; or it is no reference at all.
+        InvalidArgumentError: It has no code, or a wrong one; or it is not a reference.
     """
     if part.stored is None:
         _refuse("image", part.url)
@@ -257,7 +257,7 @@ async def rehydrate(message: Message, data_of: ReadData) -> Message:
     Also into items that are kept whole, where what a run gave is next to parts unknown here.
 
     Raises:
-        InvalidArgumentError: An item names an image or file by what is no reference.
+        InvalidArgumentError: An item names an image or file by something other than a reference.
     """
 
     async def change(part: Part) -> Part:

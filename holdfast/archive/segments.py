@@ -140,10 +140,10 @@ async def read_archived(
         archive: The archive.
         newest: The newest segment, None when nothing is archived.
         skip: Number of entries not to read, counted from the oldest.
-        legible: Whether an entry is in place of those that are lost, and says why.
+        legible: Whether an entry replaces the lost ones, and says why.
 
     Raises:
-        BlobMissingError: Some are lost; the error says which.
+        BlobMissingError: Some are lost; the error says which ones.
         DigestMismatchError: As before.
     """
     found: list[Entry] = []
@@ -252,7 +252,7 @@ def in_force(commits: Sequence[CommitRef]) -> list[CommitRef]:
 
 
 async def commit_at(archive: Archive, state: SessionState, n: int) -> CommitRef | None:
-    """Return the commit that n others precede, or None if there is none yet."""
+    """Return the commit that n others precede, or None if it does not exist yet."""
     if n >= state.base:
         found = state.commits[n - state.base :]
         return found[0] if found else None

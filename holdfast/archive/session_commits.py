@@ -32,7 +32,7 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
 async def send_rule(client: Client, session_id: str, queue: str, rule: StandingRule) -> None:
     """Give a session a decision for later calls, or end one; the first one begins the session.
 
-    A session remembers one that was revoked, so that it does not stand if it arrives later.
+    A session remembers a revoked decision, so that it does not hold if it arrives later.
 
     Raises:
         SessionClosedError: As for `commit_turn`.

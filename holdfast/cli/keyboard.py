@@ -38,7 +38,7 @@ class Keyboard:
         """Read one keystroke; from a script one line, split into its first letter and the rest.
 
         Raises:
-            EndOfInputError: There is none.
+            EndOfInputError: The input has ended.
         """
         if not self.is_terminal:
             line = self.line(question)
@@ -56,7 +56,7 @@ class Keyboard:
         """Read one line.
 
         Raises:
-            EndOfInputError: There is none.
+            EndOfInputError: The input has ended.
         """
         output.ask(question)
         with _interruptible():

@@ -166,7 +166,7 @@ async def find_step(
         undone: Whether undone steps count.
 
     Raises:
-        StepNotFoundError: There is none.
+        StepNotFoundError: The task has no such step.
     """
     known = await runner.get_completed_steps(task_id, undone=undone)
     active = [each for each in known if each.status != "undone"]

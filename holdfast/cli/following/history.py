@@ -228,7 +228,7 @@ class TaskHistory:
         return [calling, _returned(calling, outcome, outcome.ended)]
 
     async def _waits(self, event: HistoryEvent, at: float) -> LiveEvent | None:
-        """Return the approvals that are new in the memo, where the task shows those that wait."""
+        """Return the approvals that are new in the memo, where the task shows the waiting ones."""
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if APPROVALS_MEMO not in fields:
             return None

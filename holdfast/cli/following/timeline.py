@@ -36,7 +36,7 @@ class Line:
         at: When it began, seconds since the epoch.
         what: What it was.
         took: How long it took, in words; empty for a moment.
-        state: How it ended, or where it stands; empty for a moment.
+        state: How it ended, or its present state; empty for a moment.
     """
 
     at: float

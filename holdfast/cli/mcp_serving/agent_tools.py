@@ -177,7 +177,7 @@ class AgentTools:
         Raises:
             InvalidArgumentError: There is nothing to begin with, or it is another agent's task.
             TaskExistsError: There is a task of this id with another message.
-            TaskNotFoundError: There is none to go on with.
+            TaskNotFoundError: There is no task to go on with.
         """
         if message:
             await runner.create_task(message, task_id=task_id, exist_ok=True, by=by)

@@ -61,7 +61,7 @@ class _Quiet(uvicorn.Server):
 
 
 def listen(host: str, port: int, token: str, *, by: str = "") -> socket.socket:
-    """Return a socket that listens: who is told its address can connect, and waits to be served.
+    """Return a socket that listens: a client that knows its address can connect, and waits.
 
     Raises:
         InvalidArgumentError: Others could reach it, or would decide as `by`, and there is no token.

@@ -89,8 +89,8 @@ class TaskApprovals(RunnerBase):
             note: A note for the auditor.
             always: Whether this approves later calls of the tool in this task as well, until a step
                 is undone; `Always(...)` says which of them, and until when.
-            roles: Roles of who decides, for the rule of the tool; by default those that the map of
-                the handle gives them.
+            roles: Roles of who decides, for the rule of the tool; by default the ones that the
+                handle's map gives them.
 
         Raises:
             InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
@@ -130,8 +130,8 @@ class TaskApprovals(RunnerBase):
             message: The text that the model sees in place of the reason, word for word.
             always: Whether this rejects later calls of the tool in this task as well, until a step
                 is undone; `Always(...)` says which of them, and until when.
-            roles: Roles of who decides, for the rule of the tool; by default those that the map of
-                the handle gives them.
+            roles: Roles of who decides, for the rule of the tool; by default the ones that the
+                handle's map gives them.
 
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
@@ -173,21 +173,21 @@ class TaskApprovals(RunnerBase):
         reason: str = "",
         roles: Iterable[str] | None = None,
     ) -> Receipt:
-        """Leave an approval out of the lists of all tasks until a time, and tell nobody of it.
+        """Leave an approval out of the lists of all tasks until a time, without a notification.
 
-        It comes back by itself, or with the next vote or escalation. It can be decided all the
-        same, and expires as it would. Another snooze replaces this one.
+        It comes back at that time, or with the next vote or escalation. It can still be decided,
+        and still expires. Another snooze replaces this one.
 
         Args:
             approval: The approval.
-            by: Who asks for it: somebody who may decide it.
+            by: Who asks for it: a person who may decide it.
             until: When it comes back; a datetime with a time zone, or seconds since the epoch.
             reason: Why.
             roles: As for `approve`.
 
         Raises:
             CommandRefusedError: The time is over, or not before the approval expires; the approval
-                does not wait any more, or the person may not decide it.
+                no longer waits, or the person may not decide it.
         """
         check_arguments(TaskApprovals.snooze, until=until, reason=reason)
         seconds = until.timestamp() if isinstance(until, datetime) else until
@@ -231,10 +231,10 @@ class TaskApprovals(RunnerBase):
         """List the decisions that hold for later calls, oldest first.
 
         Args:
-            task: Those of one task, with the ones that are in transit to its session, and without
-                those that the session has: `session(name)` lists these.
-                None for those of all open tasks and of all sessions of the app. They are found by
-                Temporal's visibility store, which is up to a second behind, and each is asked.
+            task: The task, also its decisions in transit to its session. `session(name)` lists the
+                ones that the session has. None for all open tasks and all sessions of the app. They
+                are found by Temporal's visibility store, which is up to a second behind, and each
+                is asked.
 
         Raises:
             NoWorkerError: No worker process is up to answer for the one task. In a list over all,
@@ -263,7 +263,7 @@ class TaskApprovals(RunnerBase):
         return [rule for rule in rules if self._is_own(rule, owner)]
 
     def _is_own(self, rule: StandingRule, owner: str) -> bool:
-        """Whether a rule is of a task or of a session of this app, or on its way between them."""
+        """Whether a rule is of a task or of a session of this app, or in transit between them."""
         is_here = not rule.session or session_id(self.app, rule.session) == owner
         return is_here or approval_parts(rule.id)[0] == owner
 

@@ -282,8 +282,8 @@ class RunnerBase:
             data_dir: Directory of the server's database and the archive, shared by all processes
                 that name it; None keeps everything in memory until this process ends.
             app: Name of the app, as for `AgentRunner`.
-            prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names
-                by default, else none.
+            prices: What models cost, recorded with each call; the prices that `HOLDFAST_PRICES`
+                names by default, else none.
             notify: What notifies people when a task waits for them, such as
                 `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
@@ -292,8 +292,8 @@ class RunnerBase:
 
         Raises:
             InvalidArgumentError: No agent was given, or a value that is not an agent or notifier.
-            UserError: Two agents have one name, among these or those that they hand over to or call
-                as tools.
+            UserError: Two agents have one name, among these or the agents that they hand over to or
+                call as tools.
         """
         _check_agents(agents)
         _check_options("local", options, own=("data_dir", "app", "prices", "notify", "keys"))
@@ -476,7 +476,7 @@ class RunnerBase:
         """Name a session of this app.
 
         Raises:
-            InvalidArgumentError: The name is empty, too long or not a text.
+            InvalidArgumentError: The name is empty, longer than 160 characters, or not a string.
         """
         if isinstance(name, Session):
             return name

@@ -82,7 +82,7 @@ class Session:
             queue: Task queue of the session; the app's own by default.
 
         Raises:
-            InvalidArgumentError: The name is empty, too long or not a text.
+            InvalidArgumentError: The name is empty, over-long or not a string.
         """
         if name is None and type(self).get_items is not Session.get_items:
             return
@@ -264,7 +264,7 @@ class Session:
         return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 
     async def reset(self) -> None:
-        """Forget all turns; tasks that have begun keep those that they read.
+        """Forget all turns; tasks that have begun keep the turns that they read.
 
         Raises:
             SessionClosedError: As for append.
@@ -327,7 +327,8 @@ class Session:
         """Read the newest turn that has items.
 
         Returns:
-            Number of turns from it to the newest, and its items; none of an empty session.
+            Number of turns from it to the newest, and its items; 0 and no items for an empty
+            session.
         """
         found = await turns(self._archive, state)
         for count, turn in enumerate(reversed(found), start=1):

@@ -234,8 +234,8 @@ class TimeTravel(TaskCreation):
     async def _queue_of_fork(self, task_id: str, agent: str, *, is_other: bool) -> str:
         """Return the task queue of a fork.
 
-        In the default app an agent that is a tool of another has no queue of its own: its tasks are
-        in that of the calling agent, and so are their forks.
+        In the default app an agent that is a tool of another has no queue of its own: its tasks and
+        their forks are in the calling agent's queue.
 
         Args:
             task_id: The task that is forked.
@@ -243,7 +243,7 @@ class TimeTravel(TaskCreation):
             is_other: Whether it is not the one of that task.
 
         Raises:
-            InvalidArgumentError: This runner serves its agents, and this is none of them.
+            InvalidArgumentError: This runner serves its own agents, and this is another one.
         """
         if self.app == DEFAULT_APP and not is_other and not self._queue:
             queue = await self._read.presence.queue_if_known(task_id)
@@ -376,7 +376,7 @@ def _kept(entries: list[Entry], wanted: StepLike) -> StepRecord:
     """Find the step that a rewind keeps.
 
     Raises:
-        StepNotFoundError: There is none, or it was undone.
+        StepNotFoundError: It does not exist, or it was undone.
     """
     if isinstance(wanted, TaskStepOutput):
         step = wanted.task_step.step_id

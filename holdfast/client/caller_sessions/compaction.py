@@ -65,7 +65,7 @@ def _needs_ids(item: Any) -> bool:
 
 CompactionMode = Literal["previous_response_id", "input", "auto"]
 WORTH_FOLDING = 10
-"""Items of models and tools from which on a session is folded by itself."""
+"""Number of items of models and tools at which a session is folded."""
 
 ENCRYPTED = "__enc__"
 """Member of the items that the EncryptedSession of the Agents SDK keeps."""
@@ -107,7 +107,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
     """A session whose items the Responses API folds once there are many.
 
     After a turn it is folded if the model was shown all that it holds. Meanwhile, methods that
-    change it wait, and those that read it do while its items are exchanged.
+    change it wait. Methods that read it wait while its items are exchanged.
 
     Attributes:
         underlying_session: Where the items are.
@@ -173,7 +173,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         so a process that dies between them leaves it empty.
 
         Raises:
-            ValueError: The id of a response must be sent, and there is none; there are more items
+            ValueError: The id of a response must be sent, and is not known; there are more items
                 than max_rollback_items; or a session around this one has encrypted them.
             Exception: Whatever the client or the session raises; the items are as they were.
         """
@@ -253,7 +253,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
 
         Args:
             old: The items.
-            left: Items of which the exchange may have left some.
+            left: Items that the exchange may have left in part.
         """
         try:
             now = await self._items()
@@ -292,7 +292,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
 
 
 def _others(items: list[Any], known: list[Any]) -> list[Any]:
-    """Return the items that are none of the known ones, of which some are there in their order."""
+    """Return the items that are not known; known ones may be missing, but keep their order."""
     at, found = 0, list[Any]()
     for item in items:
         try:

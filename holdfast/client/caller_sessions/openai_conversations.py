@@ -15,7 +15,7 @@ MOST_AT_ONCE = 20
 """Items that one request may add."""
 
 OF_PROVIDER = ("id", "status", "provider_data")
-"""Members that the provider gives its items by itself."""
+"""Members that the provider sets in its items."""
 
 
 class OpenAIConversationsSession(SessionABC):

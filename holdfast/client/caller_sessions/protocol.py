@@ -31,8 +31,8 @@ class SessionLike(Protocol):
     """A session of the caller's own.
 
     It may also have `session_id`, which names it, `session_settings`, a `SessionSettings`, and
-    `run_compaction(args)`, which is called after a turn whose model was shown all of it. Methods of
-    which all take `wrapper=` are given the run's `RunContextWrapper`.
+    `run_compaction(args)`, which is called after a turn whose model was shown all of it. If all
+    methods take `wrapper=`, they get the run's `RunContextWrapper`.
     """
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

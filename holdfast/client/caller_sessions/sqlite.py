@@ -122,7 +122,7 @@ class SQLiteSession(SessionABC):
             self._db.close()
 
     def _run(self, work: Callable[[], T], begin: str = "BEGIN IMMEDIATE") -> T:
-        """Do some work in one transaction, by itself."""
+        """Do some work in a transaction of its own."""
         with self._lock:
             if self._is_closed:
                 msg = f"SQLiteSession is closed (session {self.session_id!r})."

@@ -124,8 +124,8 @@ def _refuse_output_guardrails(agent: Agent, config: RunConfig, name: str) -> Non
     """Refuse guardrails of an output that the provider would keep, whatever they say of it.
 
     Args:
-        agent: The agent that the run starts with; the others that it may end with are looked at,
-            too, so that nothing is paid for first.
+        agent: The agent that the run starts with. The others that it may end with are checked as
+            well, before anything is paid for.
         config: The run's settings.
         name: The argument by which the provider keeps the conversation.
 
@@ -255,7 +255,7 @@ def _next_agent(given: Agent, name: str) -> Agent:
     """Return the agent with which a state goes on whose run has its answer.
 
     Raises:
-        UserError: The agent that was given and its team have none of this name.
+        UserError: The given agent and its team have no agent of this name.
     """
     team = team_of(given)
     if name and not team.has(name):

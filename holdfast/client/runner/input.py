@@ -47,7 +47,7 @@ class Given(NamedTuple):
     Attributes:
         text: The request; None when `before` ends with it, or without one.
         before: Messages before it.
-        adds: Messages that the session gets before those that the task makes.
+        adds: Messages that the session gets before the task's own.
         is_whole: Whether `before` already has all that the model sees of the session.
     """
 
@@ -178,7 +178,7 @@ def check_input(given: object) -> None:
 
 
 def messages_of(given: Any) -> tuple[Message, ...]:
-    """Return the messages of a list of items; none of a text.
+    """Return the messages of a list of items; a text has none.
 
     Raises:
         UserError: It is neither.
@@ -285,7 +285,7 @@ async def with_known_input(
 
 
 def _listed(given: RunInput) -> list[Item]:
-    """Return the items of a run's input that its task does not have by itself: none of a text."""
+    """Return the items of a run's input that its task does not have yet: no items for a text."""
     return [] if isinstance(given, str) else ItemHelpers.input_to_new_input_list(given)
 
 

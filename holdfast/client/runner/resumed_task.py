@@ -70,7 +70,7 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
     """Refuse to go on with agents that share a name, if they may have changed places.
 
     Raises:
-        UserError: One may be another than that which the task began with under its name.
+        UserError: One may not be the agent that the task began with under its name.
     """
     if not is_apart(call.agent) or before.task.status in CLOSED:
         return
@@ -86,13 +86,13 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
 
 
 def _may_be_another(agent: Agent, began: AgentSnapshot | None, shared: AbstractSet[str]) -> bool:
-    """Whether an agent may be another one than that which a task began with under its name.
+    """Whether an agent may not be the one that a task began with under its name.
 
-    One whose name is its own may be edited, but must not lead to others of those that share one.
+    An agent with a name of its own may be edited, but must not lead to others that share a name.
 
     Args:
         agent: The agent.
-        began: The one that the task began with; None if it had none of this name.
+        began: The task's first agent of this name; None if it had no such agent.
         shared: The names in the task of agents that share one.
     """
     if began is None:
@@ -155,7 +155,7 @@ def settings_given(given: Mapping[str, Any]) -> tuple[RunSetting, ...]:
 def change_of(call: RunCall, before: Recorded) -> RunChange | None:
     """Return the settings of a call that its task does not have yet; None if it has them all.
 
-    The code of the others is released: the task keeps that which it has.
+    The code of the others is released: the task keeps its own.
 
     Raises:
         UserError: A filter of handoffs is given to a run whose conversation the provider keeps.
@@ -206,8 +206,8 @@ async def _ends(engine: AgentRunner, task_id: str) -> bool:
 async def _send(engine: AgentRunner, state: RunState, change: RunChange, by: str) -> None:
     """Send changed settings, before the decisions of the state: these set off what needs them.
 
-    A nested run that the state decides on gets them from here, too, because the decision could
-    arrive before its parent has handed them on.
+    A nested run that the state decides on gets them directly, because the decision could arrive
+    before its parent has handed them on.
 
     Raises:
         CommandRefusedError: The task refuses them.
@@ -272,7 +272,7 @@ async def checked_decisions(
 ) -> list[tuple[Approval, Decision]]:
     """Return the decisions of a state that must be sent, each with what it decides.
 
-    Equal ones that were made before, here or elsewhere, stand.
+    An equal decision that was made before, here or elsewhere, is not sent again.
 
     Args:
         engine: The engine.

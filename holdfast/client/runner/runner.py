@@ -93,7 +93,7 @@ class Runner:
                 call, whose object it is then. It is recorded with the task, so it
                 must be data. When this returns or raises, the object has the changes that the run
                 has made.
-            max_turns: Most model calls; None is no limit.
+            max_turns: Most model calls; None for no limit.
             hooks: Called in this process with what the run does. A hook that raises ends the run:
                 its task is abandoned, and the exception is raised here.
             run_config: Settings of the run: a RunConfig, or a dict of its fields.

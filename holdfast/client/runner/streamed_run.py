@@ -179,7 +179,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     @property
     def new_items(self) -> list[RunItem]:
-        """The items of the run: all once it is complete, else those that were read."""
+        """The items of the run: all once it is complete, else the ones read so far."""
         return self._so_far.new_items
 
     @property
@@ -290,7 +290,7 @@ class RunResultStreaming(Streamed[RunResult]):
         await tasks.command(self.task_id, "pause", by=self._by, body=body)
 
     async def _read_made(self, engine: AgentRunner) -> None:
-        """Read the items of the cancelled run; if that fails, those from the stream stand."""
+        """Read the items of the cancelled run; if that fails, keep the ones from the stream."""
         given = None if self._resumes else self._given
         try:
             async with asyncio.timeout(READ_SECONDS):

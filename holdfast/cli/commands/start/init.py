@@ -38,7 +38,7 @@ async def init_command(directory: Path, *, as_json: bool) -> ExitCode:
 
 
 def write_project(directory: Path) -> Path:
-    """Write the files of a new project, none of which may be there, and return the whole path.
+    """Write the files of a new project, and return its whole path.
 
     Raises:
         InvalidArgumentError: One of the files exists, or the directory cannot be written.

@@ -70,7 +70,7 @@ def _pinned(url: str, told: dict[str, Any]) -> str:
 
 
 def _public(url: str) -> str:
-    """Return a URL without its credentials; the user of ssh is none."""
+    """Return a URL without its credentials; the user of ssh is not a credential."""
     parts = urlsplit(url)
     known, _, host = parts.netloc.rpartition("@")
     user = known.partition(":")[0] if parts.scheme == "ssh" else ""

@@ -132,7 +132,7 @@ services:
       - server
       - start-dev
       - --ip=0.0.0.0
-      - --headless  # Temporal's web UI asks nobody who they are
+      - --headless  # Temporal's web UI has no login
       - --db-filename=/data/temporal.db
       - --search-attribute=HfStatus=Keyword
       - --search-attribute=HfAgent=Keyword

@@ -42,9 +42,9 @@ from holdfast.values.checks.ids import check_by
 from holdfast.values.runs.verbs import VERBS, Verb
 
 MOST_EVENTS = 30_000
-"""Events in the history of one run of a task from which on it takes no more deferrable commands:
-the server ends a workflow at 51,200. A task continues as new while a tool runs, but not while
-another activity does: a model call, an AgentWorker's step, an `undo=`."""
+"""Events in the history of one run of a task, after which it refuses deferrable commands: the
+server ends a workflow at 51,200. A task continues as new while a tool runs, but not while another
+activity does: a model call, an AgentWorker's step, an `undo=`."""
 
 RECEIPT_SECONDS = 1.0
 """How long to wait for a worker process that can answer with the receipt of a recorded command."""
