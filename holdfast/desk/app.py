@@ -89,7 +89,7 @@ def desk_app(
 ) -> FastAPI:
     """Make the desk of a runner: pages for people and an API for programs.
 
-    It is an ASGI application: serve it by itself, or mount it into one of FastAPI or Starlette
+    It is an ASGI application: serve it alone, or mount it into one of FastAPI or Starlette
     (`app.mount("/desk", desk_app(runner))`). Without tokens and without a proxy it serves only the
     person who is logged in at this machine: by a token of theirs, which `desk_url` has.
 

@@ -134,7 +134,7 @@ def _failed(client: Client, error: RPCError) -> str:
 
 
 async def known_workers(client: Client) -> ListWorkersResponse:
-    """List the workers that have reported to the server; none of one that keeps none."""
+    """List the workers that have reported to the server; empty if the server keeps no list."""
     asked = ListWorkersRequest(namespace=client.namespace, page_size=500)
     try:
         return await client.workflow_service.list_workers(asked, timeout=_POLLERS_TIMEOUT)

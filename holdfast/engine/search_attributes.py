@@ -53,8 +53,8 @@ SESSION = "Session"
 """Workflow type of a session."""
 
 SPLIT = "A query brought a part of this workflow task"
-"""How the failure of a workflow task begins that comes again as a whole; all that a query that
-fails with it is told."""
+"""How the failure of a workflow task begins that comes again as a whole; a query that fails with it
+gets this text alone."""
 
 TASKS = f"WorkflowType = '{AGENT_TASK}'"
 """Query for all runs of all tasks."""
@@ -66,9 +66,9 @@ OPEN_TASKS = f"{TASKS} AND ExecutionStatus = 'Running'"
 def is_(name: str, value: str, *, negated: bool = False) -> str:
     """Return a query's condition on an attribute, to be appended to other conditions.
 
-    Servers differ in how they read quotes and backslashes, and some accept none of them. For a
-    value with such characters, the condition covers only the part before the first of them, so
-    compare the attribute of each result with the value.
+    Servers differ in how they read quotes and backslashes, and some refuse them. For a value with
+    such characters, the condition covers only the part before the first of them, so compare the
+    attribute of each result with the value.
 
     Args:
         name: The attribute.

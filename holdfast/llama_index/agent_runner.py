@@ -1,7 +1,7 @@
 """AgentRunner by LlamaIndex's names: each task is a Temporal workflow, the memory is a session.
 
 A runner holds names only: its agent's, its conversation's, and those of the tasks that it was asked
-for. The blocking methods run on Holdfast's own loop, so they work in notebooks and in threads, too.
+for. The blocking methods run on Holdfast's own loop, so they also work in notebooks and in threads.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AgentRunner(BaseAgent):
             llm: The model of a worker that has none.
             callback_manager: Kept, and handed to step logic of your own.
             init_task_state_kwargs: State that each task begins with.
-            delete_task_on_finish: Whether a finalized task is listed no more.
+            delete_task_on_finish: Whether lists leave a finalized task out.
             default_tool_choice: Tool choice of the first step of a chat.
             verbose: Whether the events of each task are printed.
             options: Fields of the Agent, for an AgentWorker of Holdfast: tools and so on.

@@ -124,7 +124,7 @@ class StructuredPlannerAgent(AgentRunner):
 
         Args:
             agent_worker: Does the sub-tasks.
-            tools: Tools that the planner is told of.
+            tools: Tools that the planner knows.
             tool_retriever: Chooses among tools, instead of `tools`.
             initial_plan_prompt: Asks for a plan; it may have `{tools_str}` and `{task}`.
             plan_refine_prompt: Asks for the rest of a plan; it may have `{completed_outputs}` and
@@ -170,7 +170,7 @@ class StructuredPlannerAgent(AgentRunner):
         super().update_prompts({name: each for name, each in prompts.items() if name not in own})
 
     def get_tools(self, input: str) -> list[Any]:
-        """Return the tools; with a retriever, those that it chooses for an input."""
+        """Return the tools; with a retriever, the ones it chooses for an input."""
         retriever = self.tool_retriever
         return self.tools if retriever is None else list(retriever.retrieve(input))
 
@@ -256,8 +256,8 @@ class StructuredPlannerAgent(AgentRunner):
         Args:
             input: The request.
             plan_id: The plan. Both may be given in the order of 0.10, the plan first.
-            completed_sub_task_pairs: Sub-tasks that are done, and their responses; by default those
-                that are marked as done.
+            completed_sub_task_pairs: Sub-tasks that are done, and their responses; by default the
+                ones marked as done.
 
         Raises:
             InvalidArgumentError: There is no such plan.
@@ -282,7 +282,7 @@ class StructuredPlannerAgent(AgentRunner):
         """Note that a sub-task, given by its name, is done.
 
         Raises:
-            KeyError: The plan has none of this name.
+            KeyError: The plan has no sub-task of this name.
         """
         named = {each.name: each for each in self.plans.plan_dict[plan_id].sub_tasks}
         self.plans.add_completed_sub_task(plan_id, named[task_id])

@@ -35,7 +35,8 @@ class StreamingAgentChatResponse:
         Args:
             tasks: The runner's tasks.
             task_id: The task.
-            reads_react: Whether its model answers in ReAct's form, of which only the answer counts.
+            reads_react: Whether its model answers in ReAct's form; then only the answer in it
+                counts.
         """
         self._tasks = tasks
         self._task_id = task_id

@@ -458,9 +458,9 @@ class Tasks:
         self.forget(task_id)
 
     def forget(self, task_id: str) -> None:
-        """List and describe a task no more; its record stays."""
+        """No longer list or describe a task; its record stays."""
         self._forgotten.add(task_id)
 
     def forget_all(self) -> None:
-        """List the tasks made so far no more; their records stay."""
+        """No longer list the tasks made so far; their records stay."""
         self._forgotten.update(self._created)

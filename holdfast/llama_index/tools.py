@@ -59,7 +59,7 @@ class ToolMetadata:
         """Return the name.
 
         Raises:
-            ValueError: There is none.
+            ValueError: It has no name.
         """
         if self.name is None:
             msg = "name is None."
@@ -143,7 +143,7 @@ class BaseTool:
     """
 
     def __init__(self, metadata: ToolMetadata, **options: Unpack[ToolOptions]) -> None:
-        """Take what the model is told, and the options."""
+        """Take the description for the model, and the options."""
         self.metadata = metadata
         self.holdfast_options = options
 
@@ -183,7 +183,7 @@ class FunctionTool(BaseTool):
         async_fn: Callable[..., Any] | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        """Take a function and what the model is told of it.
+        """Take a function and its description for the model.
 
         Raises:
             InvalidArgumentError: There is no function.
@@ -266,7 +266,7 @@ class QueryEngineTool(BaseTool):
     def __init__(
         self, query_engine: Any, metadata: ToolMetadata, **options: Unpack[ToolOptions]
     ) -> None:
-        """Take an engine and what the model is told of it."""
+        """Take an engine and its description for the model."""
         super().__init__(metadata, **options)
         self.query_engine = query_engine
 
@@ -313,7 +313,7 @@ def query_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Return the query among the arguments of a call.
 
     Raises:
-        InvalidArgumentError: There is none.
+        InvalidArgumentError: There is no query.
     """
     found = [*args[:1], *([kwargs["input"]] if "input" in kwargs else kwargs.values())]
     if not found:

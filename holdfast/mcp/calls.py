@@ -3,8 +3,9 @@
 A question of the server in a call (an elicitation) is asked of a person, and answered in a later
 attempt. Since its version of 2026 the protocol ends a call that needs an answer with the question,
 and the client calls again with the answer: such a call can wait for days. Servers of earlier
-versions ask in the middle of the call. They are told that no one has answered yet; a person sees
-what the call came to, and with an answer it is made again, where the same question gets it at once.
+versions ask in the middle of the call. They get the reply that no one has answered yet. A person
+sees the result of the call. With an answer the call is made again, and the same question gets the
+answer at once.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class Inquiry:
 
 
 class Inquiries:
-    """The calls in progress on a connection, one of which a question in the middle belongs to.
+    """The calls in progress on a connection; a question in the middle belongs to one of them.
 
     Attributes:
         one_at_a_time: Whether calls must not overlap, because the server asks in the middle of them
@@ -252,7 +253,7 @@ async def called(
 class ServerCall:
     """One attempt of a task's call, with the answers to questions of the attempts before.
 
-    What a server wanted back is of no use once it was started again: then the call begins from
+    A server that was restarted does not know what it wanted back: then the call begins from
     nothing, and a question that was answered before gets its answer again.
 
     Attributes:
@@ -351,8 +352,8 @@ class ServerCall:
         """Tell an answer that cannot be used from a call that failed: the tool has run.
 
         Raises:
-            UnusableResultError: The server has answered with what is no result, or with data that
-                do not fit what it says of them.
+            UnusableResultError: The server's answer is not a result, or has data that do not fit
+                their description.
         """
         try:
             yield

@@ -63,7 +63,7 @@ _GARBLED = (
     "Unexpected content type",
     "server answered a request with 202",
 )
-"""How its texts begin for an HTTP answer that is none to the request, of the server or a proxy."""
+"""How its texts begin for an HTTP answer, of server or proxy, that does not fit the request."""
 
 _SESSION_ENDED = "Session terminated"
 """Text of the `mcp` package when a server that was restarted does not know the session. Texts that

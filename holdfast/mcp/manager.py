@@ -14,7 +14,7 @@ from holdfast.values.text.logs import log
 class MCPServerManager:
     """Connects servers together, and ends their connections together.
 
-    Tasks need none: a worker process connects the servers of its agents by itself.
+    Tasks do not need one: a worker process connects the servers of its agents.
 
     Attributes:
         connect_timeout_seconds: Longest time for each server to connect; None for no limit.
@@ -84,7 +84,7 @@ class MCPServerManager:
         await self.cleanup_all()
 
     async def connect_all(self) -> list[MCPServer]:
-        """Connect all servers; return those that are connected.
+        """Connect all servers; return the connected ones.
 
         Raises:
             Exception: What went wrong first, when the manager is strict.
@@ -92,10 +92,10 @@ class MCPServerManager:
         return await self._connect(self._servers)
 
     async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
-        """Connect servers again; return those that are connected.
+        """Connect servers again; return the connected ones.
 
         Args:
-            failed_only: Only those that did not connect; else all of them, again.
+            failed_only: Whether to connect only servers that did not connect.
 
         Raises:
             Exception: What went wrong first, when the manager is strict.

@@ -54,16 +54,16 @@ class MCPServer(abc.ABC):
     """A server of tools. Subclass it for a transport of your own.
 
     Attributes:
-        use_structured_content: Whether a result's structured content is given to the model in the
-            place of its texts and images.
+        use_structured_content: Whether the model gets a result's structured content instead of its
+            texts and images.
         tool_filter: Which of its tools are used: lists of names, or a function that is asked for
             each tool in each turn.
         tool_options: Name of a tool at the server to options of `@tool` that hold for it, such as
             `{"book": {"effect": "reversible", "undo": cancel}}`; they go before what the server
             says of it.
         trusts_annotations: Whether the effect of a tool is what the server says: it reads
-            (readOnlyHint), or is idempotent (idempotentHint). Without it, and for tools of which
-            the server says nothing, a call may have an effect and is not repeatable.
+            (readOnlyHint), or is idempotent (idempotentHint). Without it, and for tools without
+            such hints, a call may have an effect and is not repeatable.
         approves_destructive: Whether calls of tools that the server calls destructive
             (destructiveHint) need an approval.
         tool_meta_resolver: Makes the `_meta` of each call.
@@ -262,7 +262,7 @@ class MCPServer(abc.ABC):
         return "default"
 
     async def prepare(self) -> None:  # noqa: B027  optional
-        """Connect before a call; nothing for a class that does so by itself."""
+        """Connect before a call; nothing for a class that connects when it is called."""
 
     async def invoke(self, tool: ServerTool, ctx: ToolContext[Any, Any], arguments: str) -> Any:
         """Run a tool for a task.

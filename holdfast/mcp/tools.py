@@ -93,7 +93,7 @@ def check_tool_options(given: Mapping[str, ToolOptions]) -> dict[str, dict[str, 
     """Return options of tools by name, in the names of Tool's attributes.
 
     Raises:
-        DeclarationError: One of them is none that a server's tool can have.
+        DeclarationError: A server's tool cannot have one of them.
     """
     found: dict[str, dict[str, Any]] = {}
     for name, options in given.items():

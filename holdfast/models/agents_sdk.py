@@ -128,7 +128,7 @@ class AskedModel(Protocol):
 
 
 def is_asked(given: object) -> bool:
-    """Whether an object is a model with the Agents SDK's methods, and has none of ours."""
+    """Whether an object is a model with the Agents SDK's methods and without ours."""
     # The attribute first: a test against a protocol reads every attribute of the protocol.
     return callable(getattr(given, "get_response", None)) and not isinstance(
         given, type | str | OneMethodModel

@@ -152,7 +152,7 @@ class ModelAnswer(Value):
         repeated: Ids of calls of earlier turns that the model made once more; they were left out.
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
             that of an earlier call. Empty for nothing.
-        unread: Why nothing of it could be read: it has no more than its usage. Empty for others.
+        unread: Why nothing of it could be read: it has only its usage. Empty for others.
         has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
             not recorded, as it serves to find what the two above say.
         parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
@@ -294,7 +294,7 @@ async def streamed(model: Model, request: ModelRequest, tell: Tell) -> ModelAnsw
 
 
 MOST_TOKENS = 2**53
-"""Most tokens that an answer may say it cost: more is no count, and not every reader has room."""
+"""Most tokens that an answer may count: more is an error, and not every reader has room."""
 
 
 def admitted(answer: Any, model: str) -> ModelAnswer:
@@ -322,10 +322,10 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
 
 
 def unread(error: ModelUnavailableError, model: str) -> ModelAnswer:
-    """Return an answer of which nothing can be used: it counts, and the model is asked again.
+    """Return an answer that cannot be used: it counts, and the model is asked again.
 
     Raises:
-        ModelUnavailableError: The error, if it is of a call that was not answered.
+        ModelUnavailableError: The error, if the call was not answered.
     """
     if error.usage is None:
         raise error
@@ -399,7 +399,7 @@ def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool =
     Args:
         status: The HTTP status.
         codes: `code` and `type` of the provider's error object.
-        may_repeat: False if the response's headers say that a repetition is of no use.
+        may_repeat: False if the response's headers say not to repeat it.
     """
     if not NOT_HEALED_BY_TIME.isdisjoint(codes):
         return False

@@ -29,7 +29,7 @@ def set_default_openai_client(
     client: AsyncOpenAI,
     use_for_tracing: bool = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
 ) -> None:
-    """Call OpenAI's models through this client, where a model is given none of its own.
+    """Call OpenAI's models through this client, unless a model has a client of its own.
 
     This holds in the process that calls it, so a worker process that serves the agents calls it in
     the module of its agents. The client is used in the loop that runs the models.
@@ -39,7 +39,7 @@ def set_default_openai_client(
         use_for_tracing: Without effect: spans go where OpenTelemetry sends them.
 
     Raises:
-        UserError: It is no AsyncOpenAI.
+        UserError: It is not an AsyncOpenAI.
     """
     from openai import AsyncOpenAI
 

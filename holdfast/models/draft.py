@@ -117,7 +117,7 @@ def deltas_of(answer: ModelAnswer, *, size: int = 0) -> list[Delta]:
 
 
 def as_told(answer: ModelAnswer, told: Sequence[Delta]) -> Sequence[Delta]:
-    """Return a whole answer as the deltas in which it came, if these say all of it and no more.
+    """Return a whole answer as the deltas in which it came, if these say exactly that.
 
     Args:
         answer: The answer.

@@ -113,7 +113,7 @@ class MultiProviderMap:
         """Give a prefix a provider: any object with `get_model(name)`.
 
         Raises:
-            UserError: The prefix is none, or the object has no such method.
+            UserError: The prefix is not valid, or the object has no such method.
         """
         if not isinstance(cast("object", prefix), str) or not prefix or set(prefix) & set("/: "):
             msg = (

@@ -16,7 +16,7 @@ from tests.support.people import ask
 from tests.support.rig import until_status
 
 expect.set_options(timeout=PATIENCE_MS)
-MISSING = re.compile("goes on by itself")
+MISSING = re.compile("continues on its own")
 
 
 class Hand:

@@ -231,10 +231,10 @@ class TaskApprovals(RunnerBase):
         """List the decisions that hold for later calls, oldest first.
 
         Args:
-            task: The task, also its decisions in transit to its session. `session(name)` lists the
-                ones that the session has. None for all open tasks and all sessions of the app. They
-                are found by Temporal's visibility store, which is up to a second behind, and each
-                is asked.
+            task: List only this task's decisions, including ones in transit to its session.
+                `session(name)` lists the session's own. None for all open tasks and all sessions of
+                the app. They are found by Temporal's visibility store, which is up to a second
+                behind, and each is asked.
 
         Raises:
             NoWorkerError: No worker process is up to answer for the one task. In a list over all,

@@ -70,7 +70,7 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
     """Refuse to go on with agents that share a name, if they may have changed places.
 
     Raises:
-        UserError: One may not be the agent that the task began with under its name.
+        UserError: One may differ from the agent that the task began with under its name.
     """
     if not is_apart(call.agent) or before.task.status in CLOSED:
         return
@@ -86,7 +86,7 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
 
 
 def _may_be_another(agent: Agent, began: AgentSnapshot | None, shared: AbstractSet[str]) -> bool:
-    """Whether an agent may not be the one that a task began with under its name.
+    """Whether an agent may differ from the one that a task began with under its name.
 
     An agent with a name of its own may be edited, but must not lead to others that share a name.
 

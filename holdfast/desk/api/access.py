@@ -49,8 +49,8 @@ class DecisionJSON(JSONResponse):
 class IdRoute(APIRoute):
     """A route with an id, which may have slashes.
 
-    Those that are sent as `%2F` are never those of the route: `/tasks/x%2Fsteps` is the task
-    `x/steps`, and `/tasks/x/steps` the steps of `x`.
+    A slash sent as `%2F` belongs to the id: `/tasks/x%2Fsteps` is the task `x/steps`, and
+    `/tasks/x/steps` the steps of `x`.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

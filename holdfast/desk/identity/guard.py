@@ -37,15 +37,15 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 class Proxy:
     """A reverse proxy that authenticates people and names them in a header.
 
-    The header counts only with the secret, which the proxy adds to each request and removes from
-    those that come in. Clients must not reach the desk around the proxy.
+    The header counts only with the secret. The proxy adds the secret to each request, and removes
+    it from incoming ones. Clients must not reach the desk around the proxy.
 
     Args:
         secret: What the proxy sends as `secret_header`; at least 16 characters.
         user_header: Header with the name of the person.
         roles_header: Header with roles, separated by commas; without it, `roles` hold for all.
         secret_header: Header with the secret.
-        roles: Roles of those for whom the proxy names none.
+        roles: Roles of people for whom the proxy names no roles.
 
     Raises:
         InvalidArgumentError: The secret is short, or a role is not known.
@@ -224,7 +224,7 @@ def cookie_name(request: HTTPConnection) -> str:
 
 
 def sessions_of(request: HTTPConnection) -> dict[str, str]:
-    """Return the cookies that may be sessions; over https, those that no other host can set."""
+    """Return the cookies that may be sessions; over https, only ones that no other host can set."""
     prefixes = (f"{_HOST_ONLY}{COOKIE}", *(() if is_https(request) else (COOKIE,)))
     return {name: text for name, text in request.cookies.items() if name.startswith(prefixes)}
 

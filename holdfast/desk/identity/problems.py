@@ -37,7 +37,7 @@ class Problem(BaseModel):
         title: The status in words.
         status: The HTTP status.
         detail: What was wrong, why, and what to do.
-        errors: The fields of the request that do not fit, with where they stand and why.
+        errors: The fields of the request that do not fit, with their places and why.
     """
 
     type: str = "about:blank"

@@ -1,7 +1,7 @@
 """Tokens of the desk, and the sessions of browsers: kept only as digests, revoked by name.
 
 A token is 32 random bytes, so a plain digest of it cannot be guessed; a slow hash would protect
-passwords, which there are none of.
+passwords, and the desk has no passwords.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class LocalTokens(Tokens):
         self.token_file = place / LOCAL_FILE
 
     def own(self) -> str:
-        """Return the token, made where there is none that no one else could read."""
+        """Return the token; make a new one if it is missing, or if others could read it."""
         kept = self._kept()
         if self.identity(kept) is not None:
             return kept

@@ -85,7 +85,7 @@ class Charts:
         self._body.show(found, lambda: self._draw(found))
 
     async def _answers(self, task: Task) -> list[Asked]:
-        """Read the answers of models in a task; none when nobody is up to tell."""
+        """Read the answers of models in a task; no answers when no worker process is up."""
         if task.task_id not in self._known or task.status not in CLOSED:
             reading = self._frame.desk.runner.reader.ledger(task.task_id, legible=True)
             try:

@@ -125,7 +125,7 @@ class Compare:
         return path_of(entries, _number(branch))
 
     async def _prompt(self, side: str) -> Prompt | None:
-        """Return the agent of a side; None when nobody can tell."""
+        """Return the agent of a side; None when it cannot be read."""
         snapshot = await self._frame.desk.feed.snapshot(self._query[side])
         return prompt_of(snapshot) if snapshot is not None else None
 

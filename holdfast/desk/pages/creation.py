@@ -38,11 +38,11 @@ def draw_first(frame: Frame, *, has_button: bool) -> None:
 
 
 def ask_for_task(frame: Frame) -> None:
-    """Ask what is to be done, create the task, and go to its page."""
+    """Ask for a request, create the task, and go to its page."""
     runner = frame.desk.runner
     with open_dialog("New task") as dialog:
         heading("New task")
-        more = "It runs by itself, up to where a person must decide."
+        more = "It runs until a person must decide."
         text("p", more, f"m-0 text-sm {QUIET}")
         wish = ui.textarea("Request").props("outlined autogrow autofocus").classes("w-full")
         agent = ui.input("Agent", value=runner.agent).props("outlined").classes("w-full")

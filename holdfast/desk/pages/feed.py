@@ -48,7 +48,7 @@ class Shared(Generic[T]):
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def get(self) -> T:
-        """Return the value, read anew unless it is fresh."""
+        """Return the value, read again unless it is fresh."""
         async with self._lock:
             if self._value is None or time.monotonic() > self._until:
                 began = time.monotonic()
@@ -58,7 +58,7 @@ class Shared(Generic[T]):
             return self._value
 
     def forget(self) -> None:
-        """Have it read anew soon."""
+        """Have it read again soon."""
         self._until = min(self._until, time.monotonic() + FRESH_SECONDS)
 
 
@@ -80,7 +80,7 @@ class Feed:
         return await self._waiting.get()
 
     def forget(self) -> None:
-        """Have lists read anew soon: something was just changed."""
+        """Have lists read again soon: something was just changed."""
         self._waiting.forget()
 
     async def approval(self, listed_: Approval) -> Approval:
@@ -94,7 +94,7 @@ class Feed:
         return next((each for each in found if each.id == listed_.id), listed_)
 
     async def context(self, task_id: str) -> Context:
-        """Read what a card says beside its approval, as far as there is somebody to answer."""
+        """Read what a card says next to its approval, as far as a worker process answers."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 task, messages, snapshot = await asyncio.gather(
@@ -117,7 +117,7 @@ class Feed:
             return Context(task=Task(task_id=task_id))
 
     async def snapshot(self, task_id: str) -> AgentSnapshot | None:
-        """Read the agent as a task began with it; None when nobody can tell."""
+        """Read the agent as a task began with it; None when it cannot be read."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 head = await self._runner.reader.head(task_id)

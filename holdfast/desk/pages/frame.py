@@ -199,7 +199,7 @@ class Frame:
         return visitor
 
     def _end(self) -> None:
-        """Show nothing any more, and take no more orders; the browser is told why."""
+        """Show nothing and take no orders from now on; reload the page, which says why."""
         self._is_ended = True
         client: Any = ui.context.client
         ui.run_javascript("location.reload()")
@@ -243,8 +243,8 @@ GOING_SECONDS = 0.5
 """How long a page that has ended may still be told so."""
 
 _NO_ANSWER = "No worker process has answered in time. Look whether it was done, and ask again."
-_KEPT = "What you see is the last that is known; the page goes on by itself."
-_OFF = "Buttons are off until it is back; the page goes on by itself."
+_KEPT = "This is the last known state; the page continues on its own."
+_OFF = "Buttons are off until it is back; the page continues on its own."
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
 
 
 def _navigation(current: str) -> Any:
-    """Show the links to the pages; return the number beside the inbox."""
+    """Show the links to the pages; return the number next to the inbox."""
     count: Any = None
     with ui.element("nav").props('aria-label="Pages"').classes("flex h-full items-center sm:gap-1"):
         for name, label, target, icon in PAGES:
@@ -317,7 +317,7 @@ def _navigation(current: str) -> Any:
 
 
 def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode) -> None:
-    """Draw the menu that says who looks at the page, as what, and how it looks."""
+    """Draw the menu of the signed-in person: their name, roles and theme."""
 
     def turn(chosen: str) -> None:
         dark.set_value(THEMES[chosen])

@@ -14,7 +14,8 @@ HEAD = """<style>
   #popup > span::before { content: none }
   #popup > span:last-child { font-size: 0 }
   #popup > span:last-child::after {
-    content: "Buttons are off until it is back; the page goes on by itself."; font-size: 0.875rem;
+    content: "Buttons are off until it is back; the page continues on its own.";
+    font-size: 0.875rem;
   }
   [data-off] { opacity: 0.5; cursor: not-allowed }
 </style><script>

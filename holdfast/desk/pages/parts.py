@@ -190,8 +190,8 @@ def open_dialog(
 ) -> Generator[ui.dialog]:
     """Open a dialog; the block draws what is in it.
 
-    It belongs to the page rather than to the part whose button was pressed: that part may be drawn
-    anew while somebody types.
+    It belongs to the page rather than to the part whose button was pressed: that part may be
+    redrawn while a person types.
 
     Args:
         label: Its name for screen readers.
@@ -242,9 +242,9 @@ LINE = "border-t border-slate-200 first:border-t-0 dark:border-slate-700"
 
 
 class Part:
-    """A part of a page that is drawn anew only when it has changed.
+    """A part of a page that is redrawn only when it has changed.
 
-    Drawing anew takes the keyboard's place in it away, and folds what was unfolded.
+    Redrawing takes the keyboard focus away, and folds what was unfolded.
     """
 
     def __init__(self, classes: str = "w-full", tag: str = "div") -> None:
@@ -267,7 +267,7 @@ class Part:
 
 
 class PartList:
-    """A list whose items are drawn anew one by one."""
+    """A list whose items are redrawn one by one."""
 
     def __init__(self, label: str, *, tag: Literal["ul", "ol"], item: str) -> None:
         """Make an empty list.

@@ -1,4 +1,4 @@
-"""The page of the workers: each process with its queues, and open tasks that nobody serves."""
+"""The page of the workers: each process with its queues, and open tasks without a worker."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Difference:
 def fields_of(
     arguments: str, schema: Mapping[str, Json] | None, *, is_uncovered: bool = False
 ) -> tuple[Field, ...]:
-    """Return the arguments in the order of the schema, then those that it does not know.
+    """Return the arguments in the order of the schema, then the ones it does not know.
 
     Args:
         arguments: JSON text, as the model wrote it.

@@ -102,7 +102,7 @@ def origin_of(found: Sequence[Happening]) -> Origin | None:
 
 
 def path_of(entries: Sequence[Entry], branch: int | None = None) -> list[StepBody]:
-    """Return the completed steps that a branch stands on, oldest first.
+    """Return the completed steps that a branch builds on, oldest first.
 
     Args:
         entries: The ledger.

@@ -114,12 +114,12 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a card says beside its approval, as far as it could be read.
+    """What a card says next to its approval, as far as it could be read.
 
     Attributes:
         task: The task, or what lists know of it.
         snapshot: The agent as the task began with it.
-        messages: Messages of the task, those of its open step too.
+        messages: Messages of the task, also of its open step.
     """
 
     task: Task

@@ -15,7 +15,7 @@ from holdfast.task.happenings import Happening
 from holdfast.values.steps import Task
 
 MOST_MODELS = 4
-"""Models whose latency is drawn: those that were called most."""
+"""Number of models whose latency is drawn: the most called ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ PROMPT = ("agent", "model", "instructions", "tools")
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """The agent that one side began with: what models got beside the messages.
+    """The agent that one side began with: what models got next to the messages.
 
     Attributes:
         agent: Its name, and its class of AgentWorker.
@@ -114,7 +114,7 @@ class Comparison:
 
     Attributes:
         pairs: Their steps by position.
-        first: Position of the first difference; None when there is none.
+        first: Position of the first difference; None when they are equal.
         usages: What the model calls of each side cost.
         seconds: Time in the steps of each side.
     """

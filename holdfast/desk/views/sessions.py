@@ -24,7 +24,7 @@ class Turn:
 
     Attributes:
         task_id: The task that committed it; empty when a program appended it.
-        said: Its messages, without those of tools and those that say nothing.
+        said: Its messages, without ones of tools and empty ones.
     """
 
     task_id: str

@@ -63,7 +63,7 @@ class Queue:
 
     @property
     def is_unserved(self) -> bool:
-        """Whether open tasks wait and nobody polls the queue."""
+        """Whether open tasks wait and no worker process polls the queue."""
         return self.open_tasks > 0 and not self.workers
 
     @property
@@ -147,7 +147,7 @@ def queues_of(
     pollers: Mapping[str, Iterable[Worker]],
     agents: Mapping[str, Iterable[str]],
 ) -> list[Queue]:
-    """List the queues, those that need a worker process first.
+    """List the queues; queues that need a worker process come first.
 
     Args:
         tasks: Queue to the ids of its open tasks.

@@ -95,7 +95,7 @@ def _was_killed(record: ServerRecord | None) -> bool:
 def find_server(data_dir: Path) -> ServerInfo | None:
     """Return the live server of this directory, or None. Starts nothing, and uses no network.
 
-    The server that makes a new database is none yet: it is replaced when it has made it.
+    The server that makes a new database does not count: another one replaces it.
     """
     directory = located(data_dir)
     record = read_record(directory)
@@ -156,7 +156,7 @@ async def _end_orphans(directory: Path) -> None:
     """End servers whose database was deleted while they ran, or is half made.
 
     The first kind comes of `rm -rf` of the directory. Such a server still has the deleted tasks,
-    but their archive is deleted, too, so they cannot go on. They are lost when it ends; the next
+    but their archive is deleted as well, so they cannot go on. They are lost when it ends; the next
     server starts with an empty database. The second kind is left by a starter that was killed or
     cancelled during the first start; no one has used that server yet.
     """

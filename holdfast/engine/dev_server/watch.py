@@ -50,7 +50,7 @@ def main(directory: Path, pid: int, grace: float) -> None:
 
 
 def is_left(directory: Path, users: Collection[int] = ()) -> bool:
-    """Whether there are leases, none of them of a live process.
+    """Whether there are leases, but no process that has one is alive.
 
     Args:
         directory: The server's directory.

@@ -59,7 +59,7 @@ def request_of(
 
 
 def settings_of(options: Mapping[str, Any]) -> ModelSettings:
-    """Return settings; what is none of them is a field of the request's body."""
+    """Return settings; other options are fields of the request's body."""
     known = {name: each for name, each in options.items() if name in ModelSettings.model_fields}
     body = {name: each for name, each in options.items() if name not in known}
     if body:
@@ -394,7 +394,7 @@ CallParser = Callable[[Any], Mapping[str, Any]]
 """Returns the arguments of a call of OpenAI's API, or raises one of UNREADABLE."""
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
-"""What a parser raises for a text that it does not expect; that of a search without a find, too."""
+"""What a parser raises for a text that it does not expect, or in which it finds nothing."""
 
 
 class PrefixedModel:
@@ -453,7 +453,7 @@ class CallParsingModel:
         return answer.model_copy(update={"message": message})
 
     def _call(self, call: ToolCall) -> ToolCall:
-        """Write the arguments as JSON; those that cannot be read stay, and the model is told.
+        """Write the arguments as JSON; unreadable ones stay, and the model gets an error.
 
         Nothing else knows them: the items of a message leave the arguments of calls out.
         """

@@ -36,7 +36,7 @@ class QueryComponent:
 
     @property
     def required_keys(self) -> list[str]:
-        """Inputs that must be given, but for those that are known."""
+        """Inputs that must be given, without the known ones."""
         known = getattr(self, "partial_dict", {})
         return [key for key in self.input_names() if key not in known]
 

@@ -158,7 +158,7 @@ class QueryPipeline(QueryComponent):
             )
 
     def _order(self) -> list[str]:
-        """Return the names so that each comes after those that it needs."""
+        """Return the names so that each comes after the ones it needs."""
         before: dict[str, dict[str, None]] = {name: {} for name in self.module_dict}
         for link in self.links:
             before[link.dest][link.src] = None
@@ -221,7 +221,7 @@ class QueryPipeline(QueryComponent):
     def _all(
         self, inputs: dict[str, dict[str, Any]], state: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run the components in order; return the outputs of those that nothing follows."""
+        """Run the components in order; return the outputs of the last ones."""
         feeds = {link.src for link in self.links}
         fed = {link.dest for link in self.links}
         ends: dict[str, dict[str, Any]] = {}
@@ -297,7 +297,7 @@ def _output(link: Link, made: Mapping[str, Any]) -> Any:
     """Return the output that a link hands on.
 
     Raises:
-        InvalidArgumentError: There is none of its name.
+        InvalidArgumentError: There is no output of its name.
     """
     if link.src_key is None:
         return next(iter(made.values())) if len(made) == 1 else dict(made)

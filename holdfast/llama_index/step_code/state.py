@@ -44,7 +44,7 @@ class Labels:
     """
 
     def __init__(self, scope: str) -> None:
-        """Take what sets the labels apart from those that other steps give."""
+        """Take what distinguishes the labels from the ones of other steps."""
         self.read: dict[Any, Any] = {}
         self._scope = scope
         self._given = 0
@@ -88,7 +88,7 @@ class StateCodec:
 
         Args:
             value: The value.
-            at: Where it stands, for the error.
+            at: Its place, for the error.
 
         Raises:
             InvalidArgumentError: It cannot be kept; the text says where it is and what to do.
@@ -316,10 +316,10 @@ def _class(known: Mapping[str, Any]) -> Any:
     """Return the class of an object that was written.
 
     Anyone who may start a task chooses what its state names. So no module is imported for a name,
-    and nothing is called that is not a class of the kind that was written.
+    and only a class of the recorded kind is called.
 
     Raises:
-        InvalidArgumentError: The program has no such class, or it is of another kind.
+        InvalidArgumentError: The program has no such class, or one of another kind.
     """
     kind, (module, _, path) = known[KIND], str(known.get("class")).partition(":")
     found: Any = sys.modules.get(module)

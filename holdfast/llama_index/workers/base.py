@@ -99,7 +99,7 @@ class BaseAgentWorker:
         return RUNNER[0](self, **options)
 
     def get_tools(self, input: str = "") -> list[Any]:
-        """Return the tools; with a retriever, those that it chooses for an input."""
+        """Return the tools; with a retriever, the ones it chooses for an input."""
         retriever = getattr(self, "tool_retriever", None)
         return list(getattr(self, "tools", ()) if retriever is None else retriever.retrieve(input))
 

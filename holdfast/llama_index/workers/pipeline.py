@@ -91,7 +91,7 @@ class QueryPipelineAgentWorker(BaseAgentWorker):
         """Run the pipeline once.
 
         Raises:
-            InvalidArgumentError: Its output is no `(response, is_done)`.
+            InvalidArgumentError: Its output is not `(response, is_done)`.
         """
         del kwargs
         self.preprocess(task, step)

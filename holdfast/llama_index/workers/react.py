@@ -227,7 +227,7 @@ def _is_changed(formatter: Any, header: Any) -> bool:
 
 
 def _ensure_known_grammar(name: str, given: object, method: str) -> None:
-    """Refuse a subclass with another grammar, of which nothing would be used.
+    """Refuse a subclass with another grammar, which would not be used.
 
     Raises:
         InvalidArgumentError: It is one.

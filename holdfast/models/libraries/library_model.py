@@ -84,7 +84,7 @@ def library_error(error: Exception, *, model: str, key: str | None = None) -> Mo
 
 
 def _is_misread(error: BaseException) -> bool:
-    """Whether the library met a body that is no answer of the provider's API."""
+    """Whether the library met a body that is not an answer of the provider's API."""
     if any(isinstance(each, AttributeError | LookupError) for each in _chain(error)):
         return True
     seen: BaseException | None = error

@@ -196,7 +196,7 @@ def _foreign(message: Message) -> Any:
 
 
 def _required(tool_choice: str) -> dict[str, Any]:
-    """Say whether a tool must be called, as LLMs of this version of LlamaIndex are told it."""
+    """Say whether a tool must be called, in the form of this version of LlamaIndex."""
     from llama_index.core.llms.function_calling import FunctionCallingLLM
 
     if "tool_required" in inspect.signature(FunctionCallingLLM.achat_with_tools).parameters:

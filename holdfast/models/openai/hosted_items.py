@@ -34,7 +34,7 @@ RUN_BY_PROVIDER = frozenset(
 """Items of an answer that come from tools which the provider runs itself."""
 
 REPORTED = RUN_BY_PROVIDER | {"mcp_list_tools", SEARCH_OUTPUT}
-"""Items that readers of a task are told of."""
+"""Items that readers of a task see."""
 
 APPROVED = "Approved."
 """Text of an answer to a request that was approved, for readers."""
@@ -63,7 +63,7 @@ class HostedCall(Value):
         id: The provider's id of it.
         tool: Name of the tool: "web_search", or for a tool of an MCP server "crm.pay".
         arguments: What it was asked for, if the item says so: a query, code, JSON text.
-        result: What came of it, if the item says so; a long text is cut.
+        result: Its result, if the item has it; a long text is cut.
         status: As the provider says: "completed", "failed" ...
         is_error: Whether it failed.
     """
@@ -133,12 +133,12 @@ def _short(value: Json) -> str:
 
 
 def is_passed_on(kind: str) -> bool:
-    """Whether streams tell of an item of this type as a whole: it is of the provider's tools."""
+    """Whether streams report an item of this type whole: the provider's tools have made it."""
     return kind not in _IN_PIECES and not kind.startswith("chat.")
 
 
 _IN_PIECES = frozenset({"message", "reasoning", "function_call", "function_call_output"})
-"""Types of items of which streams tell piece by piece."""
+"""Types of items that streams tell piece by piece."""
 
 
 def told_in_stream(item: Item) -> str:

@@ -51,7 +51,7 @@ def whole_item(item: Item, shown_id: str = "") -> Item:
 
     Args:
         item: The item, as a model is sent it.
-        shown_id: The provider's id of it, if it has none of its own; empty for none.
+        shown_id: The provider's id of it, if it has no id of its own; else empty.
     """
     kind = kind_of(item)
     if kind not in _ORDERS:
@@ -81,7 +81,7 @@ def without_id(item: Item) -> tuple[Item, str]:
     """Take the id out of an item of an answer, with what `whole_item` adds next to it.
 
     Returns:
-        The item, and the id; that is empty where there is none, or it is no id for readers alone.
+        The item, and the id; empty if there is no id, or one that not only readers need.
     """
     own, kind = as_text(item.get("id")), kind_of(item)
     is_apart = kind in ("message", "function_call") or (own == FAKE_ID and kind != APPROVAL_REQUEST)
@@ -243,7 +243,7 @@ def _without_empty(part: Json) -> Json:
 
 
 def all_parts(message: Message) -> Sequence[Part | Item]:
-    """Return the parts of a content in order, with those that only its item has, such as sound.
+    """Return the parts of a content in order, with parts that only its item has, such as sound.
 
     For who writes messages without their items: what it does not know must not get lost unsaid.
     """

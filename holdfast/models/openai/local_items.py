@@ -90,7 +90,7 @@ def asked_in(call: ToolCall) -> Item:
 
 
 def call_item(call: ToolCall) -> Item:
-    """Write a call of which nothing else is known."""
+    """Write a call that nothing else is known of."""
     status: Item = {} if call.kind == "custom_tool_call" else {"status": "completed"}
     own: Item = {"id": call.id} if call.kind == "local_shell_call" else {}
     return {"type": call.kind, **own, "call_id": call.id, **status, **asked_in(call)}

@@ -299,7 +299,7 @@ def _event_kinds() -> dict[str, Any]:
 
 
 def read_usage(given: Json, asked: str, answered: str) -> AnswerUsage:
-    """Read what an answer has used, field by field; what is no count is 0.
+    """Read what an answer has used, field by field; a value that is not a count is 0.
 
     The answer is paid for: what only counts never makes it useless.
 

@@ -168,8 +168,8 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """Leave out what the API would refuse.
 
     What is not stored cannot be found by its id, so ids go where the API can do without, except
-    next to encrypted content, which is what reasoning is handed back by; reasoning of which nothing
-    is left goes altogether.
+    next to encrypted content, which is what reasoning is handed back by; reasoning that has nothing
+    left is dropped.
     """
     for given in without_lost_searches(items):
         kind = kind_of(given)

@@ -116,7 +116,7 @@ def _head(card: Card, now: float, steps: str) -> None:
 
 
 def _rule(card: Card, asked: str) -> None:
-    """Say who decides, how many have, and to whom it goes next."""
+    """Say who decides, how many have decided, and who gets it next."""
     facts(
         [
             *((name.capitalize(), text) for name, text in card.approval.about.items()),
@@ -211,7 +211,7 @@ def _draw_more(others: list[Choice], choose: Callable[[Choice], None]) -> None:
 
 
 def draw_gone(approval_id: str, title: str, who: str) -> None:
-    """Draw what has become of a card that somebody else has decided meanwhile."""
+    """Draw the outcome of a card that another person has decided meanwhile."""
     with ui.element("article").classes(f"{CARD} flex flex-col gap-3"):
         heading(title)
         words = f"Decided meanwhile: {who}" if who else "It waits no more: its step or task is over"

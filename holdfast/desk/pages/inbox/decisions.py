@@ -77,7 +77,7 @@ async def decide(runner: AgentRunner, approval: Approval, verb: Done, by: str, s
         said: What this person adds.
 
     Returns:
-        Whether there was something to decide: somebody else may have done it meanwhile.
+        Whether there was something to decide: another person may have decided it meanwhile.
 
     Raises:
         HoldfastError: It was refused, or could not be sent.

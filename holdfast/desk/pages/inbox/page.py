@@ -44,7 +44,7 @@ What needs more people than one comes again then.
 """
 
 GONE = "gone"
-"""What is drawn instead of a card that was decided by somebody else."""
+"""What is drawn instead of a card that another person has decided."""
 
 DONE = {
     "approve": "Approved",
@@ -324,7 +324,7 @@ class Inbox:
         chosen: Choice,
         said: Said,
     ) -> list[Approval]:
-        """Send a decision on each; return those that were decided meanwhile."""
+        """Send a decision on each; return the ones that were decided meanwhile."""
         gone: list[Approval] = []
         done = 0
         for approval in approvals:

@@ -120,7 +120,7 @@ class Rows:
             shown: The approvals, oldest first.
             now: Time, seconds since the epoch.
             chosen: Id of the one whose card is shown.
-            marked: Ids of those that are marked.
+            marked: Ids of the marked ones.
         """
         self._shown, self._last = shown, (now, chosen, marked)
         wanted = shown[: self._most]

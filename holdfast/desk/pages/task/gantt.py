@@ -41,7 +41,7 @@ _GRID = (
     "grid grid-cols-[7.5rem_minmax(0,1fr)] items-center gap-3 sm:grid-cols-[13rem_minmax(0,1fr)]"
 )
 _LATE, _EARLY = 75, 12
-"""Places from which, and up to which, the time of a bar does not fit beside it."""
+"""Places from which, and up to which, the time of a bar does not fit next to it."""
 
 _LEGEND = (
     ("model", "model call", "bg-indigo-500"),

@@ -66,7 +66,7 @@ TABS = {
     "branches": "Branches",
 }
 MOVING_SECONDS = 1.0
-"""How often the bars of a running task are drawn anew."""
+"""How often the bars of a running task are redrawn."""
 
 
 class TaskPage:

@@ -108,7 +108,7 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
         TaskNotFoundError: There is no such id.
         NoWorkerError: It is open and no worker process is up to answer.
         ConnectError: The server could not be reached.
-        TimeoutError: Nobody has answered in time.
+        TimeoutError: No answer came in time.
     """
     runner = desk.runner
     async with asyncio.timeout(READ_SECONDS):

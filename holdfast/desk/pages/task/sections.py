@@ -63,11 +63,11 @@ class Steps:
         undone: set[tuple[int, int]],
         rewind: OnStep | None,
     ) -> None:
-        """Show these steps; those that have not changed stay as they are.
+        """Show these steps; unchanged ones stay as they are.
 
         Args:
             bodies: The steps.
-            undone: Branch and ordinal of those that were undone.
+            undone: Branch and ordinal of the undone ones.
             rewind: Undoes all steps after one; None when the task is closed.
         """
         self._none.set_visibility(not bodies)
@@ -98,7 +98,7 @@ class Steps:
                 fill()
 
         def fill() -> None:
-            """Draw what is in it, once somebody looks."""
+            """Draw what is in it, once it is opened."""
             if not inside.default_slot.children:
                 with inside:
                     _draw_inside(body, rewind, self._fork)

@@ -104,7 +104,7 @@ class Verbs:
         await self._runner.finalize_response(self._task_id)
 
     def restart(self) -> None:
-        """Ask whether a failed step is to begin anew, and run it from its beginning."""
+        """Ask whether to restart a failed step, and run it from its beginning."""
 
         def run(_: str, __: dict[str, Any]) -> Awaitable[Any]:
             return self._runner.run_step(self._task_id, restart="step")
@@ -223,7 +223,7 @@ class Verbs:
         self._ask("edit_step", "Edit the step", more, run, "Edited.", label="Input", has_why=True)
 
     def drop_step(self, step: TaskStep) -> None:
-        """Ask whether a queued step is to be dropped."""
+        """Ask whether to drop a queued step."""
 
         def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
             return self._runner.drop_step(self._task_id, step, by, reason=given["why"])

@@ -55,7 +55,7 @@ class EventReader:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[str]:
-        """Yield the data of the events that are complete now; the last word "[DONE]" is none."""
+        """Yield the data of the events that are complete now, without the last word "[DONE]"."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         if not others:
@@ -104,7 +104,7 @@ class Connection:
         """Keep what the model was made with; nothing is opened yet.
 
         Raises:
-            InvalidArgumentError: The client is none.
+            InvalidArgumentError: The client is of another type.
         """
         self.model = model
         is_own = isinstance(client, AsyncOpenAI | None)

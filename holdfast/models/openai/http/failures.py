@@ -117,7 +117,7 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
     Args:
         error: What the client raised.
         model: Model name, for the text.
-        secret: The key in use; it is cut out of the text wherever it stands, unless it is short.
+        secret: The key in use; it is cut out of the text everywhere, unless it is short.
     """
     match error:
         case openai.APIStatusError():

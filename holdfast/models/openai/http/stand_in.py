@@ -141,7 +141,7 @@ def _data(value: Any) -> Any:
     """Return an object of an answer as JSON data: a model of the API, or one of a fake.
 
     Raises:
-        Exception: It is no data, or code of its own fails.
+        Exception: It is not data, or code of its own fails.
     """
     return to_jsonable_python(value, by_alias=False, fallback=_members)
 
