@@ -32,7 +32,8 @@ HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
 ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 ENDS = re.compile(r"\n\s*\n|\n[ \t]*(?:[*+-]|\d+\.)[ \t]+|(?<=[.!?])[)\"*_]*\s+(?=\W*[A-Z0-9])")
 """Where a sentence ends: a blank line, an item of a list, or a full stop before a capital."""
-DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+TRIPLE = re.compile(r'(= f?|\()?"""(.*?)"""', re.DOTALL)
+"""A text in triple quotes, after what shows that it is a value and not a docstring."""
 DOCSTRINGS = "docstrings"
 """Where the table has the limit of the product's docstrings: of their words alone."""
 WORD = re.compile(r"\w[\w'-]*")
@@ -99,7 +100,7 @@ def docstrings() -> str:
     """Return the docstrings of the product: the reference is made of them."""
     parts = (ROOT / name for name in ("holdfast", "workflows", "activities"))
     code = (path.read_text("utf-8") for part in parts for path in sorted(part.rglob("*.py")))
-    return ".\n\n".join(text for each in code for text in DOCSTRING.findall(each))
+    return ".\n\n".join(text for each in code for value, text in TRIPLE.findall(each) if not value)
 
 
 def problems(found: dict[str, Figures], table: dict[str, dict[str, Any]]) -> list[str]:

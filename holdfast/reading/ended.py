@@ -39,7 +39,7 @@ def has_begun(found: WorkflowExecution) -> bool:
 async def why_ended(client: Client, found: WorkflowExecution) -> str:
     """Return what the server says on why a closed run ended; empty for an answer.
 
-    It is empty, too, when the server does not say it now, or has deleted the run's history.
+    It is also empty when the server does not say it now, or has deleted the run's history.
     """
     handle = client.get_workflow_handle(found.id, run_id=found.run_id)
     try:

@@ -19,10 +19,10 @@ class InboxFilter(Value):
         agent: Only of this agent.
         tool: Only of this tool.
         kind: Only of this kind.
-        older: Only those that wait for at least so many seconds.
-        q: Only those with this text in tool, arguments, agent or task id.
-        mine: Only those that the person who looks can decide.
-        snoozed: Those as well whose snooze is not over.
+        older: Only ones that wait for at least so many seconds.
+        q: Only ones with this text in tool, arguments, agent or task id.
+        mine: Only ones that the reader can decide.
+        snoozed: Also ones whose snooze is not over.
     """
 
     agent: str = ""

@@ -39,7 +39,7 @@ _CLOSED_LIST = ", ".join(f"'{each}'" for each in sorted(CLOSED))
 
 
 def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") -> str:
-    """Return the query that lists tasks: those that work for no other, or those of one parent."""
+    """Return the query that lists the tasks without a parent, or the tasks of one parent."""
     # A run that continued as new is not the task any more, whatever its attribute says.
     parts = [TASKS, "ExecutionStatus != 'ContinuedAsNew'"]
     if not parent:
@@ -106,7 +106,7 @@ async def list_executions(
 
 
 def is_meant(found: WorkflowExecutionInfo, agent: str | None, parent: str = "") -> bool:
-    """Whether a listed run is one of those that are wanted: `tasks_query` may find more."""
+    """Whether a listed run is one of the wanted ones: `tasks_query` may find more."""
     return parent == found.parent_execution.workflow_id and agent in (None, agent_of(found))
 
 

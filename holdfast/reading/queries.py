@@ -212,7 +212,7 @@ class TaskQueries:
         """Describe the newest run of a task.
 
         Raises:
-            TaskNotFoundError: Temporal knows none of this id.
+            TaskNotFoundError: Temporal does not know this id.
             ConnectError: The server could not be reached.
         """
         try:
@@ -241,7 +241,7 @@ class TaskQueries:
 
         Raises:
             TaskClosedError: It is closed; the archive has it.
-            TaskNotFoundError: Temporal knows none of this id.
+            TaskNotFoundError: Temporal does not know this id.
             NoWorkerError: No worker process is up to answer.
             QueryFailedError: It could not answer, or never began.
             ConnectError: The server could not be reached.

@@ -5,9 +5,9 @@ may throw that workflow task away, as when a signal came meanwhile, and the task
 archive has the record of an end that never was. So the end takes two phases. The record is prepared
 in the archive, and says so; the end is committed with the workflow task, which leaves the record's
 seal with the run: in its result, its failure, or where Temporal was told to cancel it, its memo. A
-prepared record counts only if the run has its seal, or if Temporal has forgotten the run: whoever
-forgets runs keeps them while they are open. A later end has a record of its own, which takes the
-place of the prepared one.
+prepared record counts only if the run has its seal, or if Temporal has forgotten the run: it
+forgets only runs that are closed. A later end has a record of its own, which replaces the prepared
+one.
 
 A task that was terminated with Temporal's own tools after such a record has no seal: its history
 tells of it, as of any other that was ended like this. Once Temporal has forgotten it, nothing tells

@@ -121,7 +121,7 @@ class ToolDone(TaskEvent):
 
 
 class Waiting(TaskEvent):
-    """The task waits for a person, who approves, rejects or responds.
+    """The task waits until a person approves, rejects or responds.
 
     What a child task waits for is among the events of the child task.
 
@@ -245,7 +245,7 @@ class StepUndone(TaskEvent):
     """Steps were undone: their earlier events are void, and they may be run again.
 
     Attributes:
-        steps: Ids of the steps, oldest first, also of those that were in progress.
+        steps: Ids of the steps, oldest first, also of steps in progress.
         by: Who asked for it.
         reason: Why.
     """

@@ -43,8 +43,8 @@ class SplitWorkflowTaskError(Exception):
 class WholeTasks(WorkflowInstance):
     """A workflow that acts on the events of a workflow task together, or not at all.
 
-    What a query brought early stands alone as long as nothing follows it. Else the workflow task is
-    failed before any of it is recorded: the run leaves the cache, and the server's next attempt
+    What a query brought early may stay alone as long as nothing follows it. Else the workflow task
+    is failed before any of it is recorded: the run leaves the cache, and the server's next attempt
     brings the whole to a fresh one.
 
     A query can also bring a workflow task that has begun in another worker process and is lost with

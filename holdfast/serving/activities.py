@@ -55,11 +55,11 @@ class Activities:
             agents: The agents.
             archive: The archive of the namespace.
             loops: Where their work is done; on the worker's own loop by default.
-            prices: What models cost; those that `HOLDFAST_PRICES` names by default.
+            prices: What models cost; the prices that `HOLDFAST_PRICES` names by default.
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
 
         Raises:
-            InvalidArgumentError: One of these is no notifier, or cannot be used.
+            InvalidArgumentError: One of these is not a notifier, or cannot be used.
         """
         prices = Prices.from_environment() if prices is None else prices
         notifiers = checked_notifiers(notify)

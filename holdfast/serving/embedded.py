@@ -96,8 +96,9 @@ class _Served:
     def agree(self) -> None:
         """Have all engines of this process that serve the queue answer with the same code.
 
-        It is that of the engine that was started last, of those that were made with its agents: in
-        a notebook, a cell that is run again makes an engine, and leaves the one before it running.
+        It is the code of the engine that was started last, among engines that were made with its
+        agents: in a notebook, a cell that is run again makes an engine, and leaves the one before
+        it running.
         """
         same = [each for each in _all if each.place == self.place]
         newest = ([each for each in same if each.is_made] or [self])[-1]
@@ -130,13 +131,13 @@ class LocalEngine:
 
         Args:
             data_dir: Directory of database and archive; None for memory.
-            prices: What models cost; those that `HOLDFAST_PRICES` names by default.
+            prices: What models cost; the prices that `HOLDFAST_PRICES` names by default.
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
                 default.
 
         Raises:
-            InvalidArgumentError: One of these is no notifier, or cannot be used.
+            InvalidArgumentError: One of these is not a notifier, or cannot be used.
         """
         self.data_dir = data_dir
         self._prices = prices
@@ -183,7 +184,7 @@ class LocalEngine:
         """Serve the agent of a run while the engine runs.
 
         In the default app an agent that the engine was not made with has a registry of its own:
-        agents of other runs that its team shares names with are none of its own.
+        agents of other runs with the names of its team do not belong to it.
 
         Raises:
             UserError: A different agent of this name was given to `add`.

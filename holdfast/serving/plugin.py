@@ -34,8 +34,8 @@ class HoldfastPlugin(SimplePlugin):
     Args:
         archive: The archive of the namespace.
         agents: Agents that workers of this client serve, on whatever queue they poll.
-        prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
-            default, else none.
+        prices: What models cost, recorded with each call; the prices that `HOLDFAST_PRICES` names
+            by default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
     """
@@ -51,8 +51,7 @@ class HoldfastPlugin(SimplePlugin):
         """Set up the plugin.
 
         Raises:
-            InvalidArgumentError: The archive is none, or one of the agents or notifiers is
-                something else.
+            InvalidArgumentError: The archive, an agent or a notifier is of another type.
         """
         check_arguments(HoldfastPlugin.__init__, archive=archive, prices=prices)
         given = cast("object", agents)

@@ -36,8 +36,8 @@ class LongLived:
     """Keeps the objects that exist when a worker starts out of garbage collection while one runs.
 
     Modules, schemas and clients are some hundred thousand objects, and each full collection looks
-    at all of them: the event loop stands still for 100 ms and more, and heartbeats with it. Objects
-    are freed as before when their last reference goes; what is left are cycles among these objects,
+    at all of them: the event loop stops for 100 ms and more, and heartbeats with it. Objects are
+    freed as before when their last reference goes; what is left are cycles among these objects,
     which are collected once the last worker of the process has stopped.
     """
 

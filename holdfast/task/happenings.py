@@ -29,7 +29,7 @@ class InStep:
         body: The step, with all that is known of it by now.
         at: When, seconds since the epoch. Of calls, by the clock of their worker; what has no time
             of its own came right after what is recorded before it.
-        number: Its place in the life of the task, from 1; 0 when it has none of its own.
+        number: Its place in the life of the task, from 1; 0 when it has no place of its own.
     """
 
     body: StepBody
@@ -184,7 +184,7 @@ class StepsUndone(Noted):
 
     Attributes:
         first: Ordinal of the first step that the undo took.
-        steps: Ids of the steps, oldest first, also of those that were in progress.
+        steps: Ids of the steps, oldest first, also of steps in progress.
     """
 
     first: int
@@ -246,7 +246,7 @@ def happenings(entries: Iterable[Entry], opens: Iterable[OpenState] = ()) -> Ite
 
     Args:
         entries: The ledger, from its beginning.
-        opens: The steps in progress, or those that were when the task ended.
+        opens: The steps in progress, now or when the task ended.
     """
     fold = Fold()
     yield from fold.entries(entries)

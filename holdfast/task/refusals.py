@@ -141,7 +141,7 @@ def other_failed(step_id: str) -> Failure:
 
 
 def stalled(step_id: str) -> Failure:
-    """Refuse, because the task cannot go on by itself."""
+    """Refuse, because the task cannot go on without help."""
     which = f"Step {step_id!r}" if step_id else "The last step that ran"
     text = (
         f"{which} was not the last one and queued no next step, so the task cannot go on. Its"

@@ -313,7 +313,7 @@ def tools_to_find(
     begun: Collection[int],
     found: Collection[int],
 ) -> ToolsInput | None:
-    """Return the calls of a step to look up before those that are ready begin.
+    """Return the calls of a step to look up before its ready ones begin.
 
     A person may decide days after the model's answer, and the agent may have lost a tool or a
     handoff meanwhile. So all calls of the answer that have not begun are looked up first, whatever
@@ -327,7 +327,7 @@ def tools_to_find(
         found: Positions of the calls that were looked up and could run then.
 
     Returns:
-        None if a person has decided on none of those that are ready, or if there is one call alone,
+        None if a person has not decided on any of the ready calls, or if there is one call alone,
         which is looked up where it runs.
     """
     if not any(i not in found and _takes_effect(ledger, n, i) for i in ready):

@@ -78,7 +78,7 @@ class ScriptedModel:
         Raises:
             ModelRequestError: The script is exhausted. The error is not retried, so that no test
                 waits.
-            InvalidArgumentError: What the script's function has returned is no answer.
+            InvalidArgumentError: What the script's function has returned is not an answer.
         """
         self.requests.append(request)
         if self._answer is not None:
@@ -132,7 +132,7 @@ def _checked(entry: Scripted) -> Scripted:
     """Return an entry of a script.
 
     Raises:
-        InvalidArgumentError: It is no answer.
+        InvalidArgumentError: It is not an answer.
     """
     given = cast("object", entry)
     calls = cast("Iterable[object]", given) if isinstance(given, list | tuple) else (None,)

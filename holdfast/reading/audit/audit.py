@@ -49,7 +49,7 @@ def audit_events(
     Args:
         entries: The ledger.
         secrets: Texts that are replaced wherever they occur.
-        opens: The steps in progress, or those that were when the task ended.
+        opens: The steps in progress, now or when the task ended.
     """
     made = _Events()
     for happening in happenings(entries, opens):

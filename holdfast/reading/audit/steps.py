@@ -300,8 +300,8 @@ class CallPlace(NamedTuple):
 class Undos:
     """Finds the calls that undos concern: of completed steps before the undo, of others after it.
 
-    A step that runs again makes calls at the places of those that it made before, so a place names
-    a call of the step as it is at that time.
+    A step that runs again makes calls at the places of its earlier calls, so a place names a call
+    of the step as it is at that time.
     """
 
     def __init__(self) -> None:

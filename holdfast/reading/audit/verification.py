@@ -66,7 +66,7 @@ class Verification(list[Finding]):
 async def check_named(archive: Archive, values: Iterable[object], found: Verification) -> None:
     """Check that the archive has each value that recorded data names, unchanged.
 
-    Those that are lists of messages are read, because they name others: texts and images.
+    Lists of messages are read, because they name other values: texts and images.
     """
     todo = sorted(set(named(list(values))) - found.checked)
     while todo:
@@ -192,7 +192,7 @@ def _check_commit(
 
 
 async def _turns(archive: Archive, state: SessionState, found: Verification) -> list[_Turn]:
-    """Read the lists of a session's turns, oldest first; add those that are damaged."""
+    """Read the lists of a session's turns, oldest first; add the damaged ones."""
     commits: list[CommitRef | None] = []
     for k, sha256 in enumerate(state.older, start=1):
         try:
@@ -262,7 +262,7 @@ class _Kept(NamedTuple):
     Attributes:
         segment: Newest segment of the archived part of the ledger.
         entries: The rest of it, which the task itself has.
-        opens: Its steps in progress, or those that were at its end.
+        opens: Its steps in progress, now or at its end.
         ledger: Length and digest that the ledger must have.
         head: The task's head: agent, session and rules, fixed when it began.
         record: The record of a closed task, None of an open one.

@@ -26,13 +26,13 @@ _UNREADABLE = (ArchiveError, NoWorkerError, NotFoundError, QueryFailedError)
 
 
 async def add_followed(made: RunData, recorded: Recorded, reader: Reader, agent: Agent) -> None:
-    """Add to the result of a run those of the runs that it goes on from.
+    """Add the results of the runs that a run goes on from to its own.
 
     In the Agents SDK, the state of a run with its answer goes on as the same run. Here each has a
     task of its own, so the whole is put together when it is read.
 
     Args:
-        made: What the run has made by itself.
+        made: The result of the run alone.
         recorded: Its task.
         reader: Reads the tasks of the others. From one that cannot be read now, the rest is left
             out, with a warning in the log: the input then has the conversation up to there.
@@ -66,12 +66,12 @@ async def add_followed(made: RunData, recorded: Recorded, reader: Reader, agent:
 
 
 def _joined(parts: Sequence[Sequence[RunItem]]) -> list[RunItem]:
-    """Return the items of parts of which the newest is first."""
+    """Return the items of parts that are given newest first."""
     return [item for part in reversed(parts) for item in part]
 
 
 async def _with_followed(recorded: Recorded, reader: Reader, agent: Agent) -> list[Recorded]:
-    """Return the records of a run and of those that it goes on from, the newest first."""
+    """Return the records of a run and of the runs that it goes on from, the newest first."""
     runs, servers = [recorded], has_servers(agent)
     while (follows := runs[-1].head.follows) is not None:
         last, trouble = runs[-1], "there is a later task of this id: it was deleted and begun again"
@@ -129,7 +129,7 @@ def _keep_normalized(runs: Sequence[Recorded], results: Sequence[RunData]) -> No
 
     Args:
         runs: The runs, the newest first.
-        results: What each has made by itself, with the input that its task has.
+        results: The result of each alone, with the input that its task has.
     """
     if all(result.normalized is None for result in results):
         return
@@ -148,6 +148,6 @@ def _is_sent(recorded: Recorded) -> bool:
 
 
 def _is_input_anew(recorded: Recorded) -> bool:
-    """Whether a handoff of a run has made another input of that which it was given."""
+    """Whether a handoff of a run has changed its input."""
     view = recorded.view
     return view is not None and input_left(view.ref, view.given) is not None

@@ -41,7 +41,7 @@ LONG_STEPS = 64
 
 
 class Steps:
-    """The steps of a task, of which the bodies are made when they are first asked for.
+    """The steps of a task; their bodies are made when they are first asked for.
 
     Attributes:
         records: The steps as the ledger has them.
@@ -210,15 +210,15 @@ class Recorded:
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        made: The completed steps of the present branch, oldest first, then those that are open, or
-            were when the task ended.
+        made: The completed steps of the present branch, oldest first, then the open ones, or the
+            ones that were open when the task ended.
         entries: The whole ledger, oldest first; its texts are not put in.
         approvals: What waits for a person.
         output: Output of the last completed step, JSON data.
         checked: The final output that output guardrails have checked, JSON data: that of the open
             step, which one of them may have stopped, else `output`.
-        before: Messages that preceded the task, when it was given a list: all, or only those that
-            were added to the state of the run before it, as it was asked for.
+        before: Messages that preceded the task, when it was given a list: all, or only the ones
+            added to the state of the run before it, as it was asked for.
         session: Messages before those: what the task sees of its session. A session that cannot be
             read now is left out, with a warning in the log; the result is made without it.
         last_step: The step that is in progress, else the last one.
@@ -345,7 +345,7 @@ def _moved(
     """Return the positions of items of an input that were moved to it, or to the one before it.
 
     Args:
-        moved: Positions of those that were moved to it.
+        moved: Positions of items that were moved to it.
         items: The input.
         there: Items that were moved to the one before it. A filter may have left them out.
     """

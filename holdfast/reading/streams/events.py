@@ -80,7 +80,7 @@ class StepUndoneStreamEvent:
     """Steps were undone, as a person or program asked: what was told of them is void.
 
     Attributes:
-        steps: Ids of the steps, also of those that were in progress.
+        steps: Ids of the steps, also of steps in progress.
         void: Pairs of offsets: what was told from the first one on, and before the second one, does
             not count any more, here and after earlier undos. Mostly it is one pair.
         by: Who asked for it.

@@ -328,7 +328,7 @@ class Look:
 
     @property
     def steps(self) -> list[StepBody]:
-        """The steps among the new entries that are completed, then those that are open."""
+        """The steps among the new entries: the completed ones, then the open ones."""
         began = (each.body for each in self.happenings if isinstance(each, StepBegan))
         return [body for body in began if not body.is_left]
 

@@ -27,7 +27,7 @@ MOST_UNITS = 100_000
 """Most characters of answers that are over which a hub keeps for its readers."""
 
 MOST_ASKED = 10_000
-"""Most tasks of which a hub knows that readers of other processes have asked them."""
+"""Most tasks that a hub remembers as read by other processes."""
 
 
 class StreamKey(NamedTuple):
@@ -223,7 +223,7 @@ def _short(delta: Delta) -> list[Json]:
 
 
 PATIENCE_SECONDS = 5.0
-"""How long a turn waits for readers, then for a stop that is on its way. The time limit of a step's
+"""How long a turn waits for readers, then for a stop in transit. The time limit of a step's
 activity has room for both."""
 
 
@@ -389,7 +389,7 @@ class LocalTurns:
             self._runs[turns.task_id] = (*self._runs.get(turns.task_id, ()), turns)
 
     def drop(self, turns: StreamedTurns) -> None:
-        """Forget a run, unless a stop of it is on its way."""
+        """Forget a run, unless a stop of it is in transit."""
         with self._lock:
             if turns.is_stopping:
                 return

@@ -126,7 +126,7 @@ class Live:
     """An answer that is being made, as far as its events were yielded.
 
     Attributes:
-        place: Where in the stream it stands.
+        place: Its place in the stream.
         attempt: Number of the attempt that makes it.
         told: Its deltas whose events were yielded.
         units: Size of these.
@@ -156,7 +156,7 @@ class StreamReader:
         offset: Offset of the last event that was read.
         ended: Whether the task is closed, and all of it was read.
         status: Status of the task; what it had done by then is read.
-        opened: Number of the newest step of which it has read that it is open.
+        opened: Number of the newest step that it has read as open.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def moments(of: StepBody, agent: str) -> list[Moment]:
 def undone(entries: Iterable[Entry], undo: StepsUndone, agent: str) -> Undone:
     """Return what an undo has made void: everything but the steps that it left standing.
 
-    Computed from what stands, not from what was undone: a reader that saw an undone step while it
+    Computed from what remains, not from what was undone: a reader that saw an undone step while it
     was in progress and a reader that did not are left with the same events.
 
     Args:
@@ -143,7 +143,7 @@ def undone(entries: Iterable[Entry], undo: StepsUndone, agent: str) -> Undone:
 
 
 def asking(of: StepBody) -> Asking | None:
-    """Return where the next answer of an open step will stand; None when no model is asked."""
+    """Return the place of an open step's next answer; None when no model is asked."""
     if not of.alone or of.has_result or of.calls or not of.start:
         return None
     step = _Step(of, "")
@@ -189,7 +189,7 @@ class _Step:
             yield self._said(Offset(self.mark, LAST_ATTEMPT), newest.message)
 
     def _ends_step(self, call: StepCall) -> bool:
-        """Whether a call is one of those that end the step."""
+        """Whether a call is one of the calls that end the step."""
         return self.of.has_result and call.batch == len(self._batches) - 1
 
     def _answered(self, answer: ModelAnswer, attempts: int) -> Answered:

@@ -1,1 +1,1 @@
-"""The values that cross between client, workflow and activities, and those that are recorded."""
+"""The values that client, workflow and activities exchange, and the recorded ones."""

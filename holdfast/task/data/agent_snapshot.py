@@ -150,8 +150,8 @@ class AgentSnapshot(Value):
         output: Structure of the final output; None for text.
         handoffs: Tool definitions of the handoffs, next to `tools`; `policies` has their rules.
         behavior: What follows tool calls: "" for another model call, "first" for the first result
-            as the answer, "ask" for what the agent's function says, else names of tools, each
-            with a comma after it, of which one ends the run.
+            as the answer, "ask" for what the agent's function says, else names of tools that each
+            end the run, each with a comma after it.
         keeps_tool_choice: Whether a tool choice remains after a tool was used.
         guards: Its guardrails, those of the input first.
         team: The other agents that a task may be handed to, in the order in which they are found.

@@ -206,7 +206,7 @@ class Approval(Value):
 
     @property
     def as_agreed(self) -> str:
-        """The arguments with which the call would run now: those that votes are for."""
+        """The arguments with which the call would run now, and which votes are for."""
         return self.agreed or self.arguments
 
     @property
@@ -286,7 +286,7 @@ class Decided(Value):
 
 
 SHORTEST = 0.001
-"""Least seconds that a call took which was run; 0 is for those that were not."""
+"""Least seconds of a call that was run; 0 means that it was not."""
 NEAR_SECONDS = 0.01
 """Precision of `Outcome.ended` where a call was run at once, in the activity of its step."""
 

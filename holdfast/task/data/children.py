@@ -105,7 +105,7 @@ class ParentSays(Value):
             everything, and end; "release": go on.
         keep: Whether effects that cannot be undone stay knowingly.
         paused: Who paused it and why; empty to go on; None to change nothing.
-        end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
+        end: "finish": close, the answer is not needed now; "abandon": end without an answer.
         change: Settings of the run that this one's run has as well; None to change nothing.
         by: Who wants it.
         reason: Why.

@@ -38,7 +38,7 @@ class Command(Value):
 
     Attributes:
         id: Chosen by the sender; a repeated id is dropped. Empty: each signal counts, and the
-            server drops those that a client sends again with the same request id.
+            server drops repetitions by their request id.
         verb: What to do.
         by: Who asks.
         branch: Branch of the ledger that it was meant for; empty for the present one.

@@ -21,7 +21,7 @@ KIND = "kind"
 """Fact of a verdict: the kind of error handlers of the run that may answer in its place."""
 
 INVALID_OUTPUT = "invalid_final_output"
-"""Such a kind: the final output does not fit its type, or there is none."""
+"""Such a kind: the final output does not fit its type, or is missing."""
 
 CLOSING = "closing"
 """Fact of a failure to close the task: no step has failed."""

@@ -118,11 +118,12 @@ class RunRules(Value):
         model_input_filter: Reference to the filter of the input of each model call.
         tool_error_formatter: Reference to the formatter of the tool errors that models read.
         tool_not_found: Whether a call of an unknown tool ends the run, or returns an error to the
-            model; "tell" does so, too, but no approved call whose tool was lost is given up.
+            model; "tell" does so as well, but does not give up an approved call whose tool was
+            lost.
         output_attempts: How often a turn asks for a final output that fits its type before it waits
             for a person; 0 ends the run at the first that does not.
         tool_concurrency: Most tool calls that run at once; 0 for all.
-        handoff_filter: Reference to the input filter of handoffs that have none of their own.
+        handoff_filter: Reference to the input filter of handoffs without one of their own.
         nests_history: Whether handoffs fold the earlier conversation into one message.
         history_mapper: Reference to what does so in its own way.
         input_guardrails: References to guardrails added to the first agent's.
@@ -349,7 +350,7 @@ class RunChange(Value):
         return RunChange.of(both, dict.fromkeys((*earlier.names, *self.names)))
 
     def unread(self, body: Mapping[str, Json]) -> str:
-        """Return why a body of which this was made is refused: it has what no name asks for."""
+        """Return why the body of this change is refused: it has fields that no name asks for."""
         own, rules = map(set, _fields(self.names))
         given = [each for each in ("model", "settings") if each in body and each not in own]
         known = {"run": rules, "settings": {*ModelSettings.model_fields}}

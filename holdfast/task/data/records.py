@@ -52,10 +52,10 @@ class OpenStep(Value):
         tool_choice: Tool choice asked for by this run_step, or empty.
         stored: The step's input in the archive, when it is too large for history.
         notes: Messages that precede the step's first model call: feedback, and notes of the task,
-            for example on an undo. They follow the input, which they are about, but for
-            those that `step.behind` counts: they were there before it.
-        told: Of a step that asks again because no answer of it was of use: how many of the notes
-            the model has read; -1 for others.
+            for example on an undo. They follow the input, which they are about, except for the
+            notes that `step.behind` counts: they were there before it.
+        told: Of a step that asks again because no answer was usable: how many of the notes the
+            model has read; -1 for others.
         unanswered: Of such a step: ids of the calls of its newest answer.
         inputs: Step id to the output of each step that this one waited for.
     """
@@ -377,7 +377,7 @@ class OpenState(Value):
 
     @property
     def is_unfit(self) -> bool:
-        """Whether it stopped because the model's answer is of no use, before it called anything."""
+        """Whether it stopped at an answer of the model that is not usable, before any call."""
         return (
             self.failure is not None and self.failure.type == "UnfitAnswerError" and not self.calls
         )

@@ -57,7 +57,7 @@ class TaskInput(Value):
         extra_state: Shared state at the beginning.
         budget: Limits, or None.
         automatic: Run steps without a request.
-        finalize: Finalize by itself once the last step is done.
+        finalize: Finalize without a request once the last step is done.
         heartbeat: Seconds without a sign of life after which a worker counts as lost.
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.

@@ -63,8 +63,8 @@ class AdvanceInput(Value):
         keeps: Whether money for a last answer must be left after the call.
         head: Digest of the task's head, cut to 16 digits, for the first step: the process that has
             described the agent just now need not ask for the head. Else as for `ToolInput`.
-        attempts: Number of the attempt whose failed model call stops the step, without those that
-            a rate limit ended.
+        attempts: Number of the attempt whose failed model call stops the step, without attempts
+            that a rate limit ended.
         root: Of a call of an agent: the first task of all that it works for.
         lane: Number of the step among those in progress, from 0; of two at once each has its own.
         lost: An earlier activity of the step whose workers were all lost, as in `KeptAnswer`.

@@ -301,7 +301,7 @@ class Ledger(UpcomingSteps):
         return refused
 
     def _with_found(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
-        """Add the result or the calls in its middle, and what is known of those that have run."""
+        """Add the result or the calls in its middle, and what is known of calls that have run."""
         result = got.result
         found: dict[str, object] = {"calls": got.calls, "asked": got.asked}
         if result is not None:

@@ -155,7 +155,7 @@ class LedgerState(Recording):
         """Return the step in progress of this number.
 
         Raises:
-            RuntimeError: There is none.
+            RuntimeError: It is not open.
         """
         current = self.find(n)
         if current is None:
@@ -261,7 +261,7 @@ class LedgerState(Recording):
         return sum(open_calls, self.s.usage)
 
     def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
-        """Whether a call stands and has no outcome yet."""
+        """Whether a call is still in the ledger and has no outcome yet."""
         current = self.find(n)
         if current is None or branch != self.s.branch:
             return False

@@ -1,9 +1,9 @@
 """The queue of a task: which steps are ready, where new ones go, and what the ledger records. Pure.
 
 Recorded is what changed. A record holds two changes: what happened to the queue between the step
-before it and the step (`Before.found`), and what the step itself changed (`Taken`, usually nothing
-beside its place, as it takes itself and adds its `next`). An undo follows them backwards from the
-present queue, one step after the other; a fork follows them forwards from the first step.
+before it and the step (`Before.found`), and what the step itself changed (`Taken`, usually only its
+place, as it takes itself and adds its `next`). An undo follows them backwards from the present
+queue, one step after the other; a fork follows them forwards from the first step.
 
 Where steps run side by side, those in progress count as queued first.
 

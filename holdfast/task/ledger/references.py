@@ -30,7 +30,7 @@ from holdfast.values.messages import (
 )
 
 SAID_IN_ADDS = Message(role="tool")
-"""Stands in a step record for a message that its `adds` hold."""
+"""Represents in a step record a message that its `adds` hold."""
 
 
 NOTES_APART = 100

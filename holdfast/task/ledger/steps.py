@@ -434,8 +434,8 @@ class UpcomingSteps(OpenSteps):
         """Queue what people have said that the answer does not know yet, or what waited for it.
 
         Args:
-            is_over: Whether the budget is used up. The answer then stands without what was said: a
-                word must not turn it into a failure.
+            is_over: Whether the budget is used up. The answer then stays without what was said: a
+                message must not turn it into a failure.
         """
         # In one activation with the step's end: words that came during its model call begin the
         # next step, and no client sees an answer in between that lacks them.

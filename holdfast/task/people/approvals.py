@@ -158,7 +158,7 @@ def pending(ledger: Ledger) -> list[Approval]:
 
 
 def messages(ledger: Ledger) -> dict[str, Approval]:
-    """Return the approvals that people are to be told of now, by the id of the message."""
+    """Return the approvals to notify people of now, by the id of the message."""
     awake = (each for each in pending(ledger) if not each.snoozed_until)
     return {f"{e.id}:{e.stage}{f'{e.returned:.0f}' * bool(e.returned)}": e for e in awake}
 
@@ -229,7 +229,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
 
 
 def _take(ledger: Ledger, found: Approval, command: Command, *, now: float) -> str:
-    """Apply a verb of somebody who may decide; return why it is refused, or empty."""
+    """Apply a verb of a person who may decide; return why it is refused, or empty."""
     note = str(command.body.get("note", "") or command.reason)
     message = str(command.body.get("message", ""))
     changes = {"by": command.by, "at": now, "note": note, "message": message, **_AWAKE}
@@ -296,7 +296,7 @@ def digest_of(approval: Approval) -> str:
 
 
 def roles_of(command: Command) -> tuple[str, ...]:
-    """Return the roles of the person who decides, as the client gave them; never raises."""
+    """Return the roles of the deciding person, as the client gave them; never raises."""
     given: object = command.body.get(decisions.ROLES)
     names = cast("list[object]", given) if isinstance(given, list) else []
     return tuple(name for name in names if isinstance(name, str))
@@ -340,7 +340,7 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
 
 
 def _is_open_again(event: EventRecord, approval_id: str) -> bool:
-    """Whether the edit of a decision did not fit its tool: the decision is none then.
+    """Whether the edit of a decision did not fit its tool: the decision does not count then.
 
     The event of a refused command names its verb, and by `id` the command.
     """

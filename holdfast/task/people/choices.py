@@ -39,7 +39,7 @@ class Choice:
 
 
 def asked_twice(choices: tuple[Choice, ...], why: str) -> tuple[Choice, ...]:
-    """Return choices of which those that let a call run are asked twice, if there is a reason."""
+    """Return choices; the ones that let a call run are asked twice, if there is a reason."""
     runs = ("approve", "always")
     return tuple(
         replace(each, warning=f"{each.warning} {why}".strip())

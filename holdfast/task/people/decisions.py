@@ -19,7 +19,7 @@ from holdfast.values.messages import ToolCall, system
 from holdfast.values.runs.approval_rules import ROLE, ApprovalRule, are_one, person_key
 
 ROLES = "roles"
-"""Argument of a decision: the roles of the person who decides, as the client knows them."""
+"""Argument of a decision: the roles of the deciding person, as the client knows them."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def cost(usage: Usage) -> str:
 
 
 class Details:
-    """Describes where a task stands, in Markdown.
+    """Describes the state of a task, in Markdown.
 
     It is made again after each step, so the lines of the newest steps are kept.
     """

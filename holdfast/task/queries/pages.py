@@ -95,7 +95,7 @@ def closed_task(task: Task, status: TaskStatus, failure: Failure | None) -> Task
     Args:
         task: It, as while it was open.
         status: Its end.
-        failure: What requests that wait for its answer are told, if it has none.
+        failure: The reply to requests that wait for its answer, if it has no answer.
     """
     error = f"{failure.type}: {failure.text}" if failure is not None else ""
     return task.model_copy(update={"status": status, "error": error})

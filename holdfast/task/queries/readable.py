@@ -379,7 +379,7 @@ def _left_effects(
 ) -> tuple[list[dict[str, Json]], dict[str, CallUndone]]:
     """List what steps that were left have done; return also what else was taken back, by place.
 
-    Of effects whose records are in the archive, those that remain are known by their texts.
+    Remaining effects whose records are in the archive are known by their texts.
     """
     undone: dict[str, CallUndone] = {}
     found: list[dict[str, Json]] = []

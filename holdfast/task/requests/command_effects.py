@@ -160,7 +160,7 @@ def _configure(ledger: Ledger, command: Command) -> str:
 def configure(ledger: Ledger, change: RunChange) -> str:
     """Give the run of a task other settings, for all that is begun from now on.
 
-    What is under way ends with those that it was begun with.
+    What is in progress ends with the settings that it was begun with.
 
     Returns:
         Why they are refused, or empty.

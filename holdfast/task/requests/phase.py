@@ -188,7 +188,7 @@ class Agenda:
 
     @property
     def finalizes(self) -> bool:
-        """Whether the task has its answer and was to be finalized by itself."""
+        """Whether the task has its answer and `finalize` was asked for."""
         ledger = self._ledger
         return ledger.given.finalize and ledger.s.answered and ledger.failure is None
 
@@ -293,8 +293,8 @@ Word = Literal["end", "hold", "undo_for", "run_for", "change"]
 Request = Update | Verb | Word
 
 Answer = Literal["take", "join", "close", "busy_undo", "other_undo", "closed", "later", "no"]
-"""take: by the rules of the request. join: it waits for the end that is on its way, if that is the
-end it wants. close: the next attempt to close begins now. later: it counts if closing fails. no: it
+"""take: by the rules of the request. join: it waits for the end in progress, if that is the end it
+wants. close: the next attempt to close begins now. later: it counts if closing fails. no: it
 changes nothing. busy_undo, other_undo and closed refuse it: for the undo in progress, for another
 undo, for the end that was accepted."""
 

@@ -218,7 +218,7 @@ class RunRequests:
             self.fail_all(refusals.none_ready(s.queue) if s.queue else refusals.stalled(""))
 
     def _settle_rounds(self, ledger: Ledger, reply: RunReply) -> None:
-        """Answer the requests for several steps, of which some have to wait."""
+        """Answer the requests for several steps; some of these have to wait."""
         for pending in [p for p in self._waiting if p.id in ledger.s.rounds]:
             self._waiting.remove(pending)
             done = ledger.s.rounds[pending.id]

@@ -109,7 +109,7 @@ class FakeRequest:
         """The images of the conversation, in order.
 
         Raises:
-            InvalidArgumentError: One of them is none.
+            InvalidArgumentError: One of them is not an image.
         """
         return tuple(
             Image(file_id=part.file_id, detail=part.detail)
