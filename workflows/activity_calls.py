@@ -70,8 +70,8 @@ number of attempts: the server gives it each until its polls have ended, after a
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
 
 COUNTING = RetryPolicy(maximum_interval=timedelta(seconds=60))
-"""Of a step: the activity itself counts its attempts. The server cannot, since it would count those
-that a rate limit ended as well."""
+"""Of a step: the activity itself counts its attempts. The server cannot, since it would also count
+attempts that a rate limit ended."""
 
 
 async def quick(
@@ -198,7 +198,7 @@ async def _advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
 async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
     """Run one guardrail on a step's input or output; it may ask a model itself.
 
-    A lost worker is no failed attempt, as in `advance`.
+    A lost worker is not a failed attempt, as in `advance`.
     """
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)

@@ -401,7 +401,7 @@ class AgentTask(Opening):
     def task_value_query(self) -> Task:
         """Describe the task, which may be closed before its workflow ends.
 
-        A parent that is told of the end asks at once, while the workflow still sends signals.
+        A parent that learns of the end asks at once, while the workflow still sends signals.
         """
         core, task = self.core, self.core.ledger.task()
         if not core.closed:

@@ -183,7 +183,7 @@ Work = asyncio.Task[Any] | None
 
 
 class Core:
-    """The state that the drivers of a task share; they have none of their own.
+    """The state that the drivers of a task share; they own no state.
 
     Attributes:
         given: The workflow's input.
@@ -255,7 +255,7 @@ class Core:
     def rolls(self) -> bool:
         """Whether the task is to continue as new, as soon as nothing is in the way.
 
-        A message to a person that is on its way would be sent by the next run once more.
+        The next run would send a message to a person that is in transit a second time.
         """
         if self.unrollable or self.notices.are_on_their_way:
             return False
@@ -281,7 +281,7 @@ class Core:
         return self.lanes == self.agenda.calling and self.room.taken == len(long_calls)
 
     def is_interrupted(self, *, undoing: bool = False) -> bool:
-        """Whether a unit of work is to be broken off: by an end, or by an undo.
+        """Whether to break off a unit of work: for an end, or for an undo.
 
         Args:
             undoing: Whether the unit is the undo itself.
@@ -303,7 +303,7 @@ class Core:
         self.show()
 
     def show(self) -> None:
-        """Let Temporal's UI show where the task stands; this costs no history."""
+        """Let Temporal's UI show the state of the task; this costs no history."""
         workflow.set_current_details(self.details.text(self.shown_status, self.ending.why))
 
     @property
@@ -312,7 +312,7 @@ class Core:
         return (self.ending.status if self.closed else None) or self.ledger.status
 
     def expire(self) -> None:
-        """Settle the approvals whose deadline has passed, and escalate those that are due."""
+        """Settle the approvals whose deadline has passed, and escalate due ones."""
         approvals.expire(self.ledger, now=now())
         approvals.escalate(self.ledger, now=now())
 

@@ -35,7 +35,7 @@ class Closing:
 
         Args:
             core: The task.
-            commands: Its commands: those that came before the end are refused, each with a note.
+            commands: Its commands: the ones that came before the end are refused, each with a note.
             take_postponed: Carries out the parent's postponed requests when closing has failed.
         """
         self._core = core

@@ -145,7 +145,7 @@ class Session(Opening):
 
 
 def kept_rules(rules: Iterable[StandingRule], *, now: float) -> tuple[StandingRule, ...]:
-    """Return the rules that a session keeps: ended ones take no room from those that stand.
+    """Return the rules that a session keeps: ended ones take no room from valid ones.
 
     Args:
         rules: Its rules, oldest first.

@@ -23,7 +23,7 @@ class Worded(BaseModel):
     """A model that is made or refused with words.
 
     Validated as data or inside another model, it raises pydantic's own error as usual: pydantic
-    needs that to try the members of a union and to say where in the whole a value stands.
+    needs that to try the members of a union and to tell the place of a value.
     """
 
     if not TYPE_CHECKING:  # it has no signature: fields are checked by the type checker
@@ -153,7 +153,7 @@ def canonical(data: Json) -> bytes:
 def sense(arguments: str) -> str:
     """Write JSON arguments in their canonical form, so that spaces and member order do not matter.
 
-    A text that is no JSON stays as it is.
+    A text that is not JSON stays as it is.
     """
     try:
         return canonical(json.loads(arguments)).decode()

@@ -35,7 +35,7 @@ OBJECTS = "$objects"
 
 
 class ObjectState(dict[str, Json]):
-    """A state in which step logic of the program has written objects; JSON from outside is none."""
+    """A state in which step logic of the program has written objects; never JSON from outside."""
 
 
 def written(data: Any, path: str = "value") -> Json:

@@ -139,9 +139,9 @@ class ToolCall(Value):
             call that is run here.
         kind: Type of its item, unless a function call: "shell_call", "apply_patch_call" ... Its
             arguments are then what the item asks for: the action, the operation, the text.
-        namespace: Namespace by which the model called it; empty for none. A tool that tool search
-            has loaded by itself is called in a namespace of its own name, which is no part of the
-            name here.
+        namespace: Namespace by which the model called it; empty for none. A single tool that tool
+            search has loaded is called in a namespace of its own name; the name here leaves that
+            out.
     """
 
     id: str
@@ -285,8 +285,8 @@ class InputTokensDetails(Value):
     """What is known of input tokens, in the form of the Responses API.
 
     Attributes:
-        cached_tokens: Those that the provider served from its cache.
-        cache_write_tokens: Those that it wrote to its cache.
+        cached_tokens: Tokens that the provider served from its cache.
+        cache_write_tokens: Tokens that it wrote to its cache.
     """
 
     cached_tokens: int = 0

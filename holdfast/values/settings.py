@@ -50,7 +50,7 @@ class Settings(Written):
     if not TYPE_CHECKING:  # as for Written
 
         def __new__(cls, *given: Any, **fields: Any) -> Any:
-            """Refuse fields that are not served; those that ask for nothing do no harm.
+            """Refuse fields that are not served; ones that ask for nothing do no harm.
 
             Raises:
                 UserError: There is such a field.
@@ -133,7 +133,7 @@ class ModelSettings(Settings):
         extra_query: More of the address's query.
         extra_body: More fields of the request body. An object joins the one in its place.
         extra_headers: More request headers.
-        extra_args: More fields of the request body, none of which may be set otherwise. Those of a
+        extra_args: More fields of the request body; other settings must not set them. Those of a
             run are added to the agent's.
         timeout_seconds: Longest time of one attempt; None is 600.
         timeout: The same, by its name in the Agents SDK.
@@ -142,7 +142,7 @@ class ModelSettings(Settings):
             call whose worker process was lost is made again in any case, up to four times.
         rate_limit_seconds: How long a rate limit or an overload of the provider (429, 529, or 503
             with a Retry-After) is waited out before the task asks a person, in seconds; None is
-            3600. The calls that it refuses are none of the `max_attempts`.
+            3600. The calls that it refuses do not count for `max_attempts`.
         retry: When a failed call is made again, in place of all that: a ModelRetrySettings, or a
             dict of its fields. Without a policy it is not, as in the Agents SDK.
 
@@ -380,7 +380,7 @@ def _names(kind: Any) -> list[str]:
 
 
 class Budget(Settings):
-    """Limits of one task. None is no limit.
+    """Limits of one task. None means no limit.
 
     Attributes:
         max_turns: Model calls, over the whole task.

@@ -220,7 +220,7 @@ class TaskStep(InNotebook, Written):
     def link_step(self, next_step: TaskStep) -> TaskStep:
         """Return `next_step` so that it waits for this one as well.
 
-        It becomes ready by itself once all steps it waits for are done.
+        It becomes ready once all steps it waits for are done.
 
         Raises:
             InvalidArgumentError: One of the two has no id, or they would wait for each other.
@@ -278,7 +278,7 @@ class ToolOutput(InNotebook, Value):
 
 
 class TaskStepOutput(InNotebook, Written):
-    """What a step gave, or where it stands.
+    """What a step gave, or its present state.
 
     An AgentWorker returns one with `output`, `task_step`, `next_steps`, `is_last` and perhaps
     `calls`; the task fills in the rest.

@@ -17,7 +17,7 @@ from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
 
 LONGEST_CUT = 500
-"""Most characters that the model is told of a result that cannot be recorded."""
+"""Most characters that the model sees of a result that cannot be recorded."""
 
 
 class ToolResultError(HoldfastError):
@@ -58,11 +58,11 @@ def _cut(value: object) -> str:
 def read_whole(
     value: Any, *, tool: str
 ) -> tuple[str | list[str | Image | FilePart], tuple[SourceNode, ...]]:
-    """Return what the model is told, and the source nodes that the result carries.
+    """Return what the model reads, and the source nodes that the result carries.
 
     Raises:
-        ToolResultError: The result cannot be read. Its own code may raise anything meanwhile, which
-            is no error of the tool: that ran.
+        ToolResultError: The result cannot be read. Its own code may raise any error, but the tool
+            has run.
     """
     try:
         return read_result(value, tool=tool), nodes_of(value)
@@ -73,7 +73,7 @@ def read_whole(
 
 
 def read_result(value: Any, *, tool: str = "") -> str | list[str | Image | FilePart]:
-    """Return what the model is told: a text, or texts, images and files in their order.
+    """Return what the model reads: a text, or texts, images and files in their order.
 
     Args:
         value: What the tool returned: anything for `render_result`, an Image, or a list or tuple

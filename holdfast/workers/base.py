@@ -52,9 +52,8 @@ class AgentWorker(ABC):
     in `ctx.memo`.
 
     Attributes:
-        max_parallel: Most steps of one task that run at the same time when the task runs by itself,
-            as in `run_task` and `chat`. `run_steps_in_queue` ignores it and runs all ready steps at
-            once.
+        max_parallel: Most steps of one task that run at the same time in `run_task`, `chat` and the
+            like. `run_steps_in_queue` ignores it and runs all ready steps at once.
         hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
             on calls of handoffs, as `holdfast.workers.function_calling` does.
         offers_hosted: Whether `run_step` calls the model with the agent's own tools, so that it
@@ -127,8 +126,8 @@ PARAMETERS = {
 def as_worker(given: object) -> AgentWorker:
     """Return an AgentWorker unchanged, and wrap any other object with `run_step` into one.
 
-    The wrapper has AgentWorker's own methods instead of those that the object lacks. Its class
-    has the name of the object's class, for errors and records.
+    The wrapper has AgentWorker's methods where the object lacks them. Its class has the name of the
+    object's class, for errors and records.
 
     Raises:
         UserError: The object cannot do steps; the text says why, and what to pass.

@@ -148,9 +148,9 @@ def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
 
 
 Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
-"""Kinds of a model's answer: tool calls; a final output; a refusal that ends the run; "nothing" in
-the place of the output that the agent's type requires; "work" of the provider's own tools without
-any text, or calls of an earlier turn once more. After the last two, the model is called again."""
+"""Kinds of a model's answer: tool calls; a final output; a refusal that ends the run; "nothing"
+where the agent's type requires an output; "work" of the provider's own tools without any text, or
+calls of an earlier turn once more. After the last two, the model is called again."""
 
 BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
@@ -295,7 +295,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is of the same class with the same limits: agents declared alike are equal."""
+        """Whether it has the same class and limits: agents declared alike are equal."""
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
@@ -470,8 +470,8 @@ async def _follow(
 def _is_of_tool(call: ToolCall, ctx: StepContext) -> bool:
     """Whether the outcome of a call is the result of a tool on offer.
 
-    The answer to a request of the provider's server for an approval is none, though the server may
-    be called as a namespace is.
+    The answer to an approval request of the provider's server is not such a result, though the
+    server may be called as a namespace is.
     """
     return not call.server and ctx.offer.has(call.name)
 

@@ -79,8 +79,8 @@ class FunctionToolResult(ToolOutput):
     def output(self) -> Any:
         """What the tool returned, rebuilt from its record.
 
-        Where its class is not known, the data of which the model reads the JSON; in a test, what
-        the result was made with.
+        Where its class is not known, the data that the model reads as JSON; in a test, what the
+        result was made with.
         """
         return self.content if self._output is None else self._output
 

@@ -238,7 +238,7 @@ class Children:
     async def _start(self, name: str, begun: TaskInput) -> None:
         """Start a child; after a reset of this workflow, take over the one that is there.
 
-        A workflow with that id which is no child of this task is left alone: a client chose its id.
+        A workflow with that id that is not this task's child is left alone: a client chose its id.
         """
         try:
             handle: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
@@ -492,7 +492,7 @@ class ChildUndos:
         return self._ledger.s.children
 
     def of(self, targets: Iterable[Undoable]) -> list[tuple[Undoable, str]]:
-        """List the children of steps whose calls stand, with their steps, oldest first."""
+        """List the children of steps whose calls are not undone, with their steps, oldest first."""
         found: list[tuple[Undoable, str]] = []
         for target in targets:
             mine = [name for name in self.all_of([target]) if not self._known()[name].left]

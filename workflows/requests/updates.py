@@ -53,7 +53,7 @@ The server holds ten updates of a workflow: the others are for those who undo an
 """
 
 MOST_UPDATES = 1900
-"""Most updates that one run of a task accepts; those that follow are accepted by its next run.
+"""Most updates that one run of a task accepts; the next run accepts more.
 
 The server accepts 2,000, and lets the others wait without an answer.
 """

@@ -31,7 +31,7 @@ class Checks:
     """
 
     def __init__(self, ledger: Ledger, n: int, due: Sequence[Due]) -> None:
-        """Begin to run those that are due."""
+        """Begin to run the due ones."""
         self._running: list[asyncio.Task[Failure | None]] = [
             begin(self._check(ledger, n, each)) for each in due
         ]
@@ -108,7 +108,7 @@ class Checks:
         return next((failure for failure in found if failure is not None), None)
 
     def _cancel(self) -> None:
-        """Cancel those that still run."""
+        """Cancel the ones that still run."""
         for each in self._running:
             each.cancel()
 

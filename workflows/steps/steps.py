@@ -1,4 +1,4 @@
-"""Steps in progress, each in a lane of its own, and what becomes of them.
+"""Steps in progress, each in a lane of its own, and how they end.
 
 A step may end by an error that a handler of the run answers for, or wait since the task's budget
 has no room for its model call.

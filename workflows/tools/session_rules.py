@@ -16,7 +16,7 @@ from holdfast.workflows.activity_calls import PATIENT, failure_of, now
 
 ONE_ATTEMPT = timedelta(seconds=30)
 LONGEST_RECALL = timedelta(minutes=1)
-"""How long the session is asked before a person is: a call never runs for want of an answer."""
+"""How long to ask the session before a person: without an answer a call never runs."""
 
 
 async def recall(ledger: Ledger, n: int, i: int) -> Sequence[StandingRule]:
@@ -48,7 +48,7 @@ async def recall(ledger: Ledger, n: int, i: int) -> Sequence[StandingRule]:
 async def hand_over(ledger: Ledger) -> None:
     """Bring decisions that hold in the session to it, one by one. Runs until it is cancelled.
 
-    One that is revoked on its way is brought once more, with who has revoked it.
+    A decision that is revoked in transit is brought once more, with who has revoked it.
     """
     session = ledger.given.head.session
     while session is not None:

@@ -398,9 +398,9 @@ class ToolCalls:
 def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     """Whether a call may have taken effect although its activity failed.
 
-    It may after every failure but those known to hide no effect; a type that this code does not
-    know is none of these. A repeatable call counts as such only when its worker was lost too often:
-    the tool may be what ends the worker.
+    It may after every failure, except for types that are known to hide no effect. An unknown type
+    may hide one. A repeatable call counts as such only when its worker was lost too often: the tool
+    may be what ends the worker.
     """
     if error.activity_type not in OF_CALLS:  # questions about a call are asked before it runs
         return False

@@ -58,7 +58,7 @@ class CallsTaken:
 
     Attributes:
         tasks: The work on each, by its position.
-        ended: Why the step stops, or the error, for those that ended so.
+        ended: Why the step stops, or the error, for calls that ended so.
         found: Positions of calls that were looked up before any began, and could run then.
         room: Room for calls, shared by all steps.
     """
@@ -91,7 +91,7 @@ class CallsTaken:
             self.room.taken += 1
 
     def settle(self) -> None:
-        """Take out those that have ended, and record what stops the step for a later run."""
+        """Take out ended calls, and record what stops the step for a later run."""
         done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
         # In the same activation as the calls' ends: `lets_go` compares this room with the long
         # calls.
@@ -138,7 +138,7 @@ async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTa
         ledger: The task.
         n: The step.
         ready: Positions of the calls.
-        taken: Those that have begun.
+        taken: The calls that have begun.
 
     Raises:
         ActivityError: The look-up was cancelled.
@@ -240,7 +240,7 @@ def not_known_text(why: str) -> str:
 def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
     """Leave the calls of a task that ends, and withdraw what a person was asked.
 
-    Those that were running, or about which a person was asked, are recorded as unknown.
+    Calls that were running, or about which a person was asked, are recorded as unknown.
 
     Args:
         ledger: The task; its steps are not being worked on any more.
@@ -282,7 +282,7 @@ async def run_tool(
 ) -> Outcome:
     """Run one call; schedule it again if it is known not to have started.
 
-    A repeatable call whose worker was lost is scheduled again, too, but not for ever: the tool may
+    A repeatable call whose worker was lost is also scheduled again, but not for ever: the tool may
     be what ends the worker. A call that has run since before a rollover is awaited first.
     """
     long_call, branch = find_long(ledger, n, i), ledger.s.branch

@@ -67,7 +67,7 @@ def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
 def fail_undo(
     ledger: Ledger, state: UndoState, what: str, why: str, facts: dict[str, Json]
 ) -> Failure:
-    """End an undo of which a part has failed, for a reason that may say what to do first."""
+    """End an undo after a part has failed, for a reason that may say what to do first."""
     stop_undo(ledger)
     done = "; ".join(state.undone) or "nothing"
     ledger.note("undo_failed", now=now(), text=why, body=facts)

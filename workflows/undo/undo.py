@@ -32,7 +32,7 @@ from holdfast.workflows.undo.effect_undo import fail_undo, note_done, stop_undo,
 
 
 async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
-    """Take the undo in progress as far as it goes without a person.
+    """Continue the undo in progress until it is done or needs a person.
 
     Args:
         ledger: The task; its step in progress, if any, is not being worked on any more.
@@ -240,7 +240,7 @@ class Undos:
             self._start_over()
 
     def _start_over(self) -> None:
-        """Fail the requests whose steps were undone; later requests stand."""
+        """Fail the requests whose steps were undone; later requests stay."""
         core = self._core
         core.requests.fail_some(core.undone_requests, refusals.UNDONE)
         if core.requests.want_all and not core.requests.want_a_step:

@@ -47,7 +47,8 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
         longest: Most characters.
 
     Raises:
-        InvalidArgumentError: It is not a text, blank, too long, or has invisible characters.
+        InvalidArgumentError: It is not a string, is blank or over-long, or has invisible
+            characters.
     """
     if not isinstance(given, str):
         msg = f"{what} must be a text; it was {shown(given)} ({type(given).__name__})."
@@ -90,7 +91,7 @@ def check_by(given: object) -> str:
 
 
 _ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "COPTIC", "CHEROKEE", "LISU", "FULLWIDTH"}
-"""Alphabets of which one has letters that another one has, too, to the eye."""
+"""Alphabets with letters that look like letters of another one."""
 
 
 def check_new_id(given: object) -> str:
@@ -122,7 +123,7 @@ def check_known_id(given: object, what: str = "The id of a task") -> str:
     """Return the id of an existing task, checked; it may be a child task's, or made elsewhere.
 
     Raises:
-        InvalidArgumentError: No task can have it: it is not a text, too long, or a session's.
+        InvalidArgumentError: No task can have it: it is not a string, is over-long, or a session's.
     """
     if isinstance(given, str) and given and is_session(given):
         msg = f"{shown(given)} is the id of a session, not of a task: use runner.session(name)."

@@ -1,8 +1,8 @@
-"""Adapters of classes whose annotations name what Python does not find where the class stands.
+"""Adapters of classes whose annotations name what Python does not find in the class's module.
 
 That is what a module imports for type checkers only (`if TYPE_CHECKING:`), because the other module
-imports it, and what is next to a local class. Nothing but an adapter needs such names: the
-class itself, and anyone who uses it, works without them.
+imports it, and what is next to a local class. Only an adapter needs such names: the class itself
+and its users work without them.
 """
 
 from __future__ import annotations

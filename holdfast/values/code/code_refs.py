@@ -91,7 +91,7 @@ def release(task_id: str, refs: Iterable[str] | None = None) -> None:
 
     Args:
         task_id: The task.
-        refs: The references that it has no more; None for all.
+        refs: The references to release; None for all.
     """
     held = _held.get(task_id, Counter[str]())
     for ref in set(held if refs is None else refs):

@@ -280,7 +280,7 @@ def _differs(given: Json, kept: Json, path: str, *, gone: bool = True) -> str:
 
 
 def _all_of(context: Any) -> Json:
-    """Return the data of an object, with those that its class keeps for itself."""
+    """Return the data of an object, also its private data."""
     kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
     own: dict[str, Any] = getattr(context, "__dict__", {})
     private: dict[str, Any] = getattr(context, "__pydantic_private__", None) or {}

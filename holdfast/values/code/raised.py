@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, ModelError, StepFailedError
 from holdfast.values.text.logs import log
 
 MOST_KEPT = 100
-"""Most tasks of which exceptions are kept; those of the oldest task are dropped."""
+"""Most tasks whose exceptions are kept; exceptions of the oldest task are dropped."""
 
 MOST_OF_A_TASK = 10
 """Most exceptions that are kept of a task: guardrails that run together may all raise."""
@@ -98,7 +98,7 @@ def drop(task_id: str) -> None:
 
 
 def without_frames(error: BaseException) -> None:
-    """Take the tracebacks off an exception and off those that it was made of."""
+    """Remove the tracebacks of an exception and of the exceptions that caused it."""
     seen: set[int] = set()
     due: list[BaseException | None] = [error]
     while due:
@@ -113,7 +113,7 @@ def without_frames(error: BaseException) -> None:
 
 
 def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
-    """Return a step's failure that is of the class of its cause, too, and has its attributes.
+    """Return a step's failure that also has the class and the attributes of its cause.
 
     Args:
         error: The failure.

@@ -71,7 +71,7 @@ class Returned(Value):
 def class_name(value: Any) -> str:
     """Name the class of a dataclass or pydantic model, `module:qualified.name`; empty for others.
 
-    A class that is no top-level name of its module, such as a local one, has no name either.
+    A class without a top-level name in its module, such as a local one, has no name either.
     """
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if not (isinstance(value, BaseModel) or dataclasses.is_dataclass(value)):

@@ -233,7 +233,7 @@ def reference_in(url: str) -> ImageRef | None:
 
 
 def part_at(url: str, detail: Detail = "auto") -> ImagePart:
-    """Make the part of which `url` is the address; whether a reference is true is not known yet."""
+    """Make the part for an address; whether a reference is genuine is not known yet."""
     stored = reference_in(url)
     if stored is None:
         return ImagePart(kind="image", url=url, detail=detail)

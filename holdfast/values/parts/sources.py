@@ -113,7 +113,7 @@ def read_nodes(text: str) -> tuple[SourceNode, ...]:
 
 
 def _foreign_nodes(result: object) -> list[object] | None:
-    """Return another framework's nodes, or None when this is no such result."""
+    """Return another framework's nodes, or None when this is not such a result."""
     if isinstance(result, type):
         return None
     found: object = getattr(result, "source_nodes", None)

@@ -77,7 +77,7 @@ async def next_failure(
         settings: Whether it is repeated.
         model: The model.
         attempt: Number of the attempt, from 1.
-        most: Most repetitions, with those that `max_attempts` allows where no `max_retries` is set.
+        most: Most repetitions; `max_attempts` decides where no `max_retries` is set.
         streams: Whether the answer was streamed.
         previous_response_id: The answer that the call goes on from, or None.
         conversation_id: The provider's conversation that it is added to, or None.

@@ -332,7 +332,7 @@ class RetryPolicies:
         return policy
 
     def any(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Repeat if one of the policies says so; the last wait and reason of those that do hold."""
+        """Repeat if one of the policies says so; the last such policy gives wait and reason."""
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             merged = RetryDecision(retry=False)

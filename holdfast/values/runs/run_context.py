@@ -1,4 +1,4 @@
-"""What instructions, guardrails, filters and hooks are told about the run they serve.
+"""What instructions, guardrails, filters and hooks learn about the run they serve.
 
 That includes the decisions on its tool calls.
 """

@@ -56,7 +56,7 @@ class Declared:
 
     Attributes:
         about: What it acts on.
-        role: Who may do it at the desk; empty for nobody.
+        role: Who may do it at the desk; empty if the desk does not offer it.
         does: What it does, for the command and the route that are made of this.
         body: What the signal does, and its body: the description that Temporal's UI shows.
         arguments: Fields of the body, those included that only Holdfast's own clients send.

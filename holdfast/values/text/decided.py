@@ -56,7 +56,7 @@ def covered(text: str) -> str:
 
 
 def _is_private_key(text: str) -> bool:
-    """Whether a text is a private key alone: lines of base64, the last of which may be short."""
+    """Whether a text is a private key alone: lines of base64; only the last may be short."""
     inside = re.sub(r"-----(?:BEGIN|END) [A-Z ]*PRIVATE KEY-----", "", text)
     *lines, last = re.split(r"(?:\s|\\[nr])+", inside.strip().removesuffix("\\n")) or [""]
     are_long = all(len(line) >= SHORTEST_LINE for line in lines if line)

@@ -102,7 +102,7 @@ _ANY = re.compile(
     r"(?!(?:none|null|true|false|undefined)\b|[$<{(*]|[\w.]{1,100}\()[^\s\"'&,;\\\[\]]{6,1000}",
     re.IGNORECASE,
 )
-"""Such a value; nothing, and what a program or a template puts there, is none."""
+"""Such a value, but not an empty one or an expression of a program or a template."""
 
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -125,8 +125,8 @@ def redact(text: str) -> str:
     A secret is the value of an environment variable whose name says so (it ends in KEY, TOKEN,
     SECRET, PASSWORD, PAT, CREDENTIALS and the like, or in their plurals) and that has at least
     eight characters; the password in a variable that is a URL; a text of the shape of a credential
-    (keys and tokens of well-known services, JWTs, private keys); and what stands as a password or
-    a token in a URL or behind such a name; and what `conceal` was told of.
+    (keys and tokens of well-known services, JWTs, private keys); a password or a token in a URL or
+    behind such a name; and what `conceal` was given.
     """
     return replaced(text, lambda _: REDACTED)
 
@@ -150,7 +150,7 @@ def replaced(text: str, hide: Callable[[str], str]) -> str:
 
 
 def conceal(secrets: Iterable[str]) -> None:
-    """Have `redact` replace these texts from now on; those that are too short are left out."""
+    """Have `redact` replace these texts from now on; over-short ones are left out."""
     _concealed.update(each for each in secrets if len(each) >= SHORTEST_SECRET)
 
 
@@ -170,8 +170,8 @@ def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
 def _without_values(text: str, hide: Callable[[str], str]) -> str:
     """Replace the values behind names of secrets: passwords, and what has letters and digits.
 
-    What is no secret may be the name of one, as in `credentials: password: ...`, so the search goes
-    on behind the name then.
+    A value that is not a secret may be the name of one, as in `credentials: password: ...`, so the
+    search goes on behind the name then.
     """
     parts: list[str] = []
     done = at = 0

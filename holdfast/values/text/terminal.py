@@ -53,7 +53,7 @@ def escaped(found: re.Match[str]) -> str:
 
 
 def _units(character: str) -> tuple[int, ...]:
-    """Return the units of a character in UTF-16, of which escapes in JSON are made."""
+    """Return the units of a character in UTF-16, as escapes in JSON have them."""
     data = character.encode("utf-16-be", "surrogatepass")
     return tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
 

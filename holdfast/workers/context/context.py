@@ -328,8 +328,8 @@ class StepContext:
             tool_choice: "auto", "none", "required", a tool's name, or a dict as OpenAI's APIs
                 write one; None for "auto".
             output_type: Structure of the answer: an OutputSpec, or a pydantic model, dataclass or
-                other type, of which `answer.parsed` is then a validated object. None for the
-                agent's own output type, or for text if `messages` or `tools` are given.
+                other type; `answer.parsed` is then a validated object of it. None for the agent's
+                own output type, or for text if `messages` or `tools` are given.
             instructions: System prompt; None for the agent's own.
 
         Returns:

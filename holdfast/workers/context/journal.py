@@ -128,7 +128,7 @@ class StepStop:
 
 
 class StepJournal:
-    """The answered calls of a step: those that the task has recorded, and those made here.
+    """The answered calls of a step: the recorded ones, and the ones made here.
 
     Attributes:
         fresh: Calls that were answered in this activity.
@@ -330,13 +330,13 @@ def parsed(answer: ModelAnswer, structure: Structure, *, last: bool) -> ModelAns
 def told_again(
     answer: ModelAnswer, error: ModelBehaviorError, rules: RunRules, asked: int, *, last: bool
 ) -> tuple[Message, ...]:
-    """Return what the model is told when it is asked again after an answer of no use.
+    """Return what the model reads when it is asked again after an answer that is not usable.
 
-    It joins the request, not the transcript: later turns and the session have the answer of use.
+    It joins the request, not the transcript: later turns and the session have the usable answer.
 
     Args:
         answer: The answer.
-        error: Why it is of no use.
+        error: Why it is not usable.
         rules: The rules of the run.
         asked: How often the model was asked.
         last: Whether the budget allows no further answer.
@@ -421,7 +421,7 @@ LAST_CALL = system(
 
 
 def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelSettings:
-    """Return the agent's settings, with no more output tokens than the budget has left.
+    """Return the agent's settings, with at most the output tokens that the budget has left.
 
     Args:
         agent: The agent.

@@ -53,7 +53,7 @@ class FunctionComponent:
 
         Raises:
             InvalidArgumentError: The function cannot be called by keyword, or its `ctx` would be
-                of no use.
+                useless.
         """
         _require(self.name, "memo", self.memo, bool)
         parameters = _parameters(self.name, self.function)
@@ -224,7 +224,7 @@ _WORDS: dict[type, str] = {
 
 
 def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
-    """Refuse a name that is not a text, and a field that has none of these types."""
+    """Refuse a name that is not a string, and a field of another type than these."""
     if not isinstance(name, str):
         msg = f"The name of a component must be a text; it was {shown(name)}."
         raise InvalidArgumentError(msg)

@@ -152,8 +152,8 @@ class Traversal:
     """One run through a graph: which components have run, are skipped, or may run now.
 
     A link is on once its source has run and its condition holds; off once its source is skipped or
-    the condition does not hold; undecided before that. A component is ready as soon as none of its
-    incoming links is undecided. It then runs if each required slot has a link that is on, and at
+    the condition does not hold; undecided before that. A component is ready as soon as all of its
+    incoming links are decided. It then runs if each required slot has a link that is on, and at
     least one of its links is on, and, if it has links with `to=None`, one of those is on. Otherwise
     it is skipped, and its outgoing links are off. A component without incoming links is ready at
     once. Of several links into one slot that are on, the one declared first counts.
@@ -178,7 +178,7 @@ class Traversal:
             self.put(name, value)
 
     def ready(self) -> list[str]:
-        """List the components that can run now, in the graph's order; skip those that cannot."""
+        """List the components that can run now, in the graph's order; note the skipped ones."""
         found: list[str] = []
         for name in self.graph.order:  # a source comes before its targets: one pass skips them all
             links = self.graph.into(name)

@@ -248,7 +248,7 @@ def terminal(plan: Plan) -> tuple[str, ...]:
 
 
 def merge(plan: Plan, done: Collection[str], refined: Plan) -> Plan:
-    """Replace the remaining sub-tasks of a plan; those that are done stay.
+    """Replace the remaining sub-tasks of a plan; finished ones stay.
 
     Args:
         plan: The plan so far.
