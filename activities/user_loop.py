@@ -374,7 +374,8 @@ async def _result(loop: UserLoop, work: Work) -> Any:
     is_ours = False
     try:
         limit = _limit()
-        if limit is not None:
+        while limit is not None and not outer.done():
+            # Looked at again: on a busy machine users' code may not have begun by then.
             await asyncio.wait([outer], timeout=limit)
             if not outer.done() and work.calls.names:
                 error = hangs(work, limit)  # made first: cancelled code is named no more

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import threading
 from collections.abc import Iterator
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import user_loop
-from holdfast.activities.user_loop import UserLoop, Work
+from holdfast.activities.user_loop import UserLoop, UserLoops, Work
+from holdfast.values.code.user_calls import calling
 
 
 @pytest.fixture
@@ -63,3 +66,21 @@ def test_work_for_a_loop_that_has_become_stuck_since_it_was_chosen_is_given_up_a
     assert isinstance(error, ApplicationError)
     assert error.type == "NotStarted"
     assert "task 't' blocks the event loop" in error.message
+
+
+async def test_a_call_that_begins_after_the_limit_and_hangs_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loops = UserLoops()
+
+    async def hang() -> None:
+        await asyncio.sleep(0.1)  # the limit passes while no code of the user's runs
+        with calling("must_ask"):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(user_loop, "LONGEST_CALL_SECONDS", 0.01)
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, activity_type="gate")
+    with pytest.raises(ApplicationError, match="must_ask did not come back"):
+        await environment.run(loops.apart(hang))
+    await loops.close()
