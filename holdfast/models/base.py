@@ -13,6 +13,7 @@ from holdfast.errors import (
     ModelUnavailableError,
     UserError,
     WrongTypeError,
+    behind,
 )
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
@@ -390,7 +391,10 @@ NOT_HEALED_BY_TIME = frozenset(
 )
 """Error codes that need a person, though their status is that of a busy provider."""
 
-_PASSING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "ReadTimeout"})
+_PASSING = frozenset(
+    {"APIError", "ConnectError", "ConnectionError", "ReadTimeout", "Timeout", "TransportError"}
+)
+"""Names of errors of clients that mean, without a status, that the answer did not come whole."""
 
 
 def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool = True) -> bool:
@@ -430,6 +434,29 @@ def is_rate_limit(status: int | None, codes: Collection[str], asked: float | Non
     return is_away or is_busy or not _LIMITS.isdisjoint(codes)
 
 
+def origins(error: BaseException) -> list[BaseException]:
+    """Return an error and what is behind it, nearest to the provider first.
+
+    A library's own error has another status, code and headers than the response that it is about.
+    """
+    found = [error]
+    for each in found:  # grows
+        for other in (getattr(each, "original_exception", None), behind(each)):
+            if isinstance(other, BaseException) and not any(other is known for known in found):
+                found.append(other)
+    return found[::-1]
+
+
+def status_in(error: BaseException) -> int | None:
+    """Return the HTTP status of a failure that an error of a client carries."""
+    response: Any = getattr(error, "response", None)
+    for holder, name in ((error, "status_code"), (error, "code"), (response, "status_code")):
+        status: object = getattr(holder, name, None)
+        if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004  HTTP's errors
+            return status
+    return None
+
+
 def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelRequestError:
     """Return the error for what another library's model or client raised.
 
@@ -437,19 +464,17 @@ def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelR
         error: What it raised; its status, code and headers are read where it has them.
         text: What happened, for a person.
     """
-    response = getattr(error, "response", None)
-    said = (getattr(error, "status_code", 0), getattr(error, "code", 0))
-    numbers = (*said, getattr(response, "status_code", 0))
-    status = next((each for each in numbers if isinstance(each, int) and each), None)
-    codes = {str(getattr(error, "code", None)), str(getattr(error, "type", None))}
-    names = {base.__name__ for base in type(error).__mro__}
+    chain = origins(error)
+    status = next((known for each in chain if (known := status_in(each)) is not None), None)
+    codes = {str(getattr(each, name, None)) for each in chain for name in ("code", "type")}
+    names = {base.__name__ for each in chain for base in type(each).__mro__}
     if status is not None:
         is_passing = is_status_passing(status, codes)
     else:
-        is_passing = bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)
+        is_passing = not names.isdisjoint(_PASSING) or "TimeoutError" in names
     if not is_passing:
         return ModelRequestError(text)
-    asked = wait_in(error)
+    asked = wait_in(*chain)
     is_limit = is_rate_limit(status, codes, asked)
     return ModelUnavailableError(text, retry_after=asked, is_limit=is_limit)
 

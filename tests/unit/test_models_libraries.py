@@ -8,8 +8,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
+import openai
 import pytest
 
 from holdfast import Agent, Image, RunConfig, model_providers
@@ -21,7 +22,8 @@ from holdfast.errors import (
     ModelUnavailableError,
 )
 from holdfast.models import AnyLLMModel, LitellmModel, Model, ModelRequest, ToolSpec, resolve_model
-from holdfast.models.base import Delta
+from holdfast.models.base import Delta, foreign_error
+from holdfast.models.libraries.library_model import library_error
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, TextPart, Usage, user
 from holdfast.values.settings import ModelSettings
@@ -49,6 +51,7 @@ ADD = ToolSpec(
     },
 )
 NAMES = {"anthropic": "anthropic/claude-sonnet-4-5", "gemini": "gemini/gemini-3-pro-preview"}
+OPENAI = "openai/gpt-5-mini"
 USUAL = (
     "litellm-anthropic-stream",
     "litellm-gemini-whole",
@@ -73,11 +76,11 @@ class Asked:
     def __init__(self, way: str, api: FakeOpenAI) -> None:
         library, self.provider, how = way.rsplit("-", 2)
         is_litellm = library == "litellm"
-        place = api.origin
+        place = api.base_url if self.provider == "openai" else api.origin
         if is_litellm and self.provider == "gemini":
             place += "/v1beta"
         kind: Any = LitellmModel if is_litellm else AnyLLMModel
-        self.model = kind(NAMES[self.provider], base_url=place, api_key=KEY)
+        self.model = kind(NAMES.get(self.provider, OPENAI), base_url=place, api_key=KEY)
         self.is_stream = how == "stream"
         self.pieces: list[Delta] = []
 
@@ -172,6 +175,72 @@ async def test_a_refused_rate_is_repeated_after_the_wait(asked: Asked, api: Fake
     assert "slow down" in str(error)
     assert "HTTP 429, request id req_1" in str(error)
     assert len(api.requests) == 1  # the library itself has not tried again
+
+
+@pytest.mark.parametrize("library", ["litellm", "any-llm"])
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (("openai", 429, "", 7), ("waits", True, 7)),
+        (("openai", 429, "insufficient_quota", 1), ("person", 429)),
+        (("openai", 400, "context_length_exceeded", None), ("person", 400)),
+        (("openai", 401, "", None), ("person", 401)),
+        (("openai", 400, "conversation_locked", None), ("waits", False, None)),
+        (("openai", 408, "", 3), ("waits", False, 3)),
+        (("openai", 500, "", None), ("waits", False, None)),
+        (("openai", 504, "", 4), ("waits", False, 4)),
+        (("anthropic", 503, "", 5), ("waits", True, 5)),
+        (("anthropic", 529, "overloaded_error", 2), ("waits", True, 2)),
+        (("gemini", 502, "", 6), ("waits", False, 6)),
+        (("gemini", 429, "", 8), ("waits", True, 8)),
+    ],
+)
+async def test_what_the_provider_said_counts_not_what_a_library_makes_of_it(
+    library: str, said: tuple[str, int, str, float | None], expected: object, api: FakeOpenAI
+) -> None:
+    provider, status, code, asks = said
+    api.fail(status, code=code or None, retry_after=asks, message="no")
+    error = await Asked(f"{library}-{provider}-whole", api).fails()
+    if isinstance(error, ModelRequestError):
+        assert expected == ("person", error.status)
+        return
+    assert isinstance(error, ModelUnavailableError)
+    assert expected == ("waits", error.is_limit, error.retry_after)
+    assert f"HTTP {status}" in str(error)
+
+
+@pytest.mark.parametrize("library", ["litellm", "any-llm"])
+async def test_a_connection_that_fails_is_no_status(library: str) -> None:
+    with FakeOpenAI() as gone:
+        asked = Asked(f"{library}-openai-whole", gone)
+    error = await asked.fails()
+    assert isinstance(error, ModelUnavailableError)
+    assert str(error).startswith(f"The connection to model '{library}/{OPENAI}' failed")
+
+
+class _Wrapped(Exception):  # noqa: N818
+    """As any-llm wraps what a client raises; its truth is its own."""
+
+    def __init__(self, original: Exception) -> None:
+        super().__init__(str(original))
+        self.original_exception = original
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("read", [library_error, foreign_error])
+@pytest.mark.parametrize(
+    ("code", "is_limit"), [("server_error", False), ("rate_limit_exceeded", True)]
+)
+def test_an_error_that_a_stream_tells_of_is_waited_out(
+    read: Any, code: str, *, is_limit: bool
+) -> None:
+    told = openai.APIError("broke", request=cast("Any", None), body={"code": code})
+    outer = _Wrapped(_Wrapped(told))
+    made = read(outer, model="m") if read is library_error else read(outer, "it failed")
+    assert isinstance(made, ModelUnavailableError)
+    assert made.is_limit is is_limit
 
 
 @pytest.mark.parametrize(("status", "advice"), [(400, "Fix"), (401, "Check the key of the model")])

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
@@ -20,13 +20,13 @@ from holdfast.errors import (
     InvalidArgumentError,
     ModelError,
     ModelRequestError,
-    behind,
 )
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, origins, status_in
 from holdfast.models.openai.chat import chat_body, read_answer
 from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.failures import (
     SHORTEST_KEY,
+    codes_of,
     cut_off,
     lost,
     malformed,
@@ -45,6 +45,9 @@ _LOST = frozenset({"APIConnectionError", "TransportError", "ClientConnectionErro
 _CUT = frozenset({"ClientPayloadError"})
 """Of aiohttp: it counts as a status 400, which the provider has not sent."""
 
+_IN_STREAM = frozenset({"APIError"})
+"""Of the providers' clients: what a stream told of, under a status of success or none."""
+
 _ADVICE = {401: "Check the key of the model's provider: its environment variable, or api_key=."}
 
 
@@ -58,58 +61,44 @@ def library_error(error: Exception, *, model: str, key: str | None = None) -> Mo
             environment.
     """
     text = _without_secrets(_message_of(error), key)
-    found = next(_statuses(error), None)
-    names = {base.__name__ for each in _chain(error) for base in type(each).__mro__}
-    if names & _LATE or isinstance(error, TimeoutError):
-        return too_slow(model)
-    if names & _CUT:
+    chain = origins(error)
+    named = [({base.__name__ for base in type(each).__mro__}, each) for each in chain]
+    if any(names & _CUT for names, _ in named):
         return cut_off(model, text)
-    if found is None and (names & _LOST or isinstance(error, ConnectionError)):
-        return lost(model, text)
+    found = None
+    for names, each in named:
+        found = status_in(each)
+        if found is not None and not names & _LOST:
+            break
+        if names & _LATE or isinstance(each, TimeoutError):
+            return too_slow(model)
+        if names & _LOST or isinstance(each, ConnectionError):
+            return lost(model, text)
+    body: dict[str, Json] = {
+        "message": text,
+        "code": _word(chain, "code"),
+        "type": _word(chain, "type"),
+    }
     if (found is None or found == HTTPStatus.UNPROCESSABLE_ENTITY) and _is_misread(error):
         return malformed(model, text.rstrip("."))
+    if found is None and any(names & _IN_STREAM for names, _ in named):
+        return cut_off(model, text, codes=codes_of(body))
     if found is None:
         return ModelRequestError(
             f"The call of model {model!r} could not be made: {type(error).__name__}:"
             f" {text.rstrip('.')}.",
             remedy="Fix the cause, then run the step again.",
         )
-    body: dict[str, Json] = {
-        "message": text,
-        "code": _word(error, "code"),
-        "type": _word(error, "type"),
-    }
-    headers = next((held for each in _chain(error) if (held := _headers_of(each))), None)
+    headers = next((held for each in chain if (held := _headers_of(each))), None)
     return status_error(found, body, model=model, headers=headers, advice=_ADVICE)
 
 
 def _is_misread(error: BaseException) -> bool:
     """Whether the library met a body that is not an answer of the provider's API."""
-    if any(isinstance(each, AttributeError | LookupError) for each in _chain(error)):
-        return True
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, json.JSONDecodeError):
-        seen = behind(seen)
-    return seen is not None
-
-
-def _statuses(error: BaseException) -> Iterator[int]:
-    """Yield the HTTP statuses that an error and its causes carry."""
-    for each in _chain(error):
-        response: Any = getattr(each, "response", None)
-        for holder, name in ((each, "status_code"), (each, "code"), (response, "status_code")):
-            status: object = getattr(holder, name, None)
-            if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004  HTTP's errors
-                yield status
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    passed: set[int] = set()
-    while seen is not None and id(seen) not in passed:
-        passed.add(id(seen))
-        yield seen
-        seen = getattr(seen, "original_exception", None) or seen.__cause__
+    wrapped = (error, getattr(error, "original_exception", None), error.__cause__)
+    return any(isinstance(each, AttributeError | LookupError) for each in wrapped) or any(
+        isinstance(each, json.JSONDecodeError) for each in origins(error)
+    )
 
 
 def _headers_of(error: BaseException) -> dict[str, str]:
@@ -130,9 +119,9 @@ def _message_of(error: Exception) -> str:
     return said if isinstance(said, str) and said else str(error) or type(error).__name__
 
 
-def _word(error: Exception, name: str) -> str | None:
-    found: object = getattr(error, name, None)
-    return found if isinstance(found, str) else None
+def _word(chain: Iterable[BaseException], name: str) -> str | None:
+    words: Iterator[object] = (getattr(each, name, None) for each in chain)
+    return next((word for word in words if isinstance(word, str) and word), None)
 
 
 def _without_secrets(text: str, key: str | None) -> str:
