@@ -28,6 +28,7 @@ from holdfast.engine.loop import LoopThread
 from holdfast.errors import with_remedy
 from holdfast.models import close_models
 from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
+from holdfast.task.data.head import TaskHead
 from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log
 
@@ -53,14 +54,18 @@ class Work:
     Attributes:
         kind: Type of the activity.
         task_id: The task that it works for.
+        given: The activity's input; None where it has none.
+        head: The task's head, once it was looked up.
         calls: The users' code that it is calling.
         done: How it ended, or that it was given up.
     """
 
-    def __init__(self, kind: str, task_id: str) -> None:
+    def __init__(self, kind: str, task_id: str, given: object = None) -> None:
         """Describe work that has not begun."""
         self.kind = kind
         self.task_id = task_id
+        self.given = given
+        self.head: TaskHead | None = None
         self.calls = user_calls.Calls()
         self.done: Future[Any] = Future()
         self.task: asyncio.Task[Any] | None = None
@@ -73,6 +78,9 @@ class Work:
 
 working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
 """The activity's work in whose context a task is made."""
+
+called: ContextVar[tuple[Work | None, str]] = ContextVar("holdfast_called", default=(None, ""))
+"""The tool call that runs here, by its id, and the work that it is a part of."""
 
 
 @contextmanager
@@ -346,7 +354,7 @@ class UserLoops:
                 return await function(*args, **kwargs)
 
             async with heartbeats():
-                loop, work = self.free(), Work(info.activity_type, task_id)
+                loop, work = self.free(), Work(info.activity_type, task_id, *args[:1])
                 self.works.add(work)
                 work.done.add_done_callback(lambda _: self.works.discard(work))
                 loop.begin(work, work_there(), user_calls.context_of(task_id))

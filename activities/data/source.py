@@ -20,6 +20,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
+from holdfast.activities.user_loop import working
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import (
     check_reference,
@@ -261,6 +262,8 @@ class Source(LargeValues):
         if memory.head is None:
             msg = f"Task {task_id()!r} answered without its head."
             raise DigestMismatchError(msg)
+        if (work := working.get()) is not None:
+            work.head = memory.head
         return memory.head
 
     def _known_head(self, memory: TaskMemory, known: str) -> TaskHead | None:

@@ -40,6 +40,7 @@ from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_eff
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
 from holdfast.activities.tools.lookup import Ready, find
+from holdfast.activities.user_loop import called, working
 from holdfast.agents.handoffs.handoff import HandoffFailedError
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.arguments import FIXED_ERROR, formatted_error, worded
@@ -199,6 +200,7 @@ class ToolActivities:
             async with heartbeats():
                 with self._before_first(given), typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
+                    called.set((working.get(), ready.call.id))
                     if isinstance(ready.tool, ServerTool):
                         await ready.tool.prepare()
                     await ensure_ours("tool")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.cli.exits import ExitCode
+from holdfast.values.text.logs import log
 from holdfast.values.text.terminal import printable, printable_json
 
 if TYPE_CHECKING:
@@ -161,7 +163,11 @@ def _is_unicode() -> bool:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a message on stderr."""
+    """Print a message on stderr; where that has JSON objects only, as a log if it is an error."""
+    if any(getattr(each.formatter, "is_json", False) for each in logging.root.handlers):
+        if style == "red":
+            log.error("%s", text)
+        return
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  it was closed
         return
     if _is_drawn(sys.stderr):

@@ -85,6 +85,7 @@ async def _serving(app: FastAPI, bound: socket.socket) -> AsyncGenerator[None]:
         app,
         log_level="warning",
         access_log=False,
+        log_config=None,  # as the process logs
         server_header=False,
         proxy_headers=False,  # a header must not say from where a request comes
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -385,6 +385,8 @@ def default_archive() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the agents named by the first argument, or by `HOLDFAST_AGENTS`."""
+    from holdfast.serving.observed.logs import begin_logging
+
     parser = argparse.ArgumentParser(
         description="Serve agents on a Temporal cluster until SIGTERM or Ctrl-C.",
         epilog="The cluster and the archive are named by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,"
@@ -399,8 +401,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="an Agent or a list of them; HOLDFAST_AGENTS by default",
     )
     target: str = parser.parse_args(argv).agents
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
+        begin_logging(logging.INFO)
         app = load_app(target, os.environ.get("HOLDFAST_APP") or None)
         check = sample_size(asked=False)
         asyncio.run(serve(app, deployment=deployment_config(), check=check))

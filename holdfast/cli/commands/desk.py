@@ -15,6 +15,7 @@ from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.serving.observed.logs import begin_logging
 from holdfast.values.code.extras import needing
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ async def desk_command(
     """Serve the desk until Ctrl-C."""
     with needing("desk", "`holdfast desk`", error=ServerStartError):
         from holdfast.desk.server import desk_served
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    begin_logging(logging.WARNING)
     async with engine_of(common, new=True) as engine:
         serving = desk_served(
             engine.runner(app=app), tokens=token_file(common, tokens), host=host, port=port

@@ -14,6 +14,7 @@ from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import ServerStartError
+from holdfast.serving.observed.logs import begin_logging
 from holdfast.values.checks.ids import check_by
 from holdfast.values.code.extras import needing
 
@@ -25,7 +26,7 @@ async def mcp_command(
     with needing("mcp", "`holdfast mcp`", error=ServerStartError):
         from holdfast.cli.mcp_serving.agent_tools import AgentTools
         from holdfast.cli.mcp_serving.transports import PATH, listen, serve_http, serve_stdio
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    begin_logging(logging.WARNING)
     here = load_agents(target, app)
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
     bound = listen(host, port, token, by=check_by(by)) if http else None

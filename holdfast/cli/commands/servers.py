@@ -17,6 +17,7 @@ from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.deployments import deployment_config, sample_size
+from holdfast.serving.observed.logs import begin_logging
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, serve
@@ -29,7 +30,7 @@ async def dev_command(
     common: Common, target: str, *, app: str | None, ui: bool, port: int | None
 ) -> ExitCode:
     """Run server and worker until Ctrl-C."""
-    _log()
+    begin_logging(logging.INFO)
     here = load_agents(target, app)
     async with (
         engine_of(common, new=True, ui=ui) as engine,
@@ -87,7 +88,7 @@ async def worker_command(
         version: Deployment, build, and whether tasks are pinned to it.
         check: Whether open tasks are replayed first.
     """
-    _log()
+    begin_logging(logging.INFO)
     deployment, build, pin = version
     made = deployment_config(deployment, build, pin=pin)
     sample = sample_size(asked=check)
@@ -150,10 +151,3 @@ def _print(facts: dict[str, Json], common: Common, app: App) -> None:
     output.say(f'  holdfast run {first} "your question"{as_app}{where}')
     output.say(f"  holdfast tasks{where}")
     output.say(f"  holdfast show TASK{where}")
-
-
-def _log() -> None:
-    """Log on stderr."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    for name in ("httpx", "temporalio"):  # a line for each request, and for each poller
-        logging.getLogger(name).setLevel(logging.WARNING)

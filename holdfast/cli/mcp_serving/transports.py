@@ -101,6 +101,7 @@ async def serve_http(
         app,
         log_level="warning",
         access_log=False,
+        log_config=None,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=2,

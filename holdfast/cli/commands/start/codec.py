@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -17,6 +18,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import ArchiveError, InvalidArgumentError, ServerStartError, message_of
+from holdfast.serving.observed.logs import begin_logging
 from holdfast.values.code.extras import needing
 
 with needing("desk", "`holdfast codec serve`", error=ServerStartError):
@@ -44,6 +46,7 @@ async def codec_command(
         InvalidArgumentError: There are no keys, or no tokens that guard them.
         ServerStartError: It cannot listen there.
     """
+    begin_logging(logging.WARNING)
     tokens = tokens_of(common)
     if tokens is None or not tokens.list():
         msg = (
@@ -66,7 +69,9 @@ async def codec_command(
             output.emit({"codec": url})
         output.say(f"The codec is at {url}. Ctrl-C stops it.", style="bold")
         app = codec_app(KeysCodec(engine.archive.encrypted.data_keys), tokens, origins)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(
+            app, log_config=None, log_level="warning", access_log=False, server_header=False
+        )
         await uvicorn.Server(config).serve([bound])
     return ExitCode.OK
 

@@ -1,0 +1,79 @@
+"""Worker processes of their own, with agents of theirs and what they have logged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support import forked
+
+HIDDEN = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of Holdfast that runs.
+
+    Attributes:
+        process: The process.
+        log: The file of what it writes on stderr.
+    """
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def text(self) -> str:
+        """What it has written on stderr so far."""
+        return self.log.read_text("utf-8")
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has written, each line as JSON."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    def wait_for(self, said: str) -> None:
+        """Wait until it has written this."""
+        while re.search(said, self.text) is None:
+            assert self.process.poll() is None, self.text
+            time.sleep(0.02)
+
+
+@contextmanager
+def running(*arguments: str, home: Path, agents: str = "", **variables: str) -> Generator[Program]:
+    """Run a program until the block ends.
+
+    Args:
+        arguments: Those of `holdfast`.
+        home: Where it runs.
+        agents: Code of its module `mine`.
+        variables: Its environment, besides that of the tests.
+    """
+    kept = {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
+    home.mkdir(exist_ok=True)
+    (home / "mine.py").write_text(agents, "utf-8")
+    log = home / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            forked.command("-m", "holdfast", *arguments),
+            cwd=home,
+            env={**kept, **variables},
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Program(process, log)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
