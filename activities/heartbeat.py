@@ -207,13 +207,14 @@ async def _ask(what: str, pulse: Pulse) -> None:
     except AsyncActivityCancelledError:
         pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
         await asyncio.sleep(CANCEL_SECONDS)
-        msg = f"The {what} was not begun: this attempt is to be cancelled."
+        msg = f"The {what} was not begun: the server is cancelling this attempt."
         raise NotOursError(msg, type=NOT_STARTED) from None
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             msg = f"The {what} was not begun: the server has given up this attempt."
         else:
-            msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
+            why = f"the server cannot say whose attempt it is: {error.message}"
+            msg = f"The {what} was not begun: {why}"
         raise NotOursError(msg, type=NOT_STARTED) from None
 
 

@@ -339,7 +339,7 @@ class _Call:
             try:
                 await self._handle.heartbeat(*self._details, rpc_timeout=ASKING)
             except AsyncActivityCancelledError:
-                _refuse(what, "this attempt is to be cancelled")
+                _refuse(what, "the server is cancelling this attempt")
             except RPCError as error:
                 if not is_not_found(error):
                     _refuse(what, f"the server cannot say whose attempt it is: {error.message}")

@@ -217,7 +217,7 @@ class ClosingActivities:
             with naming(role, formatter):
                 said: object = await invoke(formatter, args)
         except Exception:  # it is code of the user's, and may be gone from this process
-            log.exception("The %s failed; the usual text stands in its place", role)
+            log.exception("The %s failed; the usual text replaces its own", role)
             return ""
         if said is not None and not isinstance(said, str):
             log.error("The %s gave a %s, not a text", role, type(said).__name__)

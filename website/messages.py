@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,25 @@ def _lines(node: ast.AST, part: str) -> list[Any]:
     return [*lines] if isinstance(lines, list) else []  # a lambda's body is an expression
 
 
-def page(package: Path) -> str:
-    """Return the page for the code below a directory."""
+def messages(code: Iterable[Path]) -> dict[str, list[tuple[str, str]]]:
+    """Return each message and its remedy in files of code, by the name of Holdfast's error."""
     found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    for path in sorted(package.rglob("*.py")):
+    for path in code:
         for name, message, cure in raised(ast.parse(path.read_text("utf-8"))):
             if len(re.findall(r"[a-z]{2,}", message)) >= WORDS:
                 found[name].add((message, cure))
+    named = (name for name, each in vars(errors).items() if inspect.isclass(each))
+    return {name: sorted(found[name]) for name in named if name in found}
+
+
+def page(package: Path) -> str:
+    """Return the page for the code below a directory."""
     parts = [HEAD]
-    for name, error in vars(errors).items():
-        if name in found and inspect.isclass(error):
-            about = (inspect.getdoc(error) or "").partition("\n")[0]
-            rows = [f"| {plain(said)} | {plain(cure)} |" for said, cure in sorted(found[name])]
-            parts.append(f"## {name}\n\n{about}\n\n| message | what to do |\n| --- | --- |")
-            parts[-1] += "\n" + "\n".join(rows) + "\n"
+    for name, found in messages(package.rglob("*.py")).items():
+        about = (inspect.getdoc(getattr(errors, name)) or "").partition("\n")[0]
+        rows = [f"| {plain(said)} | {plain(cure)} |" for said, cure in found]
+        parts.append(f"## {name}\n\n{about}\n\n| message | what to do |\n| --- | --- |")
+        parts[-1] += "\n" + "\n".join(rows) + "\n"
     return "\n".join(parts)
 
 

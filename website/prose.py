@@ -13,10 +13,12 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from website import messages
 from website.errors import SiteError
 from website.stage import DOCS, ELSEWHERE, ROOT
 
@@ -34,8 +36,8 @@ ENDS = re.compile(r"\n\s*\n|\n[ \t]*(?:[*+-]|\d+\.)[ \t]+|(?<=[.!?])[)\"*_]*\s+(
 """Where a sentence ends: a blank line, an item of a list, or a full stop before a capital."""
 TRIPLE = re.compile(r'(= f?|\()?"""(.*?)"""', re.DOTALL)
 """A text in triple quotes, after what shows that it is a value and not a docstring."""
-DOCSTRINGS = "docstrings"
-"""Where the table has the limit of the product's docstrings: of their words alone."""
+DOCSTRINGS, MESSAGES = "docstrings", "error messages"
+"""Where the table has the limits of what the code says: of the words of the list alone."""
 WORD = re.compile(r"\w[\w'-]*")
 
 
@@ -93,14 +95,25 @@ def pages() -> dict[str, Figures]:
     figures = {
         path.relative_to(ROOT).as_posix(): measure(path.read_text("utf-8"), words) for path in files
     }
-    return figures | {DOCSTRINGS: Figures(0, 0, len(hits(docstrings(), words)))}
+    code = (DOCSTRINGS, docstrings()), (MESSAGES, error_messages())
+    return figures | {name: Figures(0, 0, len(hits(text, words))) for name, text in code}
+
+
+def _code() -> Iterator[Path]:
+    for name in ("holdfast", "workflows", "activities"):
+        yield from sorted((ROOT / name).rglob("*.py"))
 
 
 def docstrings() -> str:
     """Return the docstrings of the product: the reference is made of them."""
-    parts = (ROOT / name for name in ("holdfast", "workflows", "activities"))
-    code = (path.read_text("utf-8") for part in parts for path in sorted(part.rglob("*.py")))
-    return ".\n\n".join(text for each in code for value, text in TRIPLE.findall(each) if not value)
+    found = (TRIPLE.findall(path.read_text("utf-8")) for path in _code())
+    return ".\n\n".join(text for each in found for value, text in each if not value)
+
+
+def error_messages() -> str:
+    """Return the messages of the product's errors, and what they say to do."""
+    found = messages.messages(_code()).values()
+    return ".\n\n".join(text for each in found for said in each for text in said)
 
 
 def problems(found: dict[str, Figures], table: dict[str, dict[str, Any]]) -> list[str]:
@@ -159,7 +172,8 @@ def main() -> None:
         print(f"{page:32} {each.words:6g} words {each.sentence:5g} a sentence {each.hits:4} hits")
     print(f"{sum(each.words for each in found.values()):g} words")
     for page in found.keys() & {*sys.argv}:
-        text = docstrings() if page == DOCSTRINGS else (ROOT / page).read_text("utf-8")
+        of_code = {DOCSTRINGS: docstrings, MESSAGES: error_messages}
+        text = of_code[page]() if page in of_code else (ROOT / page).read_text("utf-8")
         print(page, *hits(text, read_words()), sep="\n  ")
     if "--write" in sys.argv:
         kept = {page: row for page, row in table.items() if page in found}

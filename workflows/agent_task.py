@@ -439,7 +439,7 @@ class AgentTask(Opening):
     @workflow.query(
         name=SECRET,
         description="For activities: shows that their signals are of this task. It guards against"
-        " those who may only send signals; who may query may read it in the history, too.",
+        " clients that may only send signals; a client that may query can also read the history.",
     )
     def secret_query(self) -> str:
         """Return the secret by which an activity of this task proves that a signal is its own."""

@@ -134,7 +134,7 @@ class AgentHandoffs(StepHandoffs):
             first, rest = from_response_items(before), from_response_items(after)
         except InvalidArgumentError as cause:
             msg = (
-                f"What handoff {chosen.name!r} leaves for the next agent is no input:"
+                f"What handoff {chosen.name!r} leaves for the next agent is not an input:"
                 f" {message_of(cause)}"
             )
             raise UserError(msg, remedy=remedy_of(cause)) from cause

@@ -391,8 +391,8 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         if shown != runs:
             changed = (f"{at} ({canonical(runs.get(at)).decode()})" for at in {*shown, *runs})
             msg = (
-                f"Tool {call.name!r} {where} fills in other defaults than those that people who"
-                f" approve its calls are shown: {', '.join(sorted(changed))}. The task waits,"
+                f"Tool {call.name!r} {where} fills in other defaults than people see who approve"
+                f" its calls: {', '.join(sorted(changed))}. The task waits,"
                 " nothing is lost."
             )
             raise UserError(msg, remedy=remedy)

@@ -95,8 +95,8 @@ async def dev(
         bool,
         typer.Option(
             "--ui",
-            help="Open Temporal's web UI, too: it shows every history to all users of this machine"
-            " and to web pages that rebind their name, and asks nobody who they are.",
+            help="Open also Temporal's web UI. It has no login: it shows every history to all users"
+            " of this machine and to web pages that rebind their name.",
         ),
     ] = False,
     port: Annotated[

@@ -65,8 +65,8 @@ async def desk_served(
     is_guarded = bool(known.list())
     if not is_guarded and not is_loopback(host):
         msg = (
-            f"Others could reach the desk at {host}, and there is no token in {str(tokens)!r}: it"
-            " would serve nobody. Make one with `holdfast desk token make NAME --role operator`."
+            f"Others could reach the desk at {host}, and {str(tokens)!r} has no token: no one could"
+            " sign in. Make one with `holdfast desk token make NAME --role operator`."
         )
         raise InvalidArgumentError(msg)
     bound = _listen(host, port, any_port=any_port)

@@ -162,8 +162,8 @@ class Inquiries:
         self.one_at_a_time = True
         if len(self._open) != 1:
             log.warning(
-                "A server asked %r while %d calls ran, and nobody can tell in which: it is"
-                " told that nobody answers; from now on its calls run one at a time",
+                "A server asked %r while %d calls ran, and does not say in which: it gets no"
+                " answer now; from now on its calls run one at a time",
                 params.message,
                 len(self._open),
             )

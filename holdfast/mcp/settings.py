@@ -261,7 +261,7 @@ def checked_timeout(seconds: float | None) -> float | None:
         )
     if not math.isfinite(seconds) or seconds < 0:
         raise InvalidArgumentError(
-            f"client_session_timeout_seconds={seconds} must be finite and at least 0, which is no"
+            f"client_session_timeout_seconds={seconds} must be finite and at least 0; 0 means no"
             " limit."
         )
     return seconds or None

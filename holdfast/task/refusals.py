@@ -56,7 +56,7 @@ NONE_FOLLOWED = Failure(
 )
 NOT_FAILED = Failure(
     type="InvalidArgumentError",
-    message='restart="step" is for a step that has failed and waits for nobody.',
+    message='restart="step" is for a step that has failed and does not wait for a person.',
 )
 BEGUN = Failure(
     type="InvalidArgumentError",
@@ -98,7 +98,7 @@ def answered_parent(parent: str) -> Failure:
     """Refuse to change a child task whose parent has its answer: no one would tell the parent."""
     text = (
         f"The task has answered task {parent!r}, which works with that answer. Undo the step there"
-        f" that has called it: undo_step({parent!r}) or rewind take back what was done here, too."
+        f" that has called it: undo_step({parent!r}) or rewind also takes back what was done here."
     )
     return Failure(type="CommandRefusedError", message=text)
 

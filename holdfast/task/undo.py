@@ -133,11 +133,11 @@ def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obst
             continue
         what = step_words(target.n, effect.call.name, effect.call.arguments)
         if effect.status == "unknown":
-            text = f"{what} may have happened; nobody knows"
+            text = f"{what} may have happened: its outcome is unknown"
             found.append(Obstacle(text=text, is_unknown=True))
         elif effect.status == "done" and effect.call.server:
             text = (
-                f"{what} was run by the provider, which has no undo; while its approval stands, the"
+                f"{what} was run by the provider, which has no undo; as long as it is approved, the"
                 " next model call lets the provider run it again"
             )
             found.append(Obstacle(text=text))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 RULE = (
-    "It must take one parameter, or two of which the second is called `ctx`. The first one gets the"
+    "It must take one parameter, or two, the second one called `ctx`. The first one gets the"
     " step's input as text; when it is called `step`, it gets the TaskStep. More parameters need"
     " a default, which they keep."
 )

@@ -48,7 +48,7 @@ async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_trie
     await reject(runner, task)
     model.reply("still booked")
     await runner.run_step(task)
-    told = "this may have been undone, and nobody knows: book"
+    told = "it is unknown whether this was undone: book"
     assert any(told in message.text for message in model.requests[-1].messages)
     await runner.undo_step(task)  # the answer alone
     await roll(runner, task)

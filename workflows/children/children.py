@@ -116,7 +116,7 @@ MOST_AT_ONCE = 500
 """Most signals to children on the way at the same time: the server refuses a workflow that has more
 than 2,000. Replays depend on the number."""
 
-STRANGER = "Not run: there is a workflow {!r} already, which is no task of this call."
+STRANGER = "Not run: there is a workflow {!r} already, which is not a task of this call."
 
 UNCLEAR = (
     "It is not known whether it ran: there is a workflow {!r} already, and whether that is the task"

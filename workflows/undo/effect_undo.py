@@ -87,16 +87,16 @@ def stop_undo(ledger: Ledger) -> None:
         parts.append(f"but this was undone: {'; '.join(state.undone)}")
     if state.unclear:
         unclear = "; ".join(state.unclear.values())
-        parts.append(f"but this may have been undone, and nobody knows: {unclear}")
+        parts.append(f"but it is unknown whether this was undone: {unclear}")
     if parts:
-        text = f"An undo was begun and stopped. The steps stand, {', '.join(parts)}"
+        text = f"An undo was begun and stopped. The steps stay, {', '.join(parts)}"
         ledger.change(notes=(*ledger.s.notes, system(text)))
 
 
 GRACE_SECONDS = 8
 """How long the undo of an effect may take once its task is ended; the task itself waits longer."""
 
-CUT = "The task was ended meanwhile: it may have been undone, and nobody knows."
+CUT = "The task was ended meanwhile: it is unknown whether it was undone."
 
 REPEATED = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 ONCE = RetryPolicy(maximum_attempts=1)

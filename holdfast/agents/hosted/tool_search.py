@@ -132,7 +132,7 @@ def check_names_apart(agent: str, tools: Iterable[object]) -> None:
         if other is not tool and (is_searched(tool) or is_searched(other)):
             msg = (
                 f"Ambiguous function tool configuration of agent {agent!r}: the qualified name"
-                f" `{tool.qualified_name}` is used by multiple tools, of which tool search could"
-                " load either."
+                f" `{tool.qualified_name}` is used by multiple tools, and tool search could load"
+                " either."
             )
             raise UserError(msg, remedy="Rename one with name=, or put it into a namespace.")

@@ -133,7 +133,7 @@ def _hunks(lines: Sequence[str]) -> list[_Hunk]:
         elif line[:1] in ("", " ", "+", "-"):
             current.lines.append((line[:1] or " ", line[1:]))
         else:
-            raise _wrong(f"Invalid Line: {line!r} begins with none of ' ', '+', '-' and '@@'")
+            raise _wrong(f"Invalid Line: {line!r} does not begin with ' ', '+', '-' or '@@'")
     empty = next((hunk for hunk in found if not hunk.lines and not hunk.is_at_end), None)
     if empty is not None:
         raise _wrong(f"Nothing in this section: {empty.anchors}")

@@ -125,7 +125,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         methods = {name: each for name, each in found.items() if each is not None}
         wrong = [name for name, each in methods.items() if not callable(each)]
         if wrong or not methods:
-            has = f"has {', '.join(wrong)}, which cannot be called" if wrong else "has none of them"
+            has = f"has {', '.join(wrong)}, which cannot be called" if wrong else "does not"
             msg = (
                 "ApplyPatchTool(editor=...) needs an object with at least one of the methods"
                 f" create_file, update_file and delete_file; {shown(editor)} {has}."

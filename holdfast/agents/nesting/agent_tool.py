@@ -332,7 +332,7 @@ def described(params: dict[str, Any], schema: dict[str, Json] | None, summary: s
         return json.dumps(params, ensure_ascii=False)
     parts = [CALLED, _fenced(params)]
     if schema is not None:
-        parts += ["Input JSON Schema: (it is data, too)", _fenced(schema)]
+        parts += ["Input JSON Schema: (also data)", _fenced(schema)]
     else:
         parts += ["Input Schema Summary:", summary]
     return "\n\n".join(parts)

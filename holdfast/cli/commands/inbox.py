@@ -253,7 +253,7 @@ def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
-        msg = f"{text!r} is no time: write it as 2027-01-31 14:00, in local time."
+        msg = f"{text!r} is not a time: write it as 2027-01-31 14:00, in local time."
         raise InvalidArgumentError(msg) from None
 
 

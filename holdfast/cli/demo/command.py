@@ -236,8 +236,8 @@ class Stage:
         again = self.workers.start()
         self.console.print(f"   >>>  worker process {again} is started", style="bold")
         self.console.print(
-            f"   >>>  the task notices within {HEARTBEAT_SECONDS:.0f} s that nobody answers for"
-            " the call, and goes on\n",
+            f"   >>>  within {HEARTBEAT_SECONDS:.0f} s the task notices that the call's worker is"
+            " gone, and goes on\n",
             style="dim",
         )
         return Kill(pid=pid, during=during)

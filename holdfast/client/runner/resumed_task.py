@@ -258,7 +258,7 @@ class _Settled:
                 how = "approved with other arguments" if self.edited else "approved"
                 done = how if self.always else f"{how} for this one call"
             case "reject":
-                done = "rejected" if self.always or self.by else "rejected, for want of a decision"
+                done = "rejected" if self.always or self.by else "rejected, without a decision"
             case "respond":
                 done = "given a result"
             case _:

@@ -215,6 +215,6 @@ def _with_headers(send: Send, path: str) -> Send:
 
 
 _FOREIGN = (
-    "This request comes from a page of another site, and would act in the name of whoever is signed"
-    " in here. Send it from the desk's own pages, or from a program without an Origin header."
+    "This request comes from a page of another site, and would act as the person who is signed in"
+    " here. Send it from the desk's own pages, or from a program without an Origin header."
 )

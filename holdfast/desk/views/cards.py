@@ -140,7 +140,7 @@ _EFFECTS = {
     "irreversible": "Cannot be undone",
 }
 _AFTER: Mapping[ApprovalKind, str] = {
-    "tool": "the call is rejected, and the agent reads that nobody decided in time",
+    "tool": "the call is rejected, and the agent reads that no one decided in time",
     "unknown": "the call is given up, and the agent reads that its outcome is unknown",
     "limit": "the task finishes with what it has",
     "undo": "the undo ends here",

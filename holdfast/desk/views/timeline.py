@@ -337,7 +337,7 @@ def _marks(found: Iterable[Happening]) -> Iterator[Mark]:
                     at=each.at, text=redact(f"undone{by}: {shortened(event.text)}".rstrip(": "))
                 )
             case "restarted":
-                yield Mark(at=each.at, text=f"step started anew{by}")
+                yield Mark(at=each.at, text=f"step restarted{by}")
             case "forked":
                 yield Mark(at=each.at, text=f"forked{by}")
             case _:

@@ -96,7 +96,7 @@ class StateCodec:
         try:
             return _Writer(self._owned, self._labels).encode(value, at)
         except RecursionError:
-            msg = f"{at} holds objects in objects, too deep for a durable step to record."
+            msg = f"{at} nests objects in objects deeper than a durable step can record."
             raise InvalidArgumentError(msg) from None
 
     def decode(self, value: Any) -> Any:
@@ -347,7 +347,7 @@ def _check_fields(kind: Any, held: Mapping[str, Json]) -> None:
     fields = {each.name: each for each in dataclasses.fields(kind)}
     for name in held:
         if name not in fields:
-            msg = f"The state holds a {named} with a field {name!r}, which the class has no more."
+            msg = f"The state holds a {named} with a field {name!r}, which the class no longer has."
             raise InvalidArgumentError(msg)
     for name, each in fields.items():
         if each.init and name not in held and _has_no_default(each):

@@ -39,7 +39,7 @@ def check_item(index: int, item: object) -> dict[str, Json]:
         InvalidArgumentError: It cannot; the text names the index and what is wrong.
     """
     if not is_object(item):
-        _refuse(index, f"it is of type {type_shown(item)}, not a dict")
+        _refuse(index, f"its type is {type_shown(item)}, not a dict")
     if wrong := gate.flaw(item, "it"):
         _refuse(index, wrong.removesuffix("."))
     kind = kind_of(item)

@@ -99,7 +99,7 @@ ANSWER_SECONDS = 10.0
 NO_SESSION = "Temporal knows no session of this name: it has no turns, or was deleted."
 SEEN = "What the task saw of its session, and what the session got of it, is as the session has it."
 
-OTHER = "Session {!r} has other turns than those that the task saw: it was begun again."
+OTHER = "Session {!r} has other turns than the task saw: it was begun again."
 
 
 class _Turn(NamedTuple):
@@ -251,8 +251,8 @@ ENDED_OUTSIDE = "The run was ended with Temporal's own tools: its history alone 
 UNSIGNED = "The record has no signature."
 NO_KEY = f"The record is signed, and no key to check that is known: set {seal.KEY_VARIABLE}."
 SELF_ONLY = (
-    "Only that the record is consistent with itself is proven: whoever can write to the archive"
-    " could have rewritten it."
+    "Only that the record is consistent with itself is proven: anyone who can write to the"
+    " archive could have rewritten it."
 )
 
 

@@ -325,7 +325,7 @@ class LedgerState(Recording):
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.budget,
-            paused=self.paused or (child and f"somebody in task {child!r}"),
+            paused=self.paused or (child and f"a person in task {child!r}"),
             paused_by_run=self.s.paused_by_run,
             error=self._error(),
         )

@@ -279,7 +279,7 @@ def _misdirected(found: Approval, command: Command) -> str:
     """
     bound = command.body.get("digest")
     if bound is not None and bound != digest_of(found):
-        return f"Approval {found.id!r} is for other arguments than those that were decided on."
+        return f"Approval {found.id!r} has other arguments than the ones that were decided on."
     is_named = bound is not None or command.body.get("arguments") is not None
     if command.verb == "approve" and found.bound and not is_named:
         return (

@@ -65,7 +65,7 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
                 " who that is. Create it with by=, or fork it with by=."
             )
         if are_one(by, approval.asker):
-            return f"{by} created the task and may not decide {approval.id!r}: somebody else must."
+            return f"{by} created the task and may not decide {approval.id!r}: another person must."
     names = approval.may_decide
     if not names or _is_among(names, by, roles):
         return ""
@@ -80,7 +80,7 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
 def cannot_decide(approval: Approval, person: Person) -> str:
     """Return why an approval waits for others than a person; empty when it waits for them."""
     if any(are_one(vote.by, person.name) for vote in approval.votes):
-        return f"{person.name} has approved {approval.id!r}: somebody else must as well."
+        return f"{person.name} has approved {approval.id!r}: another person must as well."
     return refused(approval, person.name, person.roles)
 
 

@@ -130,7 +130,7 @@ def _feedback(ledger: Ledger, command: Command) -> str:
         return told.message
     if command.body.get("when", "next_model_call") == "queued":
         if len(ledger.s.followups) >= MOST_FOLLOWUPS:
-            return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already; no more are taken."
+            return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already: the most it takes."
         ledger.change(followups=(*ledger.s.followups, text))
     elif ledger.noted + len(text) > LONGEST_NOTES:
         return (
@@ -173,7 +173,7 @@ def configure(ledger: Ledger, change: RunChange) -> str:
     if ledger.given.parent is not None:
         change = change.inherited
         if not change.names:
-            return "Error handlers are for the run itself; a nested run has none of it."
+            return "Error handlers are for the run itself; a nested run cannot have them."
     if _in_requests(change.applied(ledger.head)) != _in_requests(ledger.head):
         unfinished = (c for c in ledger.s.opens if c.result is None)
         step = next((c for c in unfinished if c.journal or c.n in ledger.asking), None)

@@ -113,7 +113,7 @@ class Ending:
         self._change(failures=self.failures + 1, due=now + wait)
         why = failure.message.rstrip(".")
         text = (
-            f"The task is to be {self._end}, and closing it failed: {why}. No step runs any more."
+            f"The task will be {self._end}, but closing it failed: {why}. No step runs any more."
             " Closing is tried again from time to time, and at once by `resume` or by the same"
             " request."
         )

@@ -116,6 +116,6 @@ class SteeringChecks(Surface):
             await asyncio.gather(running, return_exceptions=True)
             check(
                 is_held,
-                "Feedback was given, and no later model request holds it. It stands in"
+                "Feedback was given, and no later model request holds it. It is in"
                 " ctx.messages: put it into the messages that the worker gives to call_model.",
             )

@@ -90,7 +90,7 @@ class CallDecisions:
                 msg = (
                     f"The model has called tool {call.tool_name!r} with id {call.call_id!r}, which"
                     f" another call of {known.tool_name!r} has. Each call must have a unique call"
-                    " ID: a decision on one of them is none on the other."
+                    " ID: a decision on one of them must not count for the other."
                 )
                 raise ModelBehaviorError(msg)
 

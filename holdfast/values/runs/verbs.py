@@ -91,7 +91,7 @@ VERBS: Mapping[Verb, Declared] = {
     "pause": Declared(
         role="operator",
         does="Let no further step of a task begin.",
-        body='Begin no more steps. {"by": "ann", "reason": "lunch"}; both optional.',
+        body='Begin no further steps. {"by": "ann", "reason": "lunch"}; both optional.',
         arguments=("reason", "after", "run"),
         form={"reason": _WHY},
     ),
@@ -163,14 +163,14 @@ VERBS: Mapping[Verb, Declared] = {
         button=(
             "z",
             "Snooze",
-            "It is left out of the lists until then. Its deadline stands, and it can be decided.",
+            "It is left out of the lists until then. Its deadline stays, and it can be decided.",
         ),
     ),
     "uncover": Declared(
         about="approval",
         role="approver",
         body=(
-            "Record that somebody who may decide is shown the secrets of what waits."
+            "Record that a person who may decide sees the secrets of what waits."
             ' {"approval": "<task id>:1", "by": "ann"}'
         ),
         arguments=("approval", "roles", "reason"),

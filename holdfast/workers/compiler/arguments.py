@@ -39,7 +39,7 @@ def refusal(text: str) -> str:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return (
         f"{shown} is not a value: write a text in one pair of quotes, with \\ before such a quote"
-        " inside it, and without prefix or +; $1 may stand inside the text"
+        " inside it, and without prefix or +; $1 may be inside the text"
     )
 
 

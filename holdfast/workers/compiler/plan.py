@@ -203,7 +203,7 @@ def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> t
     """
     head = _CALL.match(lines[k])
     if head is None:
-        raise ArgumentsError('this is no call; write it like 1. tool(name="value")')
+        raise ArgumentsError('this is not a call; write it like 1. tool(name="value")')
     names = parameter_names(specs.get(head[2]))
     text = lines[k]
     for used in range(1, _LONGEST_CALL):

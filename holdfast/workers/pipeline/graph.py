@@ -125,7 +125,7 @@ class Graph:
             if following is None:
                 cycle = " -> ".join(_cycle(waits, order))
                 msg = (
-                    f"The links form a cycle, {cycle}: none of these could ever run. To go round,"
+                    f"The links form a cycle, {cycle}: they could never run. To repeat them,"
                     ' end the run and begin another with `done`, and read "previous" or the state.'
                 )
                 raise InvalidArgumentError(msg)

@@ -50,9 +50,9 @@ async def codec_command(
     tokens = tokens_of(common)
     if tokens is None or not tokens.list():
         msg = (
-            "Whoever reaches the codec can read every task, and no token guards it. Make one with"
-            " `holdfast desk token make NAME --role viewer`; with a cluster, name the file of the"
-            " tokens in HOLDFAST_DESK_TOKENS."
+            "Anyone who reaches the codec can read every task, and no token guards it. Make one"
+            " with `holdfast desk token make NAME --role viewer`; with a cluster, name the file of"
+            " the tokens in HOLDFAST_DESK_TOKENS."
         )
         raise InvalidArgumentError(msg)
     async with engine_of(common) as engine:

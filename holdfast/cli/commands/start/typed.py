@@ -36,7 +36,7 @@ async def doctor(
     agents: Annotated[
         str | None,
         typer.Option(
-            "--agents", metavar="MODULE:AGENTS", help="Look whether their queues are served, too."
+            "--agents", metavar="MODULE:AGENTS", help="Check also whether their queues are served."
         ),
     ] = None,
     app: AppOption = None,

@@ -214,6 +214,8 @@ def draw_gone(approval_id: str, title: str, who: str) -> None:
     """Draw the outcome of a card that another person has decided meanwhile."""
     with ui.element("article").classes(f"{CARD} flex flex-col gap-3"):
         heading(title)
-        words = f"Decided meanwhile: {who}" if who else "It waits no more: its step or task is over"
+        words = (
+            f"Decided meanwhile: {who}" if who else "It no longer waits: its step or task is over"
+        )
         notice(OF_COLOUR["primary"], f"{words}. Nothing of yours was sent.")
         quiet(approval_id, "font-mono break-all")

@@ -132,7 +132,7 @@ class Inbox:
         elif self._drawn == GONE or self._is_sending or self._is_reading:
             return
         elif self._chosen and self._chosen not in {each.id for each in self._all}:
-            title = self._card.title if self._card is not None else "This waits no more"
+            title = self._card.title if self._card is not None else "This no longer waits"
             if self._card is not None or self._is_first:  # a link may lead to what is decided
                 self._card, self._drawn = None, GONE
                 who = await self._frame.desk.feed.decided_by(self._chosen)

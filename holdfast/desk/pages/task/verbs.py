@@ -59,7 +59,7 @@ class Verbs:
                 button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
                 button("One step", icon="skip_next").on_click(self.run_step)
             if status == "needs_attention" and can("run"):
-                button("Start the step anew", icon="restart_alt").on_click(self.restart)
+                button("Restart the step", icon="restart_alt").on_click(self.restart)
             if status == "answered" and can("finalize"):
                 button("Finalize", icon="done_all").on_click(self.finalize)
             if not is_closed and can("feedback"):
@@ -110,7 +110,7 @@ class Verbs:
             return self._runner.run_step(self._task_id, restart="step")
 
         more = "Its answered calls are given up: models and tools are called, and paid for, again."
-        self._ask("run", "Start the step anew", more, run, "It has run.", label="")
+        self._ask("run", "Restart the step", more, run, "It has run.", label="")
 
     def pause(self) -> None:
         """Ask why, and pause the task."""
@@ -149,7 +149,7 @@ class Verbs:
         def run(by: str, _: dict[str, Any]) -> Awaitable[Any]:
             return self._runner.revoke_rule(rule, by)
 
-        more = f"Later calls of {rule.tool} ask again; those that it has decided stay."
+        more = f"Later calls of {rule.tool} ask again; calls that it has decided stay."
         self._ask("revoke", "Revoke the rule", more, run, "Revoked.", label="")
 
     def undo(self) -> None:
@@ -196,7 +196,7 @@ class Verbs:
             ui.navigate.to(task_url(made.task_id))
 
         more = (
-            f"A new task begins with the steps up to step {body.n}; none of them runs again, and"
+            f"A new task begins with the steps up to step {body.n}. They do not run again, and"
             " this task is not touched."
         )
         self._ask(
