@@ -97,7 +97,7 @@ class Continuation:
             unanswered = not_run(opened.unanswered, "Not run.")
             told = (*unanswered, *(opened.notes[opened.told :] or (AGAIN,)))
         if answers and answers[-1].is_blank:
-            told = (AGAIN,)
+            told = (*not_run(answers[-1].open_calls, "Not run."), AGAIN)
         return cls(kept, said, is_first=n == 1 and not answers, told=told)
 
     def shortened(self, request: ModelRequest) -> ModelRequest:
@@ -452,7 +452,7 @@ class Asking:
         """Return the answer; of one that cannot be used, what it cost."""
         try:
             return admitted(await self._attempted(request), self._model.name)
-        except ModelUnavailableError as error:
+        except Exception as error:  # noqa: BLE001  what is not an answer is raised again
             return unread(error, self._model.name)
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import (
     ModelAnswer,
@@ -18,7 +17,7 @@ from holdfast.models.base import (
     OutputSpec,
     Tell,
     ToolSpec,
-    foreign_error,
+    foreign_errors,
 )
 from holdfast.models.openai.hosted_items import without_lost_searches
 from holdfast.models.openai.item_contents import without_status
@@ -240,12 +239,8 @@ class AskingModel:
             ModelUnavailableError: It may pass with time.
             ModelRequestError: A person must fix the cause.
         """
-        try:
+        with foreign_errors(repr(self.name)):
             found = await self.model.get_response(**_arguments(request))
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise self._failure(error) from error
         return self._read(found.output, found.usage, found.response_id)
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
@@ -260,18 +255,15 @@ class AskingModel:
         if not callable(getattr(self.model, "stream_response", None)):
             return await self.respond(request)
         coming = ResponseStream(tell)
-        try:
-            events = self.model.stream_response(**_arguments(request))
-            if inspect.isawaitable(events):
-                events = await events
-            async for event in events:
-                coming.take(_data(event))
-        except NotImplementedError:
-            return await self.respond(request)
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise self._failure(error) from error
+        with foreign_errors(repr(self.name)):
+            try:
+                events = self.model.stream_response(**_arguments(request))
+                if inspect.isawaitable(events):
+                    events = await events
+                async for event in events:
+                    coming.take(_data(event))
+            except NotImplementedError:
+                return await self.respond(request)
         if coming.body is None:
             raise coming.missing(self.name)
         return read_answer(coming.body, model=self.name)
@@ -286,10 +278,6 @@ class AskingModel:
             "usage": _usage(usage),
         }
         return read_answer(body, model=self.name)
-
-    def _failure(self, error: Exception) -> ModelUnavailableError | ModelRequestError:
-        msg = f"Model {self.name!r} raised {type(error).__name__}: {error}"
-        return foreign_error(error, msg)
 
 
 def _arguments(request: ModelRequest) -> dict[str, Any]:

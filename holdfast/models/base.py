@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
 from holdfast.errors import (
+    HoldfastError,
     ModelRequestError,
     ModelUnavailableError,
     UserError,
@@ -154,6 +156,8 @@ class ModelAnswer(Value):
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
             that of an earlier call. Empty for nothing.
         unread: Why nothing of it could be read: it has only its usage. Empty for others.
+        open_calls: Ids of the calls of such an answer, where they could be read: a provider that
+            keeps the conversation waits for their results.
         has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
             not recorded, as it serves to find what the two above say.
         parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
@@ -174,6 +178,7 @@ class ModelAnswer(Value):
     repeated: tuple[str, ...] = ()
     flaw: str = ""
     unread: str = ""
+    open_calls: tuple[str, ...] = ()
     has_unique_ids: bool = Field(default=False, exclude=True)
     parsed: Any = Field(default=None, exclude=True)
 
@@ -318,20 +323,21 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
     if not all(0 <= count <= MOST_TOKENS for count in usage.model_dump().values()):
         wrong, usage = "its usage holds a number that is not a count of tokens", ANSWERED
     if wrong:
-        raise _malformed(model, wrong, usage)
+        raise _malformed(model, wrong, usage, made.message.call_ids)
     return made
 
 
-def unread(error: ModelUnavailableError, model: str) -> ModelAnswer:
+def unread(error: Exception, model: str) -> ModelAnswer:
     """Return an answer that cannot be used: it counts, and the model is asked again.
 
     Raises:
-        ModelUnavailableError: The error, if the call was not answered.
+        HoldfastError: The call was not answered: the error, or the one for an error of the model's.
     """
-    if error.usage is None:
-        raise error
-    said = Message(role="assistant")
-    return ModelAnswer(message=said, usage=error.usage, model=model, unread=str(error))
+    if not isinstance(error, ModelUnavailableError) or error.usage is None:
+        with foreign_errors(repr(model)):
+            raise error
+    facts: dict[str, Any] = {"usage": error.usage, "open_calls": error.open_calls}
+    return ModelAnswer(message=Message(role="assistant"), model=model, unread=str(error), **facts)
 
 
 def _kept(answer: ModelAnswer) -> Json:
@@ -376,12 +382,14 @@ def _cleaned_content(content: Content) -> Content:
     )
 
 
-def _malformed(model: str, reason: str, usage: Usage = ANSWERED) -> ModelUnavailableError:
+def _malformed(
+    model: str, reason: str, usage: Usage = ANSWERED, calls: tuple[str, ...] = ()
+) -> ModelUnavailableError:
     made = ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"
         " away, and is asked for again a few times.",
     )
-    made.usage = usage
+    made.usage, made.open_calls = usage, calls
     return made
 
 
@@ -477,6 +485,22 @@ def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelR
     asked = wait_in(*chain)
     is_limit = is_rate_limit(status, codes, asked)
     return ModelUnavailableError(text, retry_after=asked, is_limit=is_limit)
+
+
+@contextmanager
+def foreign_errors(model: str) -> Generator[None]:
+    """Raise the error for what a model that is not ours raises; ours pass.
+
+    Args:
+        model: What raises, for the text.
+    """
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        text = f"Model {model} raised {type(error).__name__}: {error}"
+        raise foreign_error(error, text) from error
 
 
 NO_HOSTED = (

@@ -19,8 +19,9 @@ from holdfast import (
     handoff,
 )
 from holdfast.agents_sdk import ModelRetrySettings
+from holdfast.errors import UnfitAnswerError
 from holdfast.models import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI, call, fail
+from holdfast.testing import FakeOpenAI, call, fail, raw
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
 
@@ -91,6 +92,26 @@ async def test_an_empty_answer_is_asked_for_again_with_all_that_the_provider_lac
         assert called[0] not in (None, "p")
         assert empty == (called[0], None, ["function_call_output", "user"])
         assert last == (called[0], None, ["function_call_output", "user", "user"])
+
+
+async def test_calls_of_an_answer_that_cannot_be_read_are_answered_too(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    """The provider keeps that answer, and refuses a request while a call lacks its result."""
+    called = {"type": "function_call", "call_id": "call_7", "name": "look", "arguments": "{}"}
+    odd = raw({"id": "r", "output": [called, {"type": "message", "content": 5}, {"type": 1}]})
+    own: dict[str, Any] = {"conversation_id": "c"}
+    model.add(odd, odd, odd)
+    with pytest.raises(UnfitAnswerError, match="cannot be read"):
+        await run("q", look, task_id=f"{run.rig.app}-open", **own)
+    model.reply("done")
+    state = RunState.of(f"{run.rig.app}-open")
+    assert run.agent is not None
+    assert (await Runner.run(run.agent, state, runner=run.runner)).final_output == "done"
+    again = [each[2] for each in sent(model)][1:]
+    assert again == [["function_call_output", "user"]] * 3
+    results = [asked.body["input"][0]["call_id"] for asked in model.requests[1:]]
+    assert results == ["call_7"] * 3
 
 
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(

@@ -9,6 +9,8 @@ import pytest
 
 from holdfast import RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
+from holdfast.errors import StepFailedError
+from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look
@@ -139,3 +141,25 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     task = await until_status(run.runner, f"{run.rig.app}-hook", "abandoned")
     assert "on_llm_start" in task.error
     assert "the hook is broken" in task.error
+
+
+class OwnError(Exception):
+    """What a program's own model raises."""
+
+
+class OwnModel:
+    """A model of one method, which fails without a word on what kind of failure that is."""
+
+    name = "own"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        del request
+        raise OwnError("broken")
+
+
+async def test_the_call_of_a_model_that_raises_an_error_of_its_own_has_begun(run: Runs) -> None:
+    await run.serve(model=OwnModel())
+    hooks = Recorder()
+    with pytest.raises(StepFailedError, match="OwnError: broken"):
+        await run("q", hooks=hooks)
+    assert [told[0] for told in hooks.told] == ["agent_start", "llm_start"]

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, foreign_error
+from holdfast.errors import ModelRequestError
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, foreign_errors
 from holdfast.models.openai.item_contents import all_parts
 from holdfast.values.base import Json
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
@@ -92,12 +92,8 @@ class LlamaIndexModel:
             ModelRequestError: A person must fix the cause.
         """
         messages = [_foreign(message) for message in _with_rules(request)]
-        try:
+        with foreign_errors(f"{self.name!r} of LlamaIndex"):
             response = await self._ask(messages, request)
-        except (ModelUnavailableError, ModelRequestError):
-            raise
-        except Exception as error:
-            raise _failure(self.name, error) from error
         return self._read(response)
 
     async def _ask(self, messages: list[Any], request: ModelRequest) -> Any:
@@ -257,9 +253,3 @@ def _usage(response: Any) -> Usage:
 
 def _get(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  anything may be there
-
-
-def _failure(model: str, error: Exception) -> ModelUnavailableError | ModelRequestError:
-    """Return the error for what an LLM raised."""
-    msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
-    return foreign_error(error, msg)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from openai import AsyncOpenAI
 from pydantic import ValidationError
 
-from holdfast.errors import InvalidArgumentError, ModelError, message_of
+from holdfast.errors import InvalidArgumentError, ModelError, ModelUnavailableError, message_of
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.hosted_items import (
     is_passed_on,
@@ -28,7 +27,7 @@ from holdfast.models.openai.items import Item, assistant_message, to_response_it
 from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
 from holdfast.values.messages import Message
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
@@ -211,7 +210,11 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         ModelRequestError: It tells of a failure that does not pass with time.
     """
     usage = read_usage(body.get("usage"), "input", "output")
-    wrong = partial(malformed, model, request_id=request_id, usage=usage)
+
+    def wrong(reason: str) -> ModelUnavailableError:
+        calls = _open_calls(body)
+        return malformed(model, reason, request_id=request_id, usage=usage, calls=calls)
+
     try:
         reply = _Reply.model_validate(body)
         message = assistant_message(reply.output)
@@ -235,6 +238,13 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         refusal=_refusal(reply.output),
         is_incomplete=reply.status == "incomplete",
     )
+
+
+def _open_calls(body: dict[str, Json]) -> Iterator[str]:
+    for item in map(as_object, as_array(body.get("output"))):
+        call_id = as_text(item.get("call_id"))
+        if call_id and item.get("type") == "function_call":
+            yield call_id
 
 
 def _finish(reply: _Reply, message: Message) -> str:

@@ -155,7 +155,7 @@ class Ledger(UpcomingSteps):
             self._forget_approvals(n)
             if current.is_unfit:
                 answer = newest_answer(current.journal)
-                unanswered = answer.message.call_ids if answer is not None else ()
+                unanswered = () if answer is None else answer.message.call_ids or answer.open_calls
                 changed = {"told": len(opened.notes), "unanswered": unanswered}
                 opened = opened.model_copy(update=changed)
             current = OpenState(

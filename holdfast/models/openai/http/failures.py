@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -239,7 +239,12 @@ def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
 
 
 def malformed(
-    model: str, reason: str, *, request_id: str | None = None, usage: Usage = ANSWERED
+    model: str,
+    reason: str,
+    *,
+    request_id: str | None = None,
+    usage: Usage = ANSWERED,
+    calls: Iterable[str] = (),
 ) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
@@ -247,7 +252,7 @@ def malformed(
         f"Model {model!r} sent an answer that cannot be read{where}: {reason.rstrip('.')}.",
         remedy="It is asked again a few times; if it stays so, check that base_url is such an API.",
     )
-    made.usage = usage
+    made.usage, made.open_calls = usage, tuple(calls)
     return made
 
 
