@@ -14,7 +14,6 @@ from pydantic_core import to_jsonable_python
 from temporalio import activity
 from temporalio.client import WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.registry import Registry
@@ -28,7 +27,7 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
+from holdfast.activities.tools.begun_effects import begin_effect, end_effect
 from holdfast.activities.tools.lookup import (
     Ready,
     check_repeat,
@@ -188,24 +187,19 @@ class JudgingActivities:
                 with certain(), typed_failures(), not_started("undo"):
                     tool, ctx, effect = await self._undoing(given)
                     await ensure_ours("undo")
-                    begun = None if tool.undo_idempotent else await self._mark(given)
-                if isinstance(begun, ApplicationError):
-                    raise begun
+                    begun, call = None, given.effect.call
+                    if not tool.undo_idempotent:
+                        what = f"the undo of {call.name} {call.arguments}"
+                        begun = await begin_effect(self._source.archive, _place(given), what)
                 head = await self._source.head()
-                with undo_of(head, given.effect.call), interrupted("undo"):
+                with undo_of(head, call), interrupted("undo"):
                     what = f"undo of tool {tool.name!r}"
                     with certain(), typed_failures(), naming(what, tool.undo):
                         said = await tool.run_undo(ctx, effect)
                     text = "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
                 if begun is not None:
-                    await end_effect(self._source.archive, _place(given), begun, "done")
+                    end_effect(self._source.archive, _place(given), begun, "done")
                 return text
-
-    async def _mark(self, given: UndoInput) -> Begun | ApplicationError:
-        """Mark in the archive that an undo begins which must not be repeated."""
-        call = given.effect.call
-        what = f"the undo of {call.name} {call.arguments}"
-        return await begin_effect(self._source.archive, _place(given), what)
 
     async def _undoing(
         self, given: UndoInput

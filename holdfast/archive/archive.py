@@ -176,8 +176,8 @@ class Archive:
         path = record_path(name)
         with self._failures("written", path):
             self._require_place()
-            self._store.create(path, in_order(data))
-        return self._read_json(path)
+            is_made = self._store.create(path, in_order(data))
+        return data if is_made else self._read_json(path)
 
     def get_record(self, name: str) -> Json:
         """Return a JSON record.

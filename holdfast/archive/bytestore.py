@@ -45,13 +45,16 @@ class ByteStore(Protocol):
         """
         ...
 
-    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write a path unless it is there; of two creators, one decides.
 
         Args:
             path: The path.
             data: The bytes.
             exclusively: Refuse where the store cannot tell which of two came first.
+
+        Returns:
+            Whether the store says that this one did. Else only reading tells what is there.
         """
         ...
 
@@ -142,16 +145,18 @@ class LocalStore:
         if forced:
             _sync_directory(target.parent)
 
-    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Create a file with its content in one step; an existing one is left as it is."""
         del exclusively  # always
         target, temporary = self._temporary(path, data)
         try:
-            with suppress(FileExistsError):
-                os.link(temporary, target)
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_directory(target.parent)
+            _sync_directory(target.parent)
+        return True
 
     def delete(self, path: str) -> None:
         """Delete a file."""
@@ -227,17 +232,20 @@ class FsspecStore:
         del forced
         self._fs.pipe_file(f"{self._root}/{path}", data)
 
-    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write an object unless it is there, exclusively where the file system can."""
-        with suppress(FileExistsError):
-            try:
-                self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
-            except (TypeError, ValueError, NotImplementedError):
-                if exclusively:
-                    raise
-                # No exclusive creation here: the last of two simultaneous creators decides.
-                if self.size(path) is None:
-                    self.write(path, data)
+        try:
+            self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
+        except FileExistsError:
+            return False
+        except (TypeError, ValueError, NotImplementedError):
+            if exclusively:
+                raise
+            # No exclusive creation here: the last of two simultaneous creators decides.
+            if self.size(path) is None:
+                self.write(path, data)
+            return False
+        return True
 
     def delete(self, path: str) -> None:
         """Delete an object."""

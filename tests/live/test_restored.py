@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import threading
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, AgentRunner, Effect, Task, ToolCall, ToolContext, tool
+from holdfast.activities.tools.begun_effects import begin_effect, read_mark
+from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten
 from holdfast.cli.connection import Engine
+from holdfast.errors import ArchiveError, OutcomeUnknownError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from tests.support.people import World, ask
+from tests.support.rig import Engine as Live
 from tests.support.rig import Rig, until
 
 
@@ -60,7 +71,15 @@ async def served(rig: Rig, tool: Any) -> AgentRunner:
 async def paid(runner: AgentRunner) -> Task:
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "done"
+    await until(partial(are_ended, runner, task))
     return task
+
+
+async def are_ended(runner: AgentRunner, task: Task) -> bool:
+    """Whether the ends of all calls of a task are marked, which nothing waits for."""
+    names = await runner.archive.alist_records(f"effects/{task.task_id}")
+    marks = [await read_mark(runner.archive, name) for name in names]
+    return all(each is not None and each.ended for each in marks)
 
 
 @pytest.mark.parametrize("decision", ["again", "happened", "not needed"])
@@ -88,6 +107,102 @@ async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_r
     assert await runner.archive.alist_records("effects") == []
 
 
+async def test_a_question_that_nobody_was_asked_has_no_answer(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has the mark of the question, but its answer is lost: the call is not begun."""
+    runner = await served(rig, paying(world))
+    task = await paid(runner)
+    await rig.stop()
+    cut: list[str] = []
+    put = Archive.put_record
+
+    def put_and_fail(own: Archive, name: str, data: Any, **options: Any) -> None:
+        put(own, name, data, **options)
+        if name.startswith("effects/") and not cut:
+            cut.append(name)
+            msg = "no answer"
+            raise ArchiveError(msg)
+
+    monkeypatch.setattr(Archive, "put_record", put_and_fail)
+    await go_back(runner, task, "tool")
+    runner = await served(rig, paying(world))
+    asked = await ask(runner, task)
+    assert len(cut) == 1
+    assert "and ended (done), and the history" in asked.text
+    assert world.done == ["pay bo"]
+    await runner.approve(asked, by="ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay bo"] * 2
+
+
+async def test_a_call_that_is_handed_out_twice_is_not_begun_twice(
+    engine: Live, tmp_path: Path
+) -> None:
+    """A backup may have an activity that waits for a worker: restored, it is handed out again."""
+    archive, environment = Archive(tmp_path), ActivityEnvironment(engine.client)
+    await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError, match="pay bo"):
+            await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
+
+
+async def test_of_two_databases_one_begins_a_call(engine: Live, tmp_path: Path) -> None:
+    """The restored database and the old one, which somebody has started as well."""
+    archive = Archive(tmp_path)
+
+    async def begin(worker: int) -> bool:
+        environment = ActivityEnvironment(engine.client)
+        environment.info = dataclasses.replace(environment.info, activity_id=str(worker))
+        try:
+            await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
+        except OutcomeUnknownError:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(*map(begin, range(8)))) == [False] * 7 + [True]
+
+
+async def test_the_first_mark_of_a_call_takes_two_requests(
+    engine: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    archive = Archive(f"memory://{id(asked)}")
+    for name in ("read", "size", "write", "create"):
+        real = getattr(FsspecStore, name)
+
+        def counted(*given: Any, name: str = name, real: Any = real, **options: Any) -> Any:
+            asked.append(name)
+            return real(*given, **options)
+
+        monkeypatch.setattr(FsspecStore, name, counted)
+    await ActivityEnvironment(engine.client).run(begin_effect, archive, "0.1.0.0", "pay bo")
+    assert asked == ["read", "create"]
+
+
+async def test_nothing_waits_for_the_mark_of_an_end(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, wrote = threading.Event(), LocalStore.write
+
+    def write(own: LocalStore, path: str, data: bytes, *, forced: bool = True) -> None:
+        if path.startswith("effects/"):
+            assert forced  # a whole mark stays whole
+            hangs.wait()
+        wrote(own, path, data, forced=forced)
+
+    monkeypatch.setattr(LocalStore, "write", write)
+    runner = await served(rig, paying(world))
+    task = await runner.create_task("q")
+    try:
+        async with asyncio.timeout(20):
+            assert str(await runner.run_task(task)) == "done"
+        assert not await are_ended(runner, task)
+    finally:
+        hangs.set()
+    await until(partial(are_ended, runner, task))
+
+
 async def test_a_forgotten_payment_is_clarified_by_its_probe(rig: Rig, world: World) -> None:
     def find(ctx: ToolContext, effect: Effect) -> str | None:
         return "paid before" if world.done else None
@@ -107,6 +222,7 @@ async def test_a_forgotten_undo_is_not_repeated(rig: Rig, world: World) -> None:
     for _ in range(2):
         await runner.undo_step(task)
     assert world.done == ["pay bo", "pay back"]
+    await until(partial(are_ended, runner, task))
     await go_back(runner, task, "undo")
     asked = await ask(runner, task)
     assert "'the undo of pay" in asked.text

@@ -61,8 +61,9 @@ class MemoryStore:
         del forced
         self._data[path] = data
 
-    def create(self, path: str, data: bytes) -> None:
-        self._data.setdefault(path, data)
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
+        del exclusively
+        return self._data.setdefault(path, data) is data
 
     def delete(self, path: str) -> None:
         if self._data.pop(path, None) is None:

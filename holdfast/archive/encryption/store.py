@@ -75,10 +75,10 @@ class EncryptedStore:
         named = self._named(path)
         self._inner.write(named, self._sealed(named, data), forced=forced)
 
-    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> None:
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write a path unless it is there."""
         named = self._named(path)
-        self._inner.create(named, self._sealed(named, data), exclusively=exclusively)
+        return self._inner.create(named, self._sealed(named, data), exclusively=exclusively)
 
     def delete(self, path: str) -> None:
         """Delete a path."""

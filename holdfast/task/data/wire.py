@@ -227,6 +227,33 @@ UNBEGUN = Advanced(result=None, unbegun=True)
 """The activity has ended before it did anything for the step."""
 
 
+class EffectMark(Value):
+    """The mark in the archive of a call that must not be repeated.
+
+    Attributes:
+        task: The task.
+        what: Tool, or undo of a tool, with its arguments.
+        activity: Id of the activity in its run.
+        scheduled: When it was scheduled by the server's clock, seconds since the epoch.
+        begun: When the call began, by the clock of its worker.
+        worker: Identity of that worker.
+        ended: When its outcome was known; 0 before.
+        status: That outcome: "done", "failed".
+        asks: Whether `activity` has called nothing, but is to ask a person about the call that an
+            older mark, which this one replaces, tells of.
+    """
+
+    task: str
+    what: str
+    activity: str
+    scheduled: float
+    begun: float
+    worker: str
+    ended: float = 0.0
+    status: str = ""
+    asks: bool = False
+
+
 class KeptAnswer(Value):
     """What the activity of a step keeps in the archive before it runs calls.
 

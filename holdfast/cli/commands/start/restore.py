@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.activities.tools.begun_effects import Begun, is_known, read_mark
+from holdfast.activities.tools.begun_effects import is_known, read_mark
 from holdfast.archive.archive import Archive
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
@@ -18,6 +18,7 @@ from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import EffectMark
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
@@ -80,7 +81,7 @@ async def _effects(engine: Engine, since: float) -> list[Forgotten]:
     names = await archive.alist_records("effects")
     marks = await some_at_once(partial(read_mark, archive), names)
 
-    async def lost(mark: Begun) -> bool:
+    async def lost(mark: EffectMark) -> bool:
         return not await is_known(engine.client, mark)
 
     recent = [each for each in marks if each is not None and each.begun >= since]
@@ -88,7 +89,7 @@ async def _effects(engine: Engine, since: float) -> list[Forgotten]:
     return [
         Forgotten(each.task, "effect", each.begun, f"{each.what}: {each.status or 'begun'}")
         for each, is_lost in zip(recent, are_lost, strict=True)
-        if is_lost and each.status != "asked"
+        if is_lost
     ]
 
 
