@@ -264,6 +264,7 @@ async def record_of(  # noqa: PLR0917  as they are read of a task
         transcript=given.at,
         opens=page.opens,
         ledger=given.ledger,
+        ended=closed_at(entries),
     )
 
 

@@ -80,7 +80,7 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
 
 
 def end_effect(archive: Archive, place: str, begun: EffectMark, status: str) -> None:
-    """Add to the mark how the call has ended, next to the activity: that only helps people."""
+    """Add to the mark how the call has ended. It only helps people, so nothing waits for it."""
     done = begun.model_copy(update={"ended": time.time(), "status": status})
     writing = asyncio.create_task(_write_end(archive, _name(place), done))
     _ends.add(writing)
@@ -88,7 +88,7 @@ def end_effect(archive: Archive, place: str, begun: EffectMark, status: str) -> 
 
 
 _ends = set[asyncio.Task[None]]()
-"""Those being written: a loop keeps no task alive by itself."""
+"""Ends that are being written: an event loop does not keep its tasks alive."""
 
 
 async def _write_end(archive: Archive, name: str, done: EffectMark) -> None:
@@ -129,8 +129,8 @@ def mark_of(name: str, found: Json) -> EffectMark:
 async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> bool:
     """Whether the history of a task has the activity that made a mark.
 
-    Of one that was to ask a person, it must have the error with which the activity asks: without
-    that nobody was asked. The history is that of one run and of the runs that it continues. A run
+    Of one that was to ask a person, it must have the error with which the activity asks: else
+    no person was asked. The history is that of one run and of the runs that it continues. A run
     that `temporal workflow reset` has ended does not count. Activities are numbered: after a
     restore another activity has the same id, at another time.
 

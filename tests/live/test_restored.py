@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from tests.support.people import World, ask
 from tests.support.rig import Engine as Live
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, forget, until
 
 
 async def go_back(runner: AgentRunner, task: Task, activity: str) -> None:
@@ -241,24 +242,63 @@ async def test_what_may_be_repeated_leaves_no_mark_and_is_repeated(rig: Rig, wor
     await until(again)
 
 
-async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World) -> None:
+async def told(runner: AgentRunner, task: Task, since: float = 0.0) -> list[tuple[str, str]]:
     async def unused() -> Client:
         raise AssertionError
 
-    async def told() -> list[tuple[str, str]]:
-        found = await forgotten(Engine(runner.client, runner.archive, unused), task.created - 1)
-        return [(each.kind, each.text) for each in found if each.task == task.task_id]
+    found = await forgotten(Engine(runner.client, runner.archive, unused), since)
+    return [(each.kind, each.text) for each in found if each.task == task.task_id]
 
+
+EFFECT = ("effect", '\'pay {"account": "bo"}\': done')
+
+
+async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World) -> None:
     runner = await served(rig, paying(world))
     task = await paid(runner)
+    backup = time.time()
     await runner.finalize_response(task)
-    assert await told() == []
+    assert await told(runner, task) == []
     await rig.stop()
     await go_back(runner, task, "tool")
-    effect = ("effect", '\'pay {"account": "bo"}\': done')
-    assert await told() == [("closed task", "closed (finished), open again"), effect]
+    closed = ("closed task", "closed (finished), open again")
+    assert await told(runner, task) == [EFFECT, closed]
+    assert await told(runner, task, backup) == [closed]
+    assert await told(runner, task, time.time() + 1) == [closed]
     runner = await served(rig, paying(world))
     await runner.reject(await ask(runner, task), by="ann", reason="no more")
     assert str(await runner.run_task(task)) == "done"
     await runner.finalize_response(task)
-    assert await told() == [("other end", "finished before another end took its place")]
+    assert await told(runner, task) == [("other end", "finished before another end took its place")]
+
+
+async def test_what_only_the_retention_has_removed_is_not_listed(rig: Rig, world: World) -> None:
+    runner = await served(rig, paying(world))
+    task = await paid(runner)
+    backup = time.time()
+    await runner.finalize_response(task)
+    await forget(runner, task)
+    closed = ("closed task", "closed (finished), not known to the database")
+    assert await told(runner, task) == [EFFECT, closed]
+    assert await told(runner, task, backup) == [closed]
+    assert await told(runner, task, time.time() + 1) == []
+
+
+@pytest.mark.parametrize("text", ["{", "{}"])
+async def test_what_is_damaged_is_listed_with_the_rest(rig: Rig, world: World, text: str) -> None:
+    runner = await served(rig, paying(world))
+    task, other = await paid(runner), await paid(runner)
+    for each in (task, other):
+        await runner.finalize_response(each)
+        await forget(runner, each)
+    [mark] = await runner.archive.alist_records(f"effects/{task.task_id}")
+    names = [mark, f"tasks/{task.task_id}.json"]
+    for name in names:
+        Path(runner.archive.url, name).write_text(text, "utf-8")
+    found = await told(runner, task)
+    assert [kind for kind, _ in found] == ["damaged", "damaged"]
+    for name, (_, why) in zip(names, found, strict=True):
+        assert name in why
+    assert len(await told(runner, other)) == 2
+    await runner.delete_task(task)
+    assert await told(runner, task) == []

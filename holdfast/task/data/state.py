@@ -318,6 +318,7 @@ class TaskRecord(Value):
         transcript: Length and digest of the transcript.
         opens: The steps that were open when the task ended, if it did not end well.
         ledger: Length and digest of the chain of the ledger's entries.
+        ended: When it began to close, seconds since the epoch.
         turn: What the task's session has got of it; None for nothing.
         prepared: Whether the task's end was not in its history yet when this was written. Such a
             record counts only together with the seal that the end leaves there, see
@@ -334,6 +335,7 @@ class TaskRecord(Value):
     transcript: ChainRef = ChainRef()
     opens: tuple[OpenState, ...] = ()
     ledger: ChainRef = ChainRef()
+    ended: float = 0.0
     turn: CommitRef | None = None
     prepared: bool = False
     signature: str = ""

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+from urllib.parse import unquote
 
-from temporalio.service import RPCError, RPCStatusCode
+from pydantic import ValidationError
 
-from holdfast.activities.tools.begun_effects import is_known, read_mark
+from holdfast.activities.tools.begun_effects import is_known
 from holdfast.archive.archive import Archive
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
+from holdfast.errors import HoldfastError, TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import EffectMark
+from holdfast.values.base import Value
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
+V = TypeVar("V", bound=Value)
+
+DAMAGED = "damaged"
+
 
 class Forgotten(NamedTuple):
-    """One thing that the database has forgotten.
+    """One thing that the database has forgotten, or that cannot be read.
 
     Attributes:
         task: The task.
-        kind: "effect", "closed task" or "other end".
-        at: When it began, seconds since the epoch.
+        kind: "effect", "closed task", "other end" or "damaged".
+        at: When the effect began or the task ended, seconds since the epoch; 0 if that is unknown.
         text: What to know of it.
     """
 
@@ -40,24 +45,33 @@ class Forgotten(NamedTuple):
     text: str
 
 
+class _Ended(Value):
+    """What matters of a `TaskRecord`."""
+
+    task: Task
+    ended: float = 0.0
+
+
 async def restore_command(common: Common, since: datetime) -> ExitCode:
     """List effects and ends since a time that the archive knows and the history does not.
+
+    Exit with 1 if a mark or a record of the archive cannot be read.
 
     Raises:
         EngineError: The server or the archive cannot be used.
     """
     async with engine_of(common) as engine:
         found = await forgotten(engine, since.timestamp())
-    for each in found if common.json else ():
-        output.emit(each._asdict())
-    if common.json:
-        return ExitCode.OK
-    if not found:
-        output.say("The database has all that the archive has.")
-        return ExitCode.OK
     rows = [(each.task, each.kind, output.clock(each.at), redact(each.text)) for each in found]
-    output.rows(("task", "what", "began (UTC)", "the archive knows"), rows)
-    return ExitCode.OK
+    if common.json:
+        for each in found:
+            output.emit(each._asdict())
+    elif rows:
+        output.rows(("task", "what", "when (UTC)", "the archive knows"), rows)
+    else:
+        output.say("The database has all that the archive has.")
+    is_damaged = any(each.kind == DAMAGED for each in found)
+    return ExitCode.FAILED if is_damaged else ExitCode.OK
 
 
 async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
@@ -65,69 +79,70 @@ async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
 
     Args:
         engine: The engine.
-        since: Time from which on, seconds since the epoch.
+        since: Time from which on, seconds since the epoch. It does not count for ends of tasks that
+            are open, or have come to another end.
 
     Raises:
         EngineError: The server or the archive cannot be used.
     """
+    found: list[Forgotten] = []
     with server_errors():
-        found = [*await _effects(engine, since), *await _ends(engine, since)]
+        await _effects(engine, since, found)
+        await _ends(engine, since, found)
     return sorted(found, key=lambda each: each.at)
 
 
-async def _effects(engine: Engine, since: float) -> list[Forgotten]:
-    """Return the marks of calls that no history has."""
-    archive = engine.archive
-    names = await archive.alist_records("effects")
-    marks = await some_at_once(partial(read_mark, archive), names)
-
-    async def lost(mark: EffectMark) -> bool:
-        return not await is_known(engine.client, mark)
-
-    recent = [each for each in marks if each is not None and each.begun >= since]
-    are_lost = await some_at_once(lost, recent)
-    return [
-        Forgotten(each.task, "effect", each.begun, f"{each.what}: {each.status or 'begun'}")
-        for each, is_lost in zip(recent, are_lost, strict=True)
-        if is_lost
-    ]
+async def _effects(engine: Engine, since: float, found: list[Forgotten]) -> None:
+    """Find the marks of calls that no history has."""
+    marks = await _read(engine.archive, "effects", EffectMark, found)
+    recent = [each for each in marks if each.begun >= since]
+    known = await some_at_once(partial(is_known, engine.client), recent)
+    for each, is_there in zip(recent, known, strict=True):
+        if not is_there:
+            text = f"{each.what}: {each.status or 'begun'}"
+            found.append(Forgotten(each.task, "effect", each.begun, text))
 
 
-async def _ends(engine: Engine, since: float) -> list[Forgotten]:
-    """Return the tasks that had closed, and are open or unknown; and ends that others replaced."""
-    archive, found = engine.archive, list[Forgotten]()
+async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
+    """Find the tasks that had closed, and are open or unknown; and ends that others replaced."""
+    describe = engine.runner().reader.describe
+
+    async def look(each: _Ended) -> None:
+        now, task = "open again", each.task.task_id
+        if task not in open_now:
+            # Temporal forgets closed tasks as well, after the time of its retention.
+            if each.ended and each.ended < since:
+                return
+            try:
+                await describe(task)
+                return
+            except TaskNotFoundError:
+                now = "not known to the database"
+        text = f"closed ({each.task.status}), {now}"
+        found.append(Forgotten(task, "closed task", each.ended, text))
+
+    for each in await _read(engine.archive, "superseded", _Ended, found):
+        text = f"{each.task.status} before another end took its place"
+        found.append(Forgotten(each.task.task_id, "other end", each.ended, text))
+    closed = await _read(engine.archive, "tasks", _Ended, found)
     open_now = {each.id async for each in engine.client.list_workflows(OPEN_TASKS)}
-    for folder in ("tasks", "superseded"):
-        names = await archive.alist_records(folder)
-        records = await some_at_once(partial(_record, archive), names)
-        tasks = [Task.model_validate(each.task) for each in records if each is not None]
-        found += [*_told(folder, [each for each in tasks if each.created >= since], open_now)]
-    unsure = [each for each in found if each.kind == "closed task" and each.task not in open_now]
-    known = dict(zip(unsure, await some_at_once(partial(_knows, engine), unsure), strict=True))
-    return [each for each in found if not known.get(each)]
+    await some_at_once(look, closed)
 
 
-def _told(folder: str, tasks: list[Task], open_now: set[str]) -> Iterator[Forgotten]:
-    for task in tasks:
-        if folder == "superseded":
-            text = f"{task.status} before another end took its place"
-            yield Forgotten(task.task_id, "other end", task.created, text)
-        else:
-            now = "open again" if task.task_id in open_now else "not known to the database"
-            text = f"closed ({task.status}), {now}"
-            yield Forgotten(task.task_id, "closed task", task.created, text)
+async def _read(archive: Archive, folder: str, kind: type[V], found: list[Forgotten]) -> list[V]:
+    """Read what is in a folder; say of what cannot be read that it is damaged."""
 
+    async def one(name: str) -> V | None:
+        try:
+            data = await archive.afind_record(name)
+            return None if data is None else kind.model_validate(data)
+        except ValidationError as error:
+            why = f"{name!r} has {error.error_count()} fields that cannot be read."
+        except HoldfastError as error:
+            why = str(error)
+        task = unquote(name.split("/")[1].removesuffix(".json"))
+        found.append(Forgotten(task, DAMAGED, 0.0, why))
+        return None
 
-async def _knows(engine: Engine, found: Forgotten) -> bool:
-    try:
-        await engine.client.get_workflow_handle(found.task).describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return False
-    return True
-
-
-async def _record(archive: Archive, name: str) -> TaskRecord | None:
-    data = await archive.afind_record(name)
-    return None if data is None else TaskRecord.model_validate(data)
+    read = await some_at_once(one, await archive.alist_records(folder))
+    return [each for each in read if each is not None]

@@ -119,10 +119,18 @@ async def serve(
 async def restore(
     common: Common,
     since: Annotated[
-        datetime, typer.Option("--since", help="Time of the backup, or before; local time.")
+        datetime,
+        typer.Option(
+            "--since",
+            help="Time of the backup, or before; local time. What began or closed earlier is left"
+            " out.",
+        ),
     ],
 ) -> ExitCode | None:
-    """List what the archive has and a restored database has not; nothing is changed."""
+    """List what the archive has and a restored database has not; nothing is changed.
+
+    Exit with 1 if some of it cannot be read.
+    """
     from holdfast.cli.commands.start.restore import restore_command
 
     return await restore_command(common, since.astimezone())
