@@ -52,6 +52,18 @@ AGENT_TASK = "AgentTask"
 SESSION = "Session"
 """Workflow type of a session."""
 
+SESSIONS = f"WorkflowType = '{SESSION}'"
+"""Query for all runs of all sessions."""
+
+VERSION = "TemporalWorkerDeploymentVersion"
+"""Temporal's attribute: deployment and build, `NAME:ID`, of the worker that decided last."""
+
+BEHAVIOUR = "TemporalWorkflowVersioningBehavior"
+"""Temporal's attribute: whether a workflow may go on with another build."""
+
+PINNED = f"{BEHAVIOUR} = 'Pinned'"
+"""Query for what ends with the build that it began with."""
+
 SPLIT = "A query brought a part of this workflow task"
 """How the failure of a workflow task begins that comes again as a whole; a query that fails with it
 gets this text alone."""

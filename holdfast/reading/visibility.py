@@ -17,6 +17,7 @@ from holdfast.engine.search_attributes import (
     HF_STATUS,
     INPUT_MEMO,
     ORIGIN_MEMO,
+    SESSIONS,
 )
 from holdfast.errors import KeyMissingError, message_of
 from holdfast.reading.listing import UNREAD, facts
@@ -100,7 +101,7 @@ async def list_sessions(client: Client, app: str, limit: int) -> list[SessionNam
     """
     found: dict[str, SessionName] = {}
     with server_errors():
-        async for each in client.list_workflows("WorkflowType = 'Session'"):
+        async for each in client.list_workflows(SESSIONS):
             name = session_name(each.id)
             if name and name not in found and app_of_session(each.id, each.task_queue) == app:
                 found[name] = SessionName(name=name, begun=each.start_time.timestamp())

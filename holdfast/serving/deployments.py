@@ -14,7 +14,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, WorkerDeploymentConfig
 
-from holdfast.engine.search_attributes import AGENT_TASK, SESSION, is_
+from holdfast.engine.search_attributes import BEHAVIOUR, SESSIONS, TASKS, VERSION, is_
 from holdfast.errors import InvalidArgumentError, OpenTasksError
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.text.logs import log
@@ -27,8 +27,8 @@ USUAL_SAMPLE = 50
 """Open tasks that a check replays when no number is given."""
 
 MOST_BYTES = 64_000_000
-"""Bytes of histories that a check reads, over all tasks. A task whose history is longer than what
-is left is not replayed."""
+"""Bytes of histories that a check reads of each queue. A task whose history is longer than what is
+left is not replayed."""
 
 _DECIDED = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -128,9 +128,10 @@ async def check_open_tasks(
         workflows=_workflows(), data_converter=client.data_converter, build_id="check"
     )
     failed: dict[str, str] = {}
+    unread: list[str] = []
     done = skipped = 0
-    left = MOST_BYTES
     for queue in queues:
+        left, before = MOST_BYTES, (done, skipped)
         for task in await _sample(client, _coming(queue, config), most):
             history, size = await _read(client, task, left)
             left -= size
@@ -141,12 +142,16 @@ async def check_open_tasks(
             result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
             if result.replay_failure is not None:
                 failed[task.id] = redact(f"{result.replay_failure}")
+        if done == before[0] and skipped > before[1]:
+            unread.append(queue)
     if failed:
         msg = (
             f"{len(failed)} of {done} open tasks that were replayed cannot go on with this code:"
             f" {', '.join(failed)}. The first: {next(iter(failed.values()))}"
         )
         raise OpenTasksError(msg, [*failed])
+    if unread:
+        log.warning("no open task of these queues was replayed: %s", ", ".join(unread))
     more = f"; {skipped} just begun or with a long history were left out" if skipped else ""
     log.info("open tasks replayed: %s; all go on with this code%s", done, more)
 
@@ -159,15 +164,12 @@ def _workflows() -> list[type]:
 
 def _coming(queue: str, config: WorkerDeploymentConfig | None) -> str:
     """Return the query for what a worker of a queue may be given."""
-    behaviour = "TemporalWorkflowVersioningBehavior"
-    free = f"{behaviour} IS NULL OR {behaviour} != 'Pinned'"
+    free = f"{BEHAVIOUR} IS NULL OR {BEHAVIOUR} != 'Pinned'"
     if config is not None:
         version = config.version
-        free += (
-            f" OR TemporalWorkerDeploymentVersion = '{version.deployment_name}:{version.build_id}'"
-        )
-    kinds = f"WorkflowType IN ('{AGENT_TASK}', '{SESSION}')"
-    return f"{kinds} AND ExecutionStatus = 'Running' AND ({free}){is_('TaskQueue', queue)}"
+        free += f" OR {VERSION} = '{version.deployment_name}:{version.build_id}'"
+    where = f"ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
+    return f"({TASKS} OR {SESSIONS}) AND ({free}) AND {where}"
 
 
 async def _sample(client: Client, query: str, most: int) -> list[WorkflowExecution]:

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 
-from holdfast import AgentRunner, Task
+from holdfast import Agent, AgentRunner, Task
 from holdfast.engine.dev_server.command import find_cli
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.serving.deployments import deployment_config
-from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
+from holdfast.serving import deployments
+from holdfast.serving.deployments import check_open_tasks, deployment_config
+from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support import forked
 from tests.support.cli import ROOT, Cli, Running, unforked
 from tests.support.rig import Engine, Rig, histories, roll, until, until_status
@@ -291,3 +292,32 @@ async def until_file(path: Path) -> None:
 def test_a_name_that_the_server_would_give_no_work_is_refused(deployment: str, build: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"HOLDFAST_(DEPLOYMENT|BUILD)"):
         deployment_config(deployment, build)
+
+
+async def test_a_check_reads_of_each_queue(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one queue has read, the others may read as well; and to read nothing is no success."""
+    rigs, sizes = [Rig(engine), Rig(engine)], list[int]()
+    for rig in rigs:
+        agent = Agent(name="agent", model=ScriptedModel(lambda _request: "hello"))
+        runner = await rig.serving(agent)
+        task = await runner.create_task("q")
+        await runner.run_step(task)
+        await rig.stop()
+        [history] = await histories(engine.client, task.task_id)
+        sizes.append(sum(event.ByteSize() for event in history.events))
+        query = f"WorkflowId = '{task.task_id}'"
+
+        async def is_listed(query: str = query) -> bool:
+            return (await engine.client.count_workflows(query)).count == 1
+
+        await until(is_listed)
+    caplog.set_level("INFO", "holdfast")
+    queues = [rig.queue for rig in rigs]
+    monkeypatch.setattr(deployments, "MOST_BYTES", max(sizes))
+    await check_open_tasks(engine.client, queues, None, 5)
+    assert "open tasks replayed: 2; all go on with this code" in caplog.text
+    monkeypatch.setattr(deployments, "MOST_BYTES", min(sizes) - 1)
+    await check_open_tasks(engine.client, queues, None, 5)
+    assert f"no open task of these queues was replayed: {', '.join(queues)}" in caplog.text

@@ -21,10 +21,8 @@ from holdfast.cli import output
 from holdfast.cli.commands.lists.service import Service, service_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.engine.search_attributes import OPEN_TASKS, is_
+from holdfast.engine.search_attributes import OPEN_TASKS, PINNED, VERSION, is_
 from holdfast.errors import NotFoundError
-
-_VERSION = "TemporalWorkerDeploymentVersion"
 
 
 class _Version(NamedTuple):
@@ -61,7 +59,7 @@ async def deploys_command(common: Common, deployment: str | None) -> ExitCode:
     async with service_of(common) as service:
         names = [deployment] if deployment else [name async for name in _names(service)]
         found = [each for name in names for each in await _versions(service, name)]
-        without = await _count(service, f"{OPEN_TASKS} AND {_VERSION} IS NULL")
+        without = await _count(service, f"{OPEN_TASKS} AND {VERSION} IS NULL")
     if common.json:
         for each in found:
             output.emit({**each._asdict(), "may_stop": each.may_stop})
@@ -126,8 +124,8 @@ async def _version(
     takes = build == routing.current_deployment_version.build_id
     if build == routing.ramping_deployment_version.build_id:
         takes, state = True, f"ramping {routing.ramping_version_percentage:g} %"
-    at = is_(_VERSION, f"{info.name}:{build}")
-    pinned = f"ExecutionStatus = 'Running' AND TemporalWorkflowVersioningBehavior = 'Pinned'{at}"
+    at = is_(VERSION, f"{info.name}:{build}")
+    pinned = f"ExecutionStatus = 'Running' AND {PINNED}{at}"
     return _Version(
         deployment=info.name,
         build=build,
