@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.source import task_id, worker_identity
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import effects_of
+from holdfast.archive.names import EFFECTS, folder_of
 from holdfast.errors import ArchiveError, OutcomeUnknownError
 from holdfast.task.data.wire import EffectMark
 from holdfast.values.base import Json
@@ -100,7 +100,7 @@ async def _write_end(archive: Archive, name: str, done: EffectMark) -> None:
 
 def _name(place: str) -> str:
     """Return the name of the mark at a place of the running activity's task."""
-    return f"{effects_of(task_id())}/{place}.json"
+    return f"{folder_of(EFFECTS, task_id())}/{place}.json"
 
 
 async def read_mark(archive: Archive, name: str) -> EffectMark | None:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import effects_of
+from holdfast.archive.names import EFFECTS, SUPERSEDED, folder_of
 from holdfast.errors import ArchiveError
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.json_shapes import is_object
@@ -68,14 +68,15 @@ async def drop_answers(archive: Archive, task_id: str, lanes: int | None = None)
             return
 
 
-async def drop_effects(archive: Archive, task_id: str) -> None:
-    """Delete the marks of a task that is deleted: its id may be used again.
+async def drop_folders(archive: Archive, task_id: str) -> None:
+    """Delete the marks and other ends of a task that is deleted: its id may be used again.
 
     Raises:
         ArchiveError: The archive cannot be written.
     """
-    for name in await archive.alist_records(effects_of(task_id)):
-        await archive.adelete_record(name)
+    for kind in (EFFECTS, SUPERSEDED):
+        for name in await archive.alist_records(folder_of(kind, task_id)):
+            await archive.adelete_record(name)
 
 
 def _name(task_id: str, lane: int) -> str:

@@ -44,12 +44,15 @@ def record_name(kind: str, key: str) -> str:
     return f"{kind}/{quoted}.json"
 
 
-def effects_of(task_id: str) -> str:
-    """Return the folder of the marks of a task's calls that must not be repeated.
+EFFECTS = "effects"
+"""Marks of a task's calls that must not be repeated (`activities/tools/begun_effects.py`)."""
+SUPERSEDED = "superseded"
+"""Records of a task's ends that others have replaced."""
 
-    The worker writes them (`activities/tools/begun_effects.py`); they stay as long as the task.
-    """
-    return record_name("effects", task_id).removesuffix(".json")
+
+def folder_of(kind: str, task_id: str) -> str:
+    """Return the folder of `EFFECTS` or of `SUPERSEDED` of a task, which stay as long as it."""
+    return record_name(kind, task_id).removesuffix(".json")
 
 
 def blob_path(sha256: str) -> str:

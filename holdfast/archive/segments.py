@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.names import SUPERSEDED, folder_of
 from holdfast.errors import DAMAGED, ArchiveError, message_of
 from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
@@ -194,8 +195,8 @@ async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Se
     data, name = record.wire(), record_name("tasks", task_id)
     made, before = record_digest(data), await _readable(archive, name)
     if is_object(before) and not is_sealed(before, made):
-        kept = record_name("superseded", f"{task_id}.{record_digest(before)}")
-        await archive.aput_record(kept, before)
+        folder = folder_of(SUPERSEDED, task_id)
+        await archive.aput_record(f"{folder}/{record_digest(before)}.json", before)
     await archive.aput_record(name, signed(data, task_id))
     return Seal(ledger=record.ledger, record=made)
 

@@ -270,6 +270,8 @@ async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World)
     assert str(await runner.run_task(task)) == "done"
     await runner.finalize_response(task)
     assert await told(runner, task) == [("other end", "finished before another end took its place")]
+    await runner.delete_task(task)
+    assert await told(runner, task) == []
 
 
 async def test_what_only_the_retention_has_removed_is_not_listed(rig: Rig, world: World) -> None:

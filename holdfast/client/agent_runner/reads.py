@@ -140,7 +140,8 @@ class TaskReading(RunnerBase):
     async def delete_task(self, task: TaskLike) -> None:
         """Delete a task from Temporal and the archive; its turn in the session stays.
 
-        An open task is terminated. No worker process is needed.
+        An open task is terminated. No worker process is needed. Of an encrypted archive the task's
+        data key stays: its id may be used again, and processes keep keys in memory.
 
         Raises:
             TaskNotFoundError: No task has this id.

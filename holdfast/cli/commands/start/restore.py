@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from holdfast.activities.tools.begun_effects import is_known
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import EFFECTS, SUPERSEDED
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -94,7 +95,7 @@ async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
 
 async def _effects(engine: Engine, since: float, found: list[Forgotten]) -> None:
     """Find the marks of calls that no history has."""
-    marks = await _read(engine.archive, "effects", EffectMark, found)
+    marks = await _read(engine.archive, EFFECTS, EffectMark, found)
     recent = [each for each in marks if each.begun >= since]
     known = await some_at_once(partial(is_known, engine.client), recent)
     for each, is_there in zip(recent, known, strict=True):
@@ -121,7 +122,7 @@ async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
         text = f"closed ({each.task.status}), {now}"
         found.append(Forgotten(task, "closed task", each.ended, text))
 
-    for each in await _read(engine.archive, "superseded", _Ended, found):
+    for each in await _read(engine.archive, SUPERSEDED, _Ended, found):
         text = f"{each.task.status} before another end took its place"
         found.append(Forgotten(each.task.task_id, "other end", each.ended, text))
     closed = await _read(engine.archive, "tasks", _Ended, found)

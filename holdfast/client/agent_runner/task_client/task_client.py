@@ -16,7 +16,7 @@ from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
-from holdfast.archive.kept_answers import drop_answers, drop_effects
+from holdfast.archive.kept_answers import drop_answers, drop_folders
 from holdfast.archive.segments import has_record
 from holdfast.client.agent_runner.task_client.updates import TaskUpdates, request_id_of, unique_id
 from holdfast.client.caller_sessions.turns import forget_turn
@@ -239,7 +239,7 @@ class TaskClient(TaskUpdates):
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         await forget_turn(self._reader.archive, task_id)
         await drop_answers(self._reader.archive, task_id)
-        await drop_effects(self._reader.archive, task_id)
+        await drop_folders(self._reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 
