@@ -53,6 +53,7 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
         what=shown(what, 1000),
         activity=info.activity_id,
         scheduled=info.scheduled_time.timestamp(),
+        started=info.started_time.timestamp(),
         begun=time.time(),
         worker=worker_identity(),
     )
@@ -68,8 +69,8 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
         await archive.aput_record(name, mine.wire())
     if before == mine:
         return mine
-    who = {"activity": mine.activity, "scheduled": mine.scheduled, "asks": True}
-    await archive.aput_record(name, before.model_copy(update=who).wire())
+    who = mine.model_dump(include={"activity", "scheduled", "started"})
+    await archive.aput_record(name, before.model_copy(update={**who, "asks": True}).wire())
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(before.begun))
     ended = f" and ended ({before.status})" if before.ended else ""
     msg = (
@@ -132,7 +133,8 @@ async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> 
     Of one that was to ask a person, it must have the error with which the activity asks: else
     no person was asked. The history is that of one run and of the runs that it continues. A run
     that `temporal workflow reset` has ended does not count. Activities are numbered: after a
-    restore another activity has the same id, at another time.
+    restore another activity has the same id, at another time. Or the same one starts again, which
+    waited for a worker at the time of the backup.
 
     Args:
         client: A client of the namespace.
@@ -143,20 +145,24 @@ async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> 
         RPCError: The server does not answer.
     """
     while run is None or run:
-        handle, run, asking = client.get_workflow_handle(mark.task, run_id=run), "", 0
+        handle, run, sent_at = client.get_workflow_handle(mark.task, run_id=run), "", -1
+        is_this, has_asked = True, False
         try:
             async for event in handle.fetch_history_events():
                 began = event.workflow_execution_started_event_attributes
                 sent = event.activity_task_scheduled_event_attributes
+                taken = event.activity_task_started_event_attributes
                 failed = event.activity_task_failed_event_attributes
                 run, at = run or began.continued_execution_run_id, event.event_time.ToMicroseconds()
                 if sent.activity_id == mark.activity and abs(at / 1e6 - mark.scheduled) < ROUNDING:
-                    if not mark.asks:
-                        return True
-                    asking = event.event_id
-                elif asking and failed.scheduled_event_id == asking:
+                    sent_at = event.event_id
+                elif taken.scheduled_event_id == sent_at:
+                    is_this = abs(at / 1e6 - mark.started) < ROUNDING
+                elif failed.scheduled_event_id == sent_at:
                     kind = failed.failure.application_failure_info.type
-                    return kind == OutcomeUnknownError.__name__
+                    has_asked = kind == OutcomeUnknownError.__name__
+            if sent_at > 0:
+                return is_this and (has_asked or not mark.asks)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

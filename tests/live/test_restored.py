@@ -137,6 +137,24 @@ async def test_a_question_that_nobody_was_asked_has_no_answer(
     assert world.done == ["pay bo"] * 2
 
 
+async def test_a_call_whose_mark_alone_was_written_begins_without_a_question(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, cut = Archive.create_record, list[str]()
+
+    def create_and_fail(own: Archive, name: str, data: Any) -> Any:
+        found = create(own, name, data)
+        if name.startswith("effects/") and not cut:
+            cut.append(name)
+            msg = "no answer"
+            raise ArchiveError(msg)
+        return found
+
+    monkeypatch.setattr(Archive, "create_record", create_and_fail)
+    await paid(await served(rig, paying(world)))
+    assert (len(cut), world.done) == (1, ["pay bo"])
+
+
 async def test_a_call_that_is_handed_out_twice_is_not_begun_twice(
     engine: Live, tmp_path: Path
 ) -> None:

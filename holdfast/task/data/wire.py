@@ -235,6 +235,7 @@ class EffectMark(Value):
         what: Tool, or undo of a tool, with its arguments.
         activity: Id of the activity in its run.
         scheduled: When it was scheduled by the server's clock, seconds since the epoch.
+        started: When it was handed to a worker, by the same clock.
         begun: When the call began, by the clock of its worker.
         worker: Identity of that worker.
         ended: When its outcome was known; 0 before.
@@ -247,6 +248,7 @@ class EffectMark(Value):
     what: str
     activity: str
     scheduled: float
+    started: float
     begun: float
     worker: str
     ended: float = 0.0

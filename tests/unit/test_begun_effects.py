@@ -1,0 +1,151 @@
+"""A task with one payment, whose database goes back in time at any moment, and whose store fails.
+
+No payment is made twice without a person's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryResponse
+from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment
+
+from holdfast.activities.tools.begun_effects import begin_effect
+from holdfast.errors import ArchiveError, OutcomeUnknownError
+from tests.simulation.clock import Clock
+from tests.simulation.run import CONVERTER
+from tests.simulation.server import Server
+from tests.simulation.service import Service
+from tests.simulation.worker import MemoryStore, memory_archive
+from tests.support.scale import times
+
+RUN, LOST, BACKUP, RESTORE, AGAIN = "run", "lost", "backup", "restore", "again"
+MOVES = st.sampled_from([RUN, LOST, BACKUP, RESTORE, RESTORE, AGAIN]) | st.integers(0, 5)
+"""What happens next; a number is a run whose store fails at that request, before or after it."""
+
+
+@dataclass
+class Database:
+    """What Temporal knows: the history, the activity that is to run, and what follows."""
+
+    events: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
+    waits: HistoryEvent | None = None
+    asks: bool = False
+    is_done: bool = False
+
+    def add(self, at: int) -> HistoryEvent:
+        """Add an event to the history."""
+        event = HistoryEvent(event_id=len(self.events) + 1)
+        event.event_time.FromSeconds(at)
+        self.events.append(event)
+        return event
+
+
+class Play(Service):
+    """The moves of one example; and Temporal's service, as far as marks ask for histories.
+
+    Attributes:
+        paid: How often the payment was made.
+        words: How often a person has said that it is to be made again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Server(Clock()))
+        self.paid = self.words = self.time = 0
+        self.database, self.backup = Database(), Database()
+        self.archive = memory_archive()
+
+    async def _rpc_call(self, *_given: Any, **_options: Any) -> Any:
+        found = GetWorkflowExecutionHistoryResponse()
+        found.history.events.extend(self.database.events)
+        return found
+
+    async def move(self, move: str | int) -> None:
+        self.time += 1
+        if move == BACKUP:
+            self.backup = copy.deepcopy(self.database)
+        elif move == RESTORE:
+            self.database = copy.deepcopy(self.backup)
+        elif self.database.asks:
+            self.words += move == AGAIN
+            self.database.asks = move != AGAIN
+        elif not self.database.is_done and move != AGAIN:
+            await self.run(move)
+
+    async def run(self, move: str | int) -> None:
+        """Run the activity that waits, or schedule one first."""
+        now = self.database
+        if now.waits is None:
+            now.waits = now.add(self.time)
+            now.waits.activity_task_scheduled_event_attributes.activity_id = str(len(now.events))
+            return
+        sent, now.waits = now.waits, None
+        environment = ActivityEnvironment(Client(self, data_converter=CONVERTER))
+        environment.info = dataclasses.replace(
+            environment.info,
+            activity_id=sent.activity_task_scheduled_event_attributes.activity_id,
+            scheduled_time=dt.datetime.fromtimestamp(sent.event_time.seconds, dt.UTC),
+            started_time=dt.datetime.fromtimestamp(self.time, dt.UTC),
+        )
+        taken = now.add(self.time).activity_task_started_event_attributes
+        taken.scheduled_event_id = sent.event_id
+        vars(self.archive)["_store"].fails = move if isinstance(move, int) else -1
+        try:
+            await environment.run(begin_effect, self.archive, "0.1.0.0", "pay")
+        except (OutcomeUnknownError, ArchiveError) as error:
+            failed = now.add(self.time).activity_task_failed_event_attributes
+            failed.scheduled_event_id = sent.event_id
+            failed.failure.application_failure_info.type = type(error).__name__
+            now.asks = isinstance(error, OutcomeUnknownError)  # else it was not started
+        else:
+            self.paid += 1
+            now.asks = move == LOST
+            now.is_done = not now.asks
+
+
+class FailingStore(MemoryStore):
+    """Fails at one request; it has been done or not, as the number is odd or even."""
+
+    fails = -1
+
+    def _at(self, call: Any, *given: Any) -> Any:
+        self.fails -= 2
+        if self.fails == -2:
+            raise OSError("no answer")
+        found = call(*given)
+        if self.fails == -1:
+            raise OSError("no answer")
+        return found
+
+    def read(self, path: str) -> bytes:
+        return self._at(super().read, path)
+
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        self._at(super().write, path, data)
+
+    def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
+        return self._at(super().create, path, data)
+
+
+@given(st.lists(MOVES, max_size=40))
+@settings(max_examples=times(300, 5000))
+def test_no_payment_is_made_twice_without_a_persons_word(moves: list[str | int]) -> None:
+    async def play() -> None:
+        it = Play()
+        vars(it.archive)["_store"] = FailingStore()
+        for move in moves:
+            await it.move(move)
+            assert it.paid <= 1 + it.words
+        while not it.database.is_done:  # every question can be answered
+            await it.move(AGAIN if it.database.asks else RUN)
+
+    asyncio.run(play())
