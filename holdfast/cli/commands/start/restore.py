@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -63,16 +62,15 @@ async def restore_command(common: Common, since: datetime) -> ExitCode:
     """
     async with engine_of(common) as engine:
         found = await forgotten(engine, since.timestamp())
-    rows = [(each.task, each.kind, output.clock(each.at), redact(each.text)) for each in found]
     if common.json:
         for each in found:
             output.emit(each._asdict())
-    elif rows:
+    elif found:
+        rows = [(each.task, each.kind, output.clock(each.at), redact(each.text)) for each in found]
         output.rows(("task", "what", "when (UTC)", "the archive knows"), rows)
     else:
         output.say("The database has all that the archive has.")
-    is_damaged = any(each.kind == DAMAGED for each in found)
-    return ExitCode.FAILED if is_damaged else ExitCode.OK
+    return ExitCode.FAILED if any(each.kind == DAMAGED for each in found) else ExitCode.OK
 
 
 async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
@@ -95,13 +93,13 @@ async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
 
 async def _effects(engine: Engine, since: float, found: list[Forgotten]) -> None:
     """Find the marks of calls that no history has."""
-    marks = await _read(engine.archive, EFFECTS, EffectMark, found)
-    recent = [each for each in marks if each.begun >= since]
-    known = await some_at_once(partial(is_known, engine.client), recent)
-    for each, is_there in zip(recent, known, strict=True):
-        if not is_there:
+
+    async def look(each: EffectMark) -> None:
+        if each.begun >= since and not await is_known(engine.client, each):
             text = f"{each.what}: {each.status or 'begun'}"
             found.append(Forgotten(each.task, "effect", each.begun, text))
+
+    await some_at_once(look, await _read(engine.archive, EFFECTS, EffectMark, found))
 
 
 async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
@@ -109,25 +107,23 @@ async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
     describe = engine.runner().reader.describe
 
     async def look(each: _Ended) -> None:
-        now, task = "open again", each.task.task_id
-        if task not in open_now:
-            # Temporal forgets closed tasks as well, after the time of its retention.
-            if each.ended and each.ended < since:
+        now, task = "open again", each.task
+        if task.task_id not in open_now:
+            if 0 < each.ended < since:  # Temporal forgets such tasks anyway, after its retention
                 return
             try:
-                await describe(task)
+                await describe(task.task_id)
                 return
             except TaskNotFoundError:
                 now = "not known to the database"
-        text = f"closed ({each.task.status}), {now}"
-        found.append(Forgotten(task, "closed task", each.ended, text))
+        text = f"closed ({task.status}), {now}"
+        found.append(Forgotten(task.task_id, "closed task", each.ended, text))
 
     for each in await _read(engine.archive, SUPERSEDED, _Ended, found):
         text = f"{each.task.status} before another end took its place"
         found.append(Forgotten(each.task.task_id, "other end", each.ended, text))
-    closed = await _read(engine.archive, "tasks", _Ended, found)
     open_now = {each.id async for each in engine.client.list_workflows(OPEN_TASKS)}
-    await some_at_once(look, closed)
+    await some_at_once(look, await _read(engine.archive, "tasks", _Ended, found))
 
 
 async def _read(archive: Archive, folder: str, kind: type[V], found: list[Forgotten]) -> list[V]:

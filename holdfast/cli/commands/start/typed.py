@@ -120,11 +120,7 @@ async def restore(
     common: Common,
     since: Annotated[
         datetime,
-        typer.Option(
-            "--since",
-            help="Time of the backup, or before; local time. What began or closed earlier is left"
-            " out.",
-        ),
+        typer.Option("--since", help="Local time of the backup; older ones are left out."),
     ],
 ) -> ExitCode | None:
     """List what the archive has and a restored database has not; nothing is changed.
