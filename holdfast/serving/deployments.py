@@ -8,6 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -207,7 +208,7 @@ async def _read(
     if most <= 0:
         return None, 0
     handle = client.get_workflow_handle(task.id, run_id=task.run_id)
-    events, size = [], 0
+    events, size = list[HistoryEvent](), 0
     try:
         with server_errors(RPCStatusCode.NOT_FOUND):
             async for event in handle.fetch_history_events():

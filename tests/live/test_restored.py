@@ -235,8 +235,10 @@ async def test_a_forgotten_payment_is_clarified_by_its_probe(rig: Rig, world: Wo
 
 
 async def test_a_forgotten_undo_is_not_repeated(rig: Rig, world: World) -> None:
-    pay = paying(world, undo=lambda ctx, effect: world.done.append("pay back"))
-    runner = await served(rig, pay)
+    def pay_back(ctx: ToolContext, effect: Effect) -> None:
+        world.done.append("pay back")
+
+    runner = await served(rig, paying(world, undo=pay_back))
     task = await paid(runner)
     for _ in range(2):
         await runner.undo_step(task)

@@ -9,8 +9,9 @@ import asyncio
 import copy
 import dataclasses
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from tests.simulation.service import Service
 from tests.simulation.worker import MemoryStore, memory_archive
 from tests.support.scale import times
 
+T = TypeVar("T")
 RUN, LOST, BACKUP, RESTORE, AGAIN = "run", "lost", "backup", "restore", "again"
 MOVES = st.sampled_from([RUN, LOST, BACKUP, RESTORE, RESTORE, AGAIN]) | st.integers(0, 5)
 """What happens next; a number is a run whose store fails at that request, before or after it."""
@@ -117,7 +119,7 @@ class FailingStore(MemoryStore):
 
     fails = -1
 
-    def _at(self, call: Any, *given: Any) -> Any:
+    def _at(self, call: Callable[..., T], *given: object) -> T:
         self.fails -= 2
         if self.fails == -2:
             raise OSError("no answer")
