@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -338,3 +339,44 @@ async def audit(
     if verify:
         return await verify_command(common, task)
     return await audit_command(common, task, secret or [])
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def report(
+    common: Common,
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
+    ],
+    *,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page in place of text.")
+    ] = None,
+) -> ExitCode | None:
+    """Answer an auditor: who did what, when, why, what it cost, and what is still open."""
+    from holdfast.cli.commands.lists.report import report_command
+
+    return await report_command(common, task, html)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def export(
+    common: Common,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK]...", help="Ids of tasks, or the beginnings of them."),
+    ] = None,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the bundle.")
+    ],
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="All tasks of this session.")
+    ] = None,
+    app: AppOption = None,
+) -> ExitCode | None:
+    """Write all evidence of tasks into one file, which is verified without Holdfast."""
+    from holdfast.cli.commands.lists.report import export_command
+
+    return await export_command(common, tasks or [], out, session=session, app=app)

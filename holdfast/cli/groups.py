@@ -16,7 +16,7 @@ from holdfast.values.runs.verbs import VERBS
 GROUPS = {
     "Begin": ("init", "doctor", "keys"),
     "Run tasks": ("demo", "run", "attach", "step", "finalize"),
-    "See what there is": ("tasks", "show", "sessions", "approvals", "audit"),
+    "See what there is": ("tasks", "show", "sessions", "approvals", "audit", "report", "export"),
     "Decide and steer": (
         "inbox",
         "approve",

@@ -301,6 +301,29 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Here, cli: Cli
     assert [each["kind"] for each in events(run, task)] == [*kinds, "closed"]
 
 
+def test_a_report_answers_what_is_open_and_a_session_is_exported(run: Here, cli: Cli) -> None:
+    task = create(run, "reported", "pay 7; book oslo", "--session", "evidence")
+    run("step", task, expect=3)
+    said = run("report", task, "--json").json
+    [waits] = said["What is still open in the world?"]
+    assert (waits["what"], waits["why"]) == ('pay {"what": "7"}', "waits for a person")
+    run("approve", task, "--by", "ann", "--note", "small <b>", "--wait")
+    run("step", task)
+    run("step", task)
+    run("finalize", task)
+    said = run("report", task, "--json").json
+    [decided] = said["Who decided what, and why?"]
+    assert decided["about"] == 'pay {"what": "7"}'
+    assert (decided["who"], decided["what"], decided["why"]) == ("ann", "approved", "small <b>")
+    assert [each["outcome"] for each in said["What did it do outside?"]] == ["done", "done"]
+    page = cli.home / "report.html"
+    run("report", task, "--html", str(page))
+    assert "small &lt;b&gt;" in page.read_text(encoding="utf-8")
+    told = run("export", "--session", "evidence", "--out", str(cli.home / "e.zip"), "--json").json
+    assert told["tasks"] == [task]
+    run("export", "--out", str(cli.home / "f.zip"), expect=2)
+
+
 def test_a_session_is_verified_by_its_name(run: Here) -> None:
     run("run", "desk", "do book rome", "--session", "memo")
     said = run("audit", "--session", "memo", "--verify").out

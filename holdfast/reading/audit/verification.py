@@ -256,7 +256,7 @@ SELF_ONLY = (
 )
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """What there is of a task, as it is stored.
 
     Attributes:
@@ -286,10 +286,21 @@ async def verified(reader: Reader, task_id: str) -> Verification:
     Raises:
         TaskNotFoundError: No task has this id.
     """
+    return (await evidence(reader, task_id))[1]
+
+
+async def evidence(reader: Reader, task_id: str) -> tuple[Kept | None, Verification]:
+    """Verify a task, and return what is stored of it; None when that cannot be read.
+
+    Each value of the archive that belongs to the task is read once.
+
+    Raises:
+        TaskNotFoundError: No task has this id.
+    """
     found = Verification()
     kept = await _kept(reader, task_id, found)
     if kept is None:
-        return found
+        return None, found
     entries = await _check_ledger(reader.archive, kept, found)
     await check_named(reader.archive, [kept.head, *entries, *kept.opens], found)
     for current in kept.opens:
@@ -303,10 +314,10 @@ async def verified(reader: Reader, task_id: str) -> Verification:
         found.proved.append(OPEN)
     else:
         found.unproved.append(ENDED_OUTSIDE)
-    return found
+    return kept, found
 
 
-async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | None:
+async def _kept(reader: Reader, task_id: str, found: Verification) -> Kept | None:
     """Read what there is, open tasks from themselves; None when nothing can be compared.
 
     Raises:
@@ -327,7 +338,7 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | No
             return _of_record(data, found)
         if isinstance(closed, TaskNotFoundError):
             raise
-        if data is None and isinstance(await _sealed(reader, task_id), Seal):
+        if data is None and isinstance(await sealed(reader, task_id), Seal):
             found.add(f"the task ended by storing its record, and the archive has no {name!r}")
             return None
         return await _of_task(reader, task_id, even_closed=True)
@@ -336,27 +347,27 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | No
 async def _is_left(reader: Reader, task_id: str, data: Json) -> bool:
     """Whether a record was prepared for an end that the task did not come to."""
     is_prepared = bool(as_object(data).get("prepared"))
-    return is_prepared and await _sealed(reader, task_id) == UNSEALED
+    return is_prepared and await sealed(reader, task_id) == UNSEALED
 
 
-async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> _Kept:
+async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> Kept:
     page, entries = await reader.pages(task_id, even_closed=even_closed)
     data: list[Json] = [entry.wire() for entry in entries]
     head = await reader.head(task_id)
-    return _Kept(page.segment, data, page.opens, page.ledger, head, is_open=not even_closed)
+    return Kept(page.segment, data, page.opens, page.ledger, head, is_open=not even_closed)
 
 
-def _of_record(data: Json, found: Verification) -> _Kept | None:
+def _of_record(data: Json, found: Verification) -> Kept | None:
     try:
         record = TaskRecord.model_validate(data)
     except ValidationError as error:
         found.cannot_read("the record", error)
         return None
     whole = cast("dict[str, Json]", data)
-    return _Kept(record.segment, [], record.opens, record.ledger, record.head, whole, record.turn)
+    return Kept(record.segment, [], record.opens, record.ledger, record.head, whole, record.turn)
 
 
-async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> list[Entry]:
+async def _check_ledger(archive: Archive, kept: Kept, found: Verification) -> list[Entry]:
     """Check segments, chain and steps; return the entries, as far as they can be read."""
     archived = await _archived(archive, kept.segment, found)
     if archived is None:
@@ -414,7 +425,7 @@ async def _check_record(
 ) -> None:
     """Compare a closed task's record with what is kept elsewhere, and check its signature."""
     await _check_task(reader.archive, task_id, record, found)
-    outside = await _sealed(reader, task_id)
+    outside = await sealed(reader, task_id)
     proven = False
     if isinstance(outside, str):
         found.unproved.append(outside)
@@ -457,7 +468,7 @@ async def _check_task(
     await check_named(archive, [task, record.stored], found)
 
 
-async def _sealed(reader: Reader, task_id: str) -> Seal | str:
+async def sealed(reader: Reader, task_id: str) -> Seal | str:
     """Return what Temporal keeps of a closed task, or say why it has nothing."""
     try:
         kept = await seal_of(reader.client, await reader.describe(task_id))

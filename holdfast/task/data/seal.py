@@ -49,12 +49,12 @@ def is_sealed(record: dict[str, Json], by: str) -> bool:
     return by in {record_digest(record), record_digest(plain)}
 
 
-def signed(record: dict[str, Json], task_id: str) -> dict[str, Json]:
-    """Return a record with its signature, if there is a key."""
+def signed(record: dict[str, Json], task_id: str, what: str = "holdfast task") -> dict[str, Json]:
+    """Return a record, or something else that is named, with its signature, if there is a key."""
     keys = _keys()
     if not keys:
         return record
-    return {**record, _SIGNATURE: _sign(keys[0], task_id, record_digest(record))}
+    return {**record, _SIGNATURE: _sign(keys[0], task_id, record_digest(record), what)}
 
 
 def check_signature(record: dict[str, Json], task_id: str) -> bool | None:
@@ -79,6 +79,6 @@ def _keys() -> list[str]:
     return [key.strip() for key in os.environ.get(KEY_VARIABLE, "").split(",") if key.strip()]
 
 
-def _sign(key: str, task_id: str, record: str) -> str:
-    text = canonical(cast("Json", ["holdfast task", task_id, record]))
+def _sign(key: str, task_id: str, record: str, what: str = "holdfast task") -> str:
+    text = canonical(cast("Json", [what, task_id, record]))
     return hmac.new(key.encode("utf-8", "surrogateescape"), text, hashlib.sha256).hexdigest()

@@ -1,0 +1,288 @@
+"""`report` and `export`: what an auditor asks of a task, and all evidence in one file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.archive.segments import turns
+from holdfast.cli import output
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.task_view import Shown, read_task
+from holdfast.cli.connection import Engine, engine_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.following.timeline import COLUMNS, timeline
+from holdfast.cli.options import Common
+from holdfast.errors import InvalidArgumentError, NotFoundError
+from holdfast.reading.audit.audit import AuditEvent
+from holdfast.reading.audit.bundle import write_bundle
+from holdfast.reading.audit.verification import Verification
+from holdfast.task.data.state import SessionState
+from holdfast.values.base import Json, as_text
+from holdfast.values.checks.ids import DEFAULT_APP, check_app
+from holdfast.values.money import Dollars
+from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
+
+UNCERTAIN = ("unknown", "pending", "cut off")
+"""States of a call that may have had its effect."""
+
+NOTHING_OPEN = "Nothing: each effect is known, and nothing waits for a person."
+
+LONGEST_CELL = 1000
+
+
+class Section(NamedTuple):
+    """A part of a report.
+
+    Attributes:
+        title: The question that it answers.
+        columns: Names of its columns.
+        rows: The answer.
+        none: The answer when there are no rows.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[tuple[str, ...]]
+    none: str = ""
+
+
+async def report_command(common: Common, typed: str, html: Path | None) -> ExitCode:
+    """Answer what an auditor asks of a task, as text or as a page.
+
+    Raises:
+        InvalidArgumentError: The page cannot be written.
+    """
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        sections = await _sections(engine, task_id)
+    if html is not None:
+        _write(html, _page(task_id, sections))
+        output.say(f"Written: {html}")
+    elif common.json:
+        output.emit({each.title: _as_json(each) for each in sections})
+    else:
+        for each in sections:
+            output.answer(f"\n{each.title}")
+            if each.rows:
+                output.rows(each.columns, each.rows)
+            else:
+                output.answer(each.none)
+    return ExitCode.OK
+
+
+def _write(file: Path, page: bytes) -> None:
+    try:
+        file.write_bytes(page)
+    except OSError as error:
+        msg = f"The page {str(file)!r} cannot be written: {error}"
+        raise InvalidArgumentError(msg) from error
+
+
+async def export_command(
+    common: Common, typed: Sequence[str], file: Path, *, session: str | None, app: str | None
+) -> ExitCode:
+    """Write all evidence of tasks into one file, which can be verified without Holdfast.
+
+    Raises:
+        InvalidArgumentError: Nothing is named, or the file cannot be written.
+        NotFoundError: The session has no turns.
+    """
+    if not typed and session is None:
+        msg = "Nothing is named to export."
+        raise InvalidArgumentError(msg, remedy="Name tasks, or a session with --session.")
+    async with engine_of(common) as engine:
+        tasks = [await find_task(engine, each) for each in typed]
+        if session is not None:
+            tasks += await _of_session(engine, session, app)
+
+        async def pages(task_id: str) -> Mapping[str, bytes]:
+            return {"report.html": _page(task_id, await _sections(engine, task_id))}
+
+        bundle = await write_bundle(engine.runner().reader, tasks, file, pages=pages)
+    broken = [name for name, found in bundle.tasks.items() if found]
+    if common.json:
+        told: dict[str, Json] = {
+            "file": str(bundle.file),
+            "digest": bundle.digest,
+            "tasks": list[Json](bundle.tasks),
+            "broken": list[Json](broken),
+            "missing": dict(bundle.missing),
+        }
+        output.emit(told)
+    else:
+        output.answer(f"{bundle.file}: {len(bundle.tasks)} tasks, digest {bundle.digest}")
+        for name, why in bundle.missing.items():
+            output.say(f"{name} is not in it: {why}", style="yellow")
+        for name in broken:
+            output.say(f"The record of {name} is broken; the bundle says where.", style="red")
+    return ExitCode.FAILED if broken else ExitCode.OK
+
+
+async def _of_session(engine: Engine, name: str, app: str | None) -> list[str]:
+    """Return the tasks whose turns a session has, oldest first."""
+    runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
+    state = await runner.reader.query(
+        runner.session(name).id, "state", SessionState, even_closed=True
+    )
+    found = [each.task for each in await turns(runner.archive, state)]
+    tasks = [each for each in dict.fromkeys(found) if not each.startswith("-")]
+    if not tasks:
+        msg = f"Session {name!r} has no turns of tasks."
+        raise NotFoundError(msg, remedy="Name the app of its tasks with --app.")
+    return tasks
+
+
+async def _sections(engine: Engine, task_id: str) -> list[Section]:
+    """Read a task, and answer what is asked of it."""
+    shown = await read_task(engine, task_id)
+    runner = engine.runner()
+    events, found = await runner.audit(task_id), await runner.verify(task_id)
+    calls = [each for each in events if each.kind == "tool_call" and each.effect != "read"]
+    decided = [each for each in events if each.verb or each.kind in ("vote", "expired")]
+    asked = {each.approval: _call(each) for each in events if each.kind == "asked"}
+    is_open = "What is still open in the world?"
+    effects = ("when (UTC)", "call", "outcome", "result", "approved by", "undone by")
+    about = ("when (UTC)", "who", "what", "about", "why")
+    return [
+        Section("The task", ("what", "is"), _facts(shown)),
+        Section(is_open, ("since (UTC)", "what", "why"), _open(calls, shown), NOTHING_OPEN),
+        Section("What did it do outside?", effects, _effects(calls), "Nothing: it only read."),
+        Section("Who decided what, and why?", about, _decisions(decided, asked), "No person."),
+        Section("What happened, and when?", COLUMNS, _timeline(shown), "Nothing yet."),
+        Section("What did it cost?", ("model", "calls", "tokens", "dollars"), _costs(events)),
+        Section("Is the record intact?", ("finding", "text"), _proof(found)),
+    ]
+
+
+def _facts(shown: Shown) -> list[tuple[str, ...]]:
+    task = shown.task
+    last = next((each for each in shown.outputs[::-1] if each.status != "undone"), None)
+    told = {
+        "id": task.task_id,
+        "agent": task.agent,
+        "session": task.session,
+        "asked": task.input,
+        "began (UTC)": output.clock(task.created),
+        "status": task.status.replace("_", " "),
+        "answer": str(last) if last is not None and last.is_last else "",
+        "error": task.error,
+        "blocked by": task.blocked_by,
+    }
+    return [(name, text) for name, text in told.items() if text]
+
+
+def _call(event: AuditEvent) -> str:
+    proposed = f" (proposed: {event.proposed})" if event.proposed else ""
+    return f"{event.tool} {event.arguments}".strip() + proposed
+
+
+def _open(calls: Sequence[AuditEvent], shown: Shown) -> list[tuple[str, ...]]:
+    """Return the effects that may have happened or remain, and what waits for a person."""
+    rows = list[tuple[str, ...]]()
+    for each in calls:
+        if each.undo == "remains":
+            rows.append((output.clock(each.time), _call(each), "its step was undone, it was not"))
+        elif each.status in UNCERTAIN and each.started:
+            rows.append((output.clock(each.time), _call(each), f"{each.status}: it may be done"))
+    for asked in shown.approvals:
+        what = f"{asked.tool} {asked.arguments}".strip() or asked.text
+        rows.append((output.clock(asked.asked), what, "waits for a person"))
+    return rows
+
+
+def _effects(calls: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
+    return [
+        (output.clock(e.time), _call(e), e.status, e.result, e.approver, e.undone_by)
+        for e in calls
+        if e.status != "not run"
+    ]
+
+
+def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return what people decided and asked for.
+
+    Args:
+        events: Their decisions and commands.
+        asked: The calls that approvals asked about, by the approvals' ids.
+    """
+    rows = list[tuple[str, ...]]()
+    for each in events:
+        given = each.body.get("arguments")
+        said = given if isinstance(given, dict) else {}
+        steps = each.body.get("steps")
+        undone = ", ".join(map(str, steps)) if isinstance(steps, list) else each.step
+        about = asked.get(each.approval) or (f"step {undone}" if undone else "")
+        edited = f" as {as_text(said['arguments'])}" if "arguments" in said else ""
+        what = f"{each.decision or each.verb or each.kind}{edited}"
+        why = each.reason or as_text(said.get("note"))
+        rows.append((output.clock(each.time), each.actor, what, about, why))
+    return rows
+
+
+def _timeline(shown: Shown) -> list[tuple[str, ...]]:
+    places = [(body.branch, body.n) for body in shown.bodies]
+    given = dict(zip(places, shown.outputs, strict=False))
+    return [*timeline(shown.happenings, given, now=time.time())]
+
+
+def _costs(events: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
+    rows, calls = list[tuple[str, ...]](), [each for each in events if each.kind == "model_call"]
+    for model in sorted({str(each.body.get("model", "")) for each in calls}):
+        of_it = [each for each in calls if str(each.body.get("model", "")) == model]
+        known = [each.cost for each in of_it if each.cost is not None]
+        cost = str(sum(known, Dollars(0))) if len(known) == len(of_it) else "not known"
+        rows.append((model, str(len(of_it)), str(sum(each.tokens for each in of_it)), cost))
+    return rows
+
+
+def _proof(found: Verification) -> list[tuple[str, ...]]:
+    wrong = [
+        ("broken", f"step {each.step}: {each.text}" if each.step else each.text) for each in found
+    ]
+    proved = [("proved", each) for each in found.proved]
+    return [*wrong, *proved, *(("not proved", each) for each in found.unproved)]
+
+
+def _as_json(section: Section) -> list[Json]:
+    return [dict(zip(section.columns, row, strict=True)) for row in section.rows]
+
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .3em .8em .3em 0; overflow-wrap: anywhere;
+         border-bottom: 1px solid #8884; white-space: pre-wrap; }
+@media print { h2 { break-after: avoid; } tr { break-inside: avoid; } }
+"""
+
+
+def _page(task_id: str, sections: Sequence[Section]) -> bytes:
+    """Return a page that needs nothing else: no script, no image, no network."""
+    parts = [f"<h1>Report of task {_cell(task_id)}</h1>"]
+    for each in sections:
+        parts.append(f"<h2>{_cell(each.title)}</h2>")
+        if not each.rows:
+            parts.append(f"<p>{_cell(each.none)}</p>")
+            continue
+        head = "".join(f"<th>{_cell(name)}</th>" for name in each.columns)
+        rows = ("".join(f"<td>{_cell(cell)}</td>" for cell in row) for row in each.rows)
+        body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+        parts.append(f"<table><tr>{head}</tr>\n{body}</table>")
+    whole = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>Report of task {_cell(task_id)}</title><style>{_STYLE}</style></head>"
+        f"<body>\n{whole}\n</body></html>\n"
+    ).encode("utf-8", "replace")
+
+
+def _cell(text: str) -> str:
+    shown = redact(text)
+    cut = shown if len(shown) <= LONGEST_CELL else f"{shown[:LONGEST_CELL]}\u2026"
+    return escape(printable(cut))

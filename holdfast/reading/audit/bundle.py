@@ -1,0 +1,209 @@
+"""A bundle: all that is known of tasks, in one file that can be verified without Holdfast.
+
+Everything that verifying a task reads goes into the bundle, so nothing that proves it is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from holdfast.archive.archive import Archive
+from holdfast.errors import ArchiveError, HoldfastError, InvalidArgumentError
+from holdfast.reading.audit import check_bundle
+from holdfast.reading.audit.audit import AuditEvent, audit_events
+from holdfast.reading.audit.verification import Kept, Verification, evidence, sealed
+from holdfast.reading.reader import Reader
+from holdfast.task.data import seal
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.version import __version__
+
+
+class Bundle(NamedTuple):
+    """A bundle that was written.
+
+    Attributes:
+        file: The file.
+        digest: SHA-256 of its manifest, which names the digests of all other files.
+        tasks: Its tasks, each with what its verification found.
+        missing: Tasks that others had called and that could not be read, each with the reason.
+    """
+
+    file: Path
+    digest: str
+    tasks: dict[str, Verification]
+    missing: dict[str, str]
+
+
+Pages = Callable[[str], Awaitable[Mapping[str, bytes]]]
+"""Makes further files for the folder of a task, such as a page to read."""
+
+
+async def write_bundle(
+    reader: Reader, tasks: Iterable[str], file: Path, *, pages: Pages | None = None
+) -> Bundle:
+    """Write a bundle of tasks, and of the tasks that they have called.
+
+    It appears whole or not at all, and its owner alone can read it.
+
+    Args:
+        reader: Reads the tasks.
+        tasks: Ids of the tasks.
+        file: Where to write; there must be nothing yet.
+        pages: Makes further files.
+
+    Raises:
+        InvalidArgumentError: There is such a file already, or its directory cannot be written.
+        TaskNotFoundError: One of the tasks does not exist.
+        ConnectError: The server could not be reached.
+    """
+    with _writer(file) as bundle:
+        reading = Reader(reader.client, _Copying(reader.archive, bundle))
+        asked = dict.fromkeys(tasks)
+        todo, told = list(asked), list[Json]()
+        done, missing = dict[str, Verification](), dict[str, str]()
+        while todo:
+            task_id = todo.pop(0)
+            if task_id in done or task_id in missing:
+                continue
+            try:
+                found, events, facts = await _one(reading, task_id, bundle)
+            except HoldfastError as error:
+                if task_id in asked:
+                    raise
+                missing[task_id] = str(error)
+                continue
+            done[task_id] = found
+            told.append(facts)
+            for name, data in (await pages(task_id) if pages else {}).items():
+                bundle.add(f"{_folder(task_id)}/{name}", data)
+            todo += sorted({child for event in events if (child := _child(event))})
+        bundle.add("verify.py", inspect.getsource(check_bundle).encode())
+        manifest: dict[str, Json] = {
+            "format": 1,
+            "made": time.time(),
+            "by": f"holdfast {__version__}",
+            "namespace": reader.client.namespace,
+            "tasks": told,
+            "missing": dict(missing),
+            "files": dict(bundle.digests),
+        }
+        data = canonical(seal.signed(manifest, "", "holdfast export"))
+        bundle.add(check_bundle.MANIFEST, data)
+    return Bundle(file, digest(data), done, missing)
+
+
+async def _one(
+    reader: Reader, task_id: str, bundle: _Writer
+) -> tuple[Verification, list[AuditEvent], dict[str, Json]]:
+    """Add a task; return what was found, its audit, and what the manifest says of it."""
+    kept, found = await evidence(reader, task_id)
+    if kept is None:
+        raise ArchiveError(found[0].text, remedy="Restore the record from a backup.")
+    entries, opens = await reader.ledger(task_id, legible=True)
+    events = audit_events(entries, opens=opens)
+    folder = _folder(task_id)
+    bundle.add(f"{folder}/record.json", canonical(_record(kept)))
+    lines = [json.dumps(event.model_dump(mode="json"), ensure_ascii=False) for event in events]
+    bundle.add(f"{folder}/audit.jsonl", "".join(f"{line}\n" for line in lines).encode())
+    known = None if kept.record is None else await sealed(reader, task_id)
+    facts: dict[str, Json] = {
+        "id": task_id,
+        "folder": folder,
+        "is_closed": kept.record is not None,
+        "seal": known.record if isinstance(known, seal.Seal) else None,
+        "findings": [each.text for each in found],
+        "proved": list[Json](found.proved),
+        "unproved": list[Json](found.unproved),
+    }
+    return found, events, facts
+
+
+def _record(kept: Kept) -> dict[str, Json]:
+    """Return the record of a closed task as it is stored, or the same of one that has none."""
+    if kept.record is not None:
+        return kept.record
+    return {
+        "head": kept.head.wire(),
+        "segment": kept.segment.wire() if kept.segment else None,
+        "entries": kept.entries,
+        "opens": [each.wire() for each in kept.opens],
+        "ledger": list(kept.ledger),
+    }
+
+
+def _folder(task_id: str) -> str:
+    return f"tasks/{quote(task_id, safe='')}"
+
+
+def _child(event: AuditEvent) -> str:
+    """Return the id of the task that a call was, if it was one."""
+    return str(event.body.get("task", "")) if event.kind == "tool_call" else ""
+
+
+class _Writer:
+    """Writes the files of a bundle, each once; threads may share it.
+
+    Attributes:
+        digests: SHA-256 of each file.
+    """
+
+    def __init__(self, bundle: ZipFile) -> None:
+        """Write to this file."""
+        self.digests: dict[str, str] = {}
+        self._bundle = bundle
+        self._lock = threading.Lock()
+
+    def add(self, name: str, data: bytes) -> None:
+        """Add a file, unless there is one of this name."""
+        with self._lock:
+            if name not in self.digests:
+                self._bundle.writestr(name, data)
+                self.digests[name] = digest(data)
+
+
+@contextmanager
+def _writer(file: Path) -> Generator[_Writer]:
+    """Write a bundle next to its place, and put it there once it is whole."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        if file.exists():
+            msg = f"There is a file {str(file)!r} already."
+            raise InvalidArgumentError(msg, remedy="Name another one: evidence is not replaced.")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        msg = f"The bundle {str(file)!r} cannot be written: {error}"
+        raise InvalidArgumentError(msg) from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            with ZipFile(stream, "w", ZIP_DEFLATED) as bundle:
+                yield _Writer(bundle)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Copying(Archive):
+    """An archive that copies each value which is read from it into a bundle."""
+
+    def __init__(self, archive: Archive, bundle: _Writer) -> None:
+        """Read from this archive: its store, its keys and its caches are shared."""
+        vars(self).update(vars(archive))
+        self._bundle = bundle
+
+    def get(self, sha256: str) -> bytes:
+        """Return the bytes stored under this digest."""
+        data = super().get(sha256)
+        self._bundle.add(check_bundle.value_name(sha256), data)
+        return data

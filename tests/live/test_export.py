@@ -1,0 +1,173 @@
+"""Bundles: all evidence of a task in one file, which Python alone verifies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.reading.audit.bundle import Bundle, write_bundle
+from holdfast.testing import FakeOpenAI, call
+from holdfast.values.base import canonical, digest, extend_json
+from tests.live.test_audit import long_task
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.runs import look, serve_nested
+
+Files = dict[str, bytes]
+
+
+def read(bundle: Path) -> Files:
+    with zipfile.ZipFile(bundle) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def verified(bundle: Path, **environment: str) -> tuple[int, str]:
+    """Verify a bundle with its own program, without any package and in another directory."""
+    home = bundle.parent / "auditor"
+    home.mkdir(exist_ok=True)
+    (home / "verify.py").write_bytes(read(bundle)["verify.py"])
+    command = [sys.executable, "-I", "-S", "verify.py", str(bundle)]
+    done = subprocess.run(
+        command, cwd=home, env=environment, capture_output=True, text=True, check=False
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def record_of(files: Files) -> str:
+    return next(name for name in files if name.endswith("/record.json"))
+
+
+@pytest.fixture
+async def bundle(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path, signed: str
+) -> Bundle:
+    """Export a closed task whose child task has looked."""
+    del signed
+    runner = await serve_nested(rig, make_agent, look)
+    model.add(call("helper", {"input": "look"}), call("look", {"where": "x"}), "seen", "done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    bundle = await write_bundle(runner.reader, [task.task_id], tmp_path / "bundle.zip")
+    assert bundle.tasks == {task.task_id: [], f"{task.task_id}~0.1.0.0": []}
+    return bundle
+
+
+@pytest.fixture(params=[""])
+def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let workers and exporters sign with a key, if there is one."""
+    if request.param:
+        monkeypatch.setenv("HOLDFAST_SIGNING_KEY", request.param)
+    return str(request.param)
+
+
+async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_verifies_it(
+    rig: Rig, bundle: Bundle, make_runner: MakeRunner, tmp_path: Path
+) -> None:
+    assert bundle.file.stat().st_mode & 0o777 == 0o600
+    code, said = verified(bundle.file)
+    assert code == 0, said
+    assert said.count("is the one that Temporal had sealed.") == 2
+    assert f"digest of the manifest: {bundle.digest}" in said
+    with pytest.raises(InvalidArgumentError, match="is a file"):
+        await write_bundle(rig.runner().reader, [*bundle.tasks], bundle.file)
+    with pytest.raises(TaskNotFoundError):
+        await write_bundle(rig.runner().reader, ["none"], tmp_path / "none.zip")
+    assert [each.name for each in tmp_path.glob("none*")] == []
+
+    runner, task = await long_task(make_runner)
+    rolled = await write_bundle(runner.reader, [task.task_id], tmp_path / "rolled.zip")
+    code, said = verified(rolled.file)
+    assert code == 0, said
+    assert "was open: its ledger goes on." in said
+    entries = len(await runner.reader.entries(task.task_id))
+    assert f"The {entries} entries of task {task.task_id} give its digest." in said
+
+
+def changed_event(files: Files) -> None:
+    name = next(name for name in files if name.endswith("audit.jsonl"))
+    files[name] = files[name].replace(b'"model"', b'"ann"')
+
+
+def lost_value(files: Files) -> None:
+    del files[next(name for name in files if name.startswith("values/"))]
+
+
+def added_value(files: Files) -> None:
+    files["values/aa/" + "a" * 64] = b"{}"
+
+
+def named_in_manifest(files: Files) -> None:
+    """Change a value and let the manifest have its digest."""
+    name = next(name for name in files if name.startswith("values/"))
+    files[name] += b" "
+    in_manifest(files)
+
+
+def in_manifest(files: Files) -> None:
+    manifest = json.loads(files["manifest.json"])
+    del files["manifest.json"]
+    manifest["files"] = {name: digest(data) for name, data in files.items()}
+    files["manifest.json"] = canonical(manifest)
+
+
+def rewritten(files: Files) -> None:
+    """Let an entry say something else, and all digests of the bundle fit."""
+    name = record_of(files)
+    record: dict[str, Any] = json.loads(files[name])
+    old = record["segment"]["sha256"]
+    part = json.loads(files.pop(f"values/{old[:2]}/{old}"))
+    part["entries"] = json.loads(json.dumps(part["entries"]).replace("done", "not done"))
+    data = canonical(part)
+    new = digest(data)
+    files[f"values/{new[:2]}/{new}"] = data
+    record["segment"]["sha256"] = new
+    record["ledger"] = [len(part["entries"]), extend_json("", part["entries"])]
+    files[name] = canonical(record)
+    in_manifest(files)
+
+
+def resealed(files: Files) -> None:
+    """Rewrite it, with the seal that the manifest tells of."""
+    rewritten(files)
+    manifest = json.loads(files["manifest.json"])
+    record = json.loads(files[record_of(files)])
+    record.pop("signature", None)
+    manifest["tasks"][0]["seal"] = digest(canonical(record))
+    files["manifest.json"] = canonical(manifest)
+
+
+CHANGES: list[tuple[Callable[[Files], None], str]] = [
+    (changed_event, "audit.jsonl was changed"),
+    (lost_value, "the bundle lacks values/"),
+    (added_value, "the manifest does not name values/"),
+    (named_in_manifest, "does not hold the value that it is named by"),
+    (rewritten, "its record is not the one that Temporal had sealed"),
+    (resealed, "the signature of The manifest is not that of a known key"),
+]
+
+
+@pytest.mark.parametrize("signed", ["k"], indirect=True)
+async def test_whatever_is_changed_in_a_bundle_is_found(bundle: Bundle, tmp_path: Path) -> None:
+    code, said = verified(bundle.file, HOLDFAST_SIGNING_KEY="old,k")
+    assert code == 0, said
+    assert "The manifest has a valid signature." in said
+    assert verified(bundle.file)[0] == 0
+    for change, text in CHANGES:
+        files = read(bundle.file)
+        change(files)
+        other = tmp_path / f"{change.__name__}.zip"
+        with zipfile.ZipFile(other, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        code, said = verified(other, HOLDFAST_SIGNING_KEY="k")
+        assert code == 1, change.__name__
+        assert text in said, (change.__name__, said)
