@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
 from itertools import chain, groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner, tool
 from holdfast.activities import heartbeat
+from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.serverinfo import ServerInfo
@@ -34,6 +36,8 @@ from tests.support.spans import Spans
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
+
+    from tests.support.cli import Cli
 
 # A busy machine is slow, which is no defect: times are for benchmarks/.
 # The same examples each time: what a search at random finds is kept as a test of its own.
@@ -185,6 +189,23 @@ def send(world: World) -> Tool:
 
 
 @pytest.fixture
+def book(world: World) -> Tool:
+    """Give a tool whose calls can be taken back."""
+
+    def cancel(effect: Effect) -> str:
+        world.done.append(f"cancel {effect.arguments['city']}")
+        return f"cancelled {effect.arguments['city']}"
+
+    @tool(undo=cancel)
+    async def book(city: str) -> str:
+        """Book."""
+        world.done.append(f"book {city}")
+        return f"booked {city}"
+
+    return book
+
+
+@pytest.fixture
 def model() -> Iterator[FakeOpenAI]:
     """Serve the fake API; an exhausted script and unused replies fail the test."""
     with FakeOpenAI() as fake:
@@ -224,6 +245,16 @@ async def browser() -> AsyncGenerator[Browser]:
         )
         yield started
         await started.close()
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    """Give the command line in a directory of the test's own."""
+    from tests.support.cli import make_cli
+
+    made = make_cli(tmp_path)
+    yield made
+    made("stop")
 
 
 @pytest.fixture

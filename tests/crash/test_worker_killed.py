@@ -86,33 +86,6 @@ async def test_an_answer_is_kept_though_a_suspended_worker_uses_all_attempts(lab
     assert (await lab.runner.get_task(task)).usage.requests == 2
 
 
-async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab) -> None:
-    lab.hold("charge")
-    worker = await lab.serve()
-    task = await lab.create("look:a,charge:b,book:c")
-    running = asyncio.create_task(lab.runner.run_step(task))
-    await lab.until_event("start", thing="b")
-    await lab.until_recorded(task, 3)
-    await lab.kill(worker)
-    lab.let_go("charge")
-    lab.start()
-    output = await running
-    assert output.status == "waiting"
-    assert len(output.waiting_for) == 1
-    assert "charge" in output.waiting_for[0]
-    assert (await lab.runner.get_task(task)).status == "waiting"
-    # Asked again while nobody has decided, it says the same, and runs nothing.
-    again = await lab.runner.run_task(task)
-    assert (again.status, again.waiting_for) == (output.status, output.waiting_for)
-    assert lab.asked == [0]
-    assert lab.starts == {"a": 1, "b": 1, "c": 1}
-    assert lab.ends == {"a": 1, "c": 1}
-    receipt = await lab.runner.abandon(task, reason="the charge cannot be checked", by="anna")
-    assert receipt.status == "applied"
-    await lab.until_status(task, "abandoned")
-    assert lab.starts == {"a": 1, "b": 1, "c": 1}
-
-
 @pytest.mark.parametrize(("grace", "again"), [(20.0, {"a": 1, "b": 1}), (0.2, {"a": 2, "b": 1})])
 async def test_a_call_that_outlasts_the_grace_is_made_again_only_if_it_may_be_repeated(
     lab: Lab, grace: float, again: dict[str, int]

@@ -17,16 +17,16 @@ def run_hooks(lib: Lib) -> Any:
 
     class Told(lib.RunHooks):  # type: ignore[name-defined,misc]  # either library's
         async def on_agent_start(self, context: Any, agent: Any) -> None:
-            lib.note("agent_start", agent.name)
+            lib.note("agent_start", agent.name, context.turn_input)
 
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            lib.note("agent_end", agent.name, output)
+            lib.note("agent_end", agent.name, output, context.usage.requests)
 
         async def on_llm_start(self, context: Any, agent: Any, prompt: Any, items: Any) -> None:
             lib.note("llm_start", agent.name, prompt, len(items))
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            lib.note("llm_end", agent.name)
+            lib.note("llm_end", agent.name, len(response.output), context.usage.requests)
 
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
             lib.note("tool_start", agent.name, tool.name)
@@ -45,19 +45,19 @@ def agent_hooks(lib: Lib, of: str = "first") -> Any:
 
     class Told(lib.AgentHooks):  # type: ignore[name-defined,misc]  # as above
         async def on_start(self, context: Any, agent: Any) -> None:
-            lib.note("start", agent.name)
+            lib.note("start", agent.name, context.turn_input)
 
         async def on_end(self, context: Any, agent: Any, output: Any) -> None:
             lib.note("end", agent.name, output)
 
         async def on_llm_start(self, context: Any, agent: Any, prompt: Any, items: Any) -> None:
-            lib.note("llm_start", agent.name)
+            lib.note("llm_start", agent.name, prompt, len(items), context.context)
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            lib.note("llm_end", agent.name)
+            lib.note("llm_end", agent.name, len(response.output))
 
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-            lib.note("tool_start", agent.name, tool.name)
+            lib.note("tool_start", agent.name, tool.name, context.tool_name)
 
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
             lib.note("tool_end", agent.name, tool.name, result)
@@ -84,7 +84,8 @@ async def a_run_with_a_tool_and_a_handoff(lib: Lib) -> Any:
 
 @HOOKS.script(call("look"), reply("done"))
 async def an_agent_with_a_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()], hooks=agent_hooks(lib)), "q")
+    agent = lib.agent(instructions="Be.", tools=[lib.tool()], hooks=agent_hooks(lib))
+    return await lib.run(agent, "q", context={"user": "ann"})
 
 
 @HOOKS.script(reply("done"))

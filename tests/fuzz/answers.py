@@ -28,6 +28,7 @@ from holdfast.models import ChatCompletionsModel, ResponsesModel
 from tests.fuzz.mutations import good, mutated
 from tests.support.hostile import Bytes, HostileServer, hostile_server
 from tests.support.rig import Rig, make_engine
+from tests.support.runs import look
 
 PER_TASK = 10
 """Mutated answers that one task gets before honest ones."""
@@ -36,12 +37,6 @@ SECONDS = 90.0
 """Longest time of one request of a person; more is a failure."""
 
 _SEED = re.compile(r"seed-[\w.-]+")
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(needs_approval=True)

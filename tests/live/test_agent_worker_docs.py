@@ -148,23 +148,6 @@ async def test_a_failed_model_call_never_returns_to_the_worker(
     assert seen == ["finally", "finally"]
 
 
-async def test_calls_asked_for_together_are_made_one_by_one(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runs: list[int] = []
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        runs.append(len(model.requests))
-        asked = (ctx.call_model([user(f"question {k}")]) for k in range(3))
-        return ends(step, [answer.text for answer in await asyncio.gather(*asked)])
-
-    for k in range(3):
-        model.reply(f"answer {k}", match=f"question {k}")
-    runner = await make_runner(worker=Doing(body))
-    assert (await runner.chat("q")).output == ["answer 0", "answer 1", "answer 2"]
-    assert runs == [0, 1, 2]
-
-
 def test_the_page_names_every_check_and_attribute() -> None:
     table = PAGE[PAGE.index("| checks | |") :]
     named = set(re.findall(r"`(?:test|\.\.\.)_(\w+?)(?:\.\.\.)?`", table))

@@ -11,7 +11,6 @@ import pytest
 from holdfast import ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.activities.tools import child_result as collecting
-from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.errors import (
@@ -29,7 +28,7 @@ from holdfast.testing import FakeOpenAI, call, calls, hang
 from holdfast.workflows.children import children
 from tests.support.people import World
 from tests.support.rig import MakeAgent, Rig, until, until_status
-from tests.support.runs import look, pay, serve_nested
+from tests.support.runs import look, serve_nested
 
 
 async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_with_its_parent(
@@ -62,42 +61,6 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_wit
         await runner.get_task(child)
 
 
-async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    @tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        """Pay."""
-        world.done.append(f"pay {amount}")
-        return "paid"
-
-    runner = await serve_nested(rig, make_agent, pay)
-    model.add(call("helper", {"input": "pay it"}), call("pay", {"amount": 3}))
-    task = await runner.create_task("q")
-    output = await runner.run_step(task)
-    assert output.status == "waiting"
-    [approval] = await runner.pending_approvals(task)
-    assert approval.id == f"{task.task_id}~0.1.0.0:1"
-    assert (approval.tool, approval.arguments) == ("pay", '{"amount": 3}')
-    [text] = output.waiting_for
-    assert text.startswith(approval.id)
-    assert (await runner.get_task(task)).status == "waiting"
-
-    async def listed() -> list[str]:
-        everywhere = await runner.pending_approvals()
-        return [a.id for a in everywhere if a.id.startswith(task.task_id)]
-
-    assert await until(listed) == [approval.id]
-    again = await runner.run_task(task)
-    assert (again.status, again.waiting_for) == ("waiting", (text,))
-    model.add("it is paid", "done")
-    await runner.approve(approval, by="ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 3"]
-    assert len(model.requests) == 4
-    assert await runner.pending_approvals(task) == []
-
-
 async def test_three_levels_and_their_cost(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -125,35 +88,6 @@ async def test_three_levels_and_their_cost(
     await runner.finalize_response(task)
     for each in (listed, lowest):
         await until_status(runner, each, "finished")
-
-
-async def test_a_child_that_somebody_abandons_is_told_to_the_model(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent, pay)
-    model.add(call("helper", {"input": "a"}), call("pay", {}), "too bad")
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).status == "waiting"
-    await runner.abandon(f"{task.task_id}~0.1.0.0", "not today", by="bob")
-    assert str(await runner.run_task(task)) == "too bad"
-    assert "not today" in model.requests[2].messages[-1].text
-
-
-@pytest.fixture
-def book(world: World) -> Tool:
-    """A tool whose calls can be taken back."""
-
-    async def cancel(effect: Effect) -> str:
-        world.done.append(f"cancel {effect.arguments['city']}")
-        return f"cancelled {effect.arguments['city']}"
-
-    @tool(undo=cancel)
-    async def book(city: str) -> str:
-        """Book."""
-        world.done.append(f"book {city}")
-        return f"booked {city}"
-
-    return book
 
 
 async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(

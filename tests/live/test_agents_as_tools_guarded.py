@@ -108,6 +108,8 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
     before = ("before", {"given": '{"input": "a"}'})
     assert said(result.tool_input_guardrail_results) == [before]
     assert hooks.told == ["start helper"]
+    [waits_for] = (await runner.run_task(result.task_id)).waiting_for
+    assert waits_for.startswith(f"{result.task_id}~0.1.0.0:1")
     for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
     await until_rolled(runner.client, result.task_id)

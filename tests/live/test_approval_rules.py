@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
+from holdfast import AgentRunner, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError
 from holdfast.testing import FakeOpenAI, call
@@ -108,32 +105,3 @@ async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
     await runner.approve(asked, "ben")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["pay 5"]
-
-
-async def test_a_standing_rule_is_listed_used_and_revoked(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    runner = await make_runner(paying(world, ApprovalRule(by="ann")))
-    for amount in (5, 5, 6, 5):
-        model.call("pay", {"amount": amount})
-    model.reply("done")
-    task = await started(runner)
-    asked = await ask(runner, task)
-    until_friday = datetime.now(UTC) + timedelta(days=1)
-    await runner.approve(asked, "ann", always=Always(same=["amount"], until=until_friday))
-    assert (await runner.run_task(task)).status == "waiting"
-    assert world.done == ["pay 5", "pay 5"]
-    other = await ask(runner, task)
-    assert json.loads(other.arguments) == {"amount": 6}
-    [rule] = await runner.standing_rules(task)
-    assert (rule.id, rule.values) == (asked.id, {"amount": 5})
-    used = [each for each in await runner.audit(task) if each.kind == "standing"]
-    assert [each.body["rule"] for each in used] == [rule.id]
-    await runner.revoke_rule(rule, "ben")
-    await runner.approve(other, "ann")
-    assert (await runner.run_task(task)).status == "waiting"
-    await runner.approve(await ask(runner, task), "ann")
-    assert str(await runner.run_task(task)) == "done"
-    with pytest.raises(CommandRefusedError, match="there are: none"):
-        await runner.revoke_rule(rule, "ben")
-    assert not await runner.verify(task)

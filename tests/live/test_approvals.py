@@ -15,7 +15,7 @@ from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask, asked
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, roll, until, until_steps
+from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_steps
 
 
 @pytest.fixture
@@ -36,36 +36,6 @@ async def started(runner: AgentRunner, **options: Any) -> tuple[Task, TaskStepOu
     """Create a task and run its first step."""
     task = await runner.create_task("q", **options)
     return task, await runner.run_step(task)
-
-
-async def test_a_predicate_asks_for_some_calls_only(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    ran: list[int] = []
-
-    async def predicate(ctx: ToolContext, arguments: dict[str, Any], call_id: str) -> bool:
-        assert (ctx.call_id, ctx.tool_name) == (call_id, "pay")
-        return bool(arguments["amount"] > 10)
-
-    @tool(needs_approval=predicate)
-    def pay(amount: int) -> str:
-        """Pay."""
-        ran.append(amount)
-        return f"paid {amount}"
-
-    runner = await make_runner(pay)
-    model.calls([("pay", {"amount": 5}), ("pay", {"amount": 50})])
-    model.reply("done")
-    task, output = await started(runner)
-    assert output.status == "waiting"
-    assert ran == [5]
-    approval = await ask(runner, task)
-    assert approval.arguments == '{"amount": 50}'
-    await runner.approve(approval, "ann")
-    output = await runner.run_step(task)
-    assert [str(source) for source in output.sources] == ["paid 5", "paid 50"]
-    assert str(await runner.run_step(task)) == "done"
-    assert ran == [5, 50]
 
 
 async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
@@ -254,27 +224,3 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     assert world.done == ["pay 2"]
     assert list(model.requests[1].results.values()) == texts
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 2  # look, pay
-
-
-async def test_another_runner_decides_with_nothing_but_the_id_and_while_no_worker_is_up(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, pay: Tool, world: World
-) -> None:
-    agent = make_agent(pay)
-    await rig.serve(agent)
-    runner = rig.runner(roll_events=50)
-    model.call("pay", {"amount": 500})
-    model.reply("done")
-    task, _ = await started(runner)
-    approval = await ask(runner, task)
-    await roll(runner, task)
-    assert await ask(runner, task) == approval  # it outlives continue-as-new
-    await rig.stop()
-    stranger = AgentRunner(
-        agent="nobody", app="elsewhere", client=rig.engine.client, archive=rig.engine.archive
-    )
-    receipt = await stranger.approve(approval.id, "ann", {"amount": 5})
-    assert receipt.status == "recorded"
-    assert world.done == []
-    await rig.serve(agent)
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 5"]

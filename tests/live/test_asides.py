@@ -16,8 +16,9 @@ from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.reading.step_events import Attempt, CommandGiven, StepEvent, Thought
 from holdfast.testing import FakeOpenAI, call, fail, hang
 from holdfast.workers import StepContext
-from tests.live.test_step_events import look, pay, read
+from tests.live.test_step_events import pay, read
 from tests.support.rig import MakeRunner, histories
+from tests.support.runs import look
 from tests.support.workers import Doing
 
 

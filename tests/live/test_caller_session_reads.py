@@ -14,7 +14,7 @@ from holdfast.client.caller_sessions import store
 from holdfast.client.caller_sessions.store import FEW, TAIL
 from holdfast.errors import SessionUnclearError
 from holdfast.testing import FakeOpenAI, call
-from tests.support.kept_session import Items, Kept
+from tests.support.kept_session import Items, Kept, worded
 from tests.support.runs import Runs
 
 ONCE_MORE = TAIL + 1
@@ -142,6 +142,7 @@ async def test_items_that_others_added_during_the_run_are_told_apart_or_make_it_
     if written:
         await again
     else:
-        with pytest.raises(SessionUnclearError, match="do not show"):
+        with pytest.raises(SessionUnclearError, match="do not show") as caught:
             await again
+        assert [worded(each) for each in caught.value.items][::3] == ["q", "done"]
     assert len(session.items) == (6 if written else 2)

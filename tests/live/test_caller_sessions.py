@@ -22,9 +22,9 @@ from holdfast.activities.task_end import WITHHELD
 from holdfast.agents_sdk import OutputGuardrailBlockedMessageArgs
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
-from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
+from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.testing import FakeOpenAI, call
-from tests.support.kept_session import Items, Kept, worded
+from tests.support.kept_session import Items, Kept
 from tests.support.runs import Runs, look, tools
 from tests.support.workers import said
 
@@ -158,24 +158,6 @@ async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(
     assert len(model.requests) == 1
     with pytest.raises(TaskExistsError):
         await run("another", session=session, task_id=name, exist_ok=True)
-
-
-async def test_a_turn_that_may_be_there_or_not_is_not_added_again(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    session = Kept(items=[{"role": "user", "content": "before"}])
-    session.fails = True
-    model.reply("done")
-    name = new_id("caller")
-    with pytest.raises(OSError, match="disk is full"):
-        await run("q", session=session, task_id=name)
-    session.fails = False
-    session.items = [{"role": "user", "content": "another"}]
-    with pytest.raises(SessionUnclearError, match="do not show") as caught:
-        await run("q", session=session, task_id=name, exist_ok=True)
-    assert [worded(each) for each in caught.value.items] == ["q", "done"]
-    assert len(session.items) == 1
-    assert (await resume(run, RunState.of(name))).final_output == "done"
 
 
 def of_whom(args: OutputGuardrailBlockedMessageArgs[Any]) -> str:

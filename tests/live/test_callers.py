@@ -12,7 +12,7 @@ from holdfast import AgentRunner, Runner, TaskStep, TaskStepOutput
 from holdfast.errors import TaskExistsError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, Rig, event_types, until
+from tests.support.rig import MakeAgent, Rig
 from tests.support.workers import Counting, Doing, ends
 
 
@@ -41,25 +41,6 @@ def held() -> Held:
 async def runner(rig: Rig, make_agent: MakeAgent, held: Held) -> AgentRunner:
     await rig.serve(make_agent(worker=Doing(held)))
     return rig.runner()
-
-
-async def test_a_new_caller_gets_the_step_that_was_begun_for_one_that_is_gone(
-    rig: Rig, runner: AgentRunner, held: Held
-) -> None:
-    task = await runner.create_task("q")
-    gone = asyncio.create_task(runner.run_step(task))
-    await held.inside.wait()
-    again = asyncio.create_task(rig.runner().run_step(task.task_id))
-
-    async def asked() -> bool:
-        found = await event_types(runner.client, task.task_id)
-        return found.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 2
-
-    await until(asked)
-    held.gate.set()
-    assert (await again).output == 1
-    assert (await gone).output == 1  # both wanted the step that was running
-    assert (await runner.get_task(task)).steps == 1
 
 
 async def test_an_output_that_nobody_has_acknowledged_is_given_to_the_next_caller(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, ModelSettings, RunConfig, Runner, RunState, UserError, tool
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI
 from holdfast.values.code import code_refs
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, outputs, tools
@@ -129,34 +129,6 @@ async def test_code_in_whose_place_other_code_was_given_is_let_go(
     model.reply("sorry")
     assert outputs(await run(state)) == ["three: approval_rejected pay"]
     assert named() == before
-
-
-async def test_a_task_that_runs_on_elsewhere_takes_the_settings_for_what_it_begins_then(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    goes, held = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="read")
-    async def wait() -> str:
-        """Wait."""
-        held.set()
-        await goes.wait()
-        return "waited"
-
-    _, pay = tools()
-    model.add(call("wait", {}), call("pay", {"to": "ann"}))
-    first = asyncio.create_task(run("q", wait, pay, task_id=f"{run.rig.app}-w"))
-    await held.wait()
-    config = RunConfig(tool_error_formatter=says("new"))
-    second = asyncio.create_task(run(RunState.of(f"{run.rig.app}-w"), run_config=config))
-    while not await changes(run, f"{run.rig.app}-w"):
-        await asyncio.sleep(0.02)
-    goes.set()
-    state = (await first).to_state()
-    assert (await second).interruptions
-    state.reject(state.get_interruptions()[0])
-    model.reply("sorry")
-    assert outputs(await run(state)) == ["waited", "new: approval_rejected pay"]
 
 
 async def test_a_filter_of_handoffs_is_refused_where_the_provider_keeps_the_conversation(

@@ -24,6 +24,11 @@ WRONG: list[tuple[type[Exception], dict[str, Any]]] = [
         {"images": ["no image"]},
         {"on_event": "print"},
         {"chat_history": [user("new"), "old"]},
+        {"chat_history": [{"role": "user", "content": "new"}, {"role": "nobody"}]},
+        {"chat_history": "new"},
+        {"tool_choice": {"type": "tool"}},
+        {"tool_choice": 5},
+        {"session": None},
         {"chat_history": [Message(role="user", content=(BROKEN,))]},
     )
 ]

@@ -28,13 +28,6 @@ QUESTION = "What is (2 * 3) + 4?"
 ANSWER = "The result of (2 * 3) + 4 is 10."
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Generator[Cli]:
-    cli = make_cli(tmp_path)
-    yield cli
-    cli("stop")
-
-
 @pytest.fixture(scope="module")
 def with_sum(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     """Give a data directory that has a task, and a server that is up."""

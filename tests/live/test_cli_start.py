@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,7 @@ import yaml
 from holdfast.cli.commands.start import doctor as doctor_module
 from holdfast.cli.commands.start.project import FILES
 from tests.support import forked
-from tests.support.cli import ROOT, Cli, make_cli
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Generator[Cli]:
-    cli = make_cli(tmp_path)
-    yield cli
-    cli("stop")
+from tests.support.cli import ROOT, Cli
 
 
 def findings(told: Any) -> dict[str, tuple[str, str]]:

@@ -6,12 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
-from temporalio.common import RawValue
 
-from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
@@ -23,16 +21,11 @@ from tests.support.rig import (
     MakeRunner,
     Rig,
     event_types,
-    histories,
     until,
     until_status,
     until_steps,
 )
 from tests.support.workers import Counting, Doing, ends
-
-
-def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
-    return RawValue(Payload(metadata={"encoding": encoding}, data=data))
 
 
 def told(entries: list[Entry]) -> list[EventRecord]:
@@ -60,33 +53,6 @@ async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) ->
     assert (output.status, (await runner.get_task(task)).steps) == ("waiting", 1)
 
 
-async def test_abandon_tells_a_running_tool(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    begun, cancelled = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def slow() -> str:
-        """Be slow."""
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return "late"
-
-    runner = await make_runner(slow)
-    model.call("slow")
-    task = await runner.create_task("q", session="s")
-    waiting = asyncio.create_task(runner.run_step(task))
-    await begun.wait()
-    await runner.abandon(task, reason="enough")
-    with pytest.raises(TaskAbandonedError):
-        await waiting
-    await asyncio.wait_for(cancelled.wait(), 100)
-    assert (await until_status(runner, task, "abandoned")).status == "abandoned"
-    assert await runner.session("s").chat_history() == []
-
-
 async def test_a_cancellation_by_temporal_in_mid_step_is_an_abandon(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -100,36 +66,6 @@ async def test_a_cancellation_by_temporal_in_mid_step_is_an_abandon(
         await waiting
     await until_status(runner, task, "abandoned")
     await asyncio.to_thread(model.wait_held, 0)  # the model call in flight has ended
-
-
-GARBAGE: dict[str, tuple[str, list[Any]]] = {
-    "not UTF-8": ("pause", [raw(b"\xff\xfe\x00")]),
-    "a text": ("feedback", ["be brief"]),
-    "nothing": ("feedback", []),
-    "two values": ("pause", [{"id": "a"}, 1]),
-    "an unknown signal with two values": ("explode", [{"id": "a"}, raw(b"{")]),
-    "binary": ("pause", [b"\x00\x01\x02"]),
-    "an unknown encoding": ("pause", [raw(b"x", b"binary/strange")]),
-    "a huge integer": ("pause", [raw(b'{"id":"a","n":' + b"9" * 5000 + b"}")]),
-    "a signal of one sign": ("\U0001f4a5", [raw(b'{"id":"a"}')]),
-    "lone surrogates in the reason": ("pause", [raw(b'{"by":"x","reason":"\\udfff"}')]),
-    "a megabyte of reason": ("pause", [raw(b'{"reason":"' + b"x" * 1_000_000 + b'"}')]),
-}
-
-
-async def test_whatever_signal_comes_the_task_goes_on(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(99), roll_events=60)
-    task = await runner.create_task("q")
-    handle = runner.client.get_workflow_handle(task.task_id)
-    for name, (signal, args) in GARBAGE.items():
-        await handle.signal(signal, args=args)
-        if (await runner.get_task(task)).status == "paused":
-            await runner.resume(task)
-        assert (await runner.run_step(task)).status == "done", name
-    assert len(await histories(runner.client, task.task_id)) > 1
-    events = [e for e in told(await runner.ledger(task)) if e.kind in ("command", "refused")]
-    assert len([e for e in events if e.text or e.kind == "command"]) == len(events)
-    assert max(len(e.text) for e in events) <= 2000
 
 
 async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(

@@ -108,46 +108,36 @@ async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> 
     assert said(await runner.session("s").chat_history()) == [("assistant", "2 messages")]
 
 
-async def _no_output(state: State, ctx: StepContext) -> Any:
-    return state, True
+Made = Callable[[State], Any]
+
+MISTAKES: list[tuple[Made, str]] = [
+    (
+        lambda state: (state, True),
+        r"Custom\.next_state ended the task without an answer.*state\[.output.\]",
+    ),
+    (
+        lambda state: state,
+        r"Custom\.next_state returned \{'input': 'q'\} \(dict\).*\(state, is_last\)",
+    ),
+    (lambda state: (state, "yes"), r"Custom\.next_state returned .*True or False"),
+    (lambda _: ({"deep": [{"at": object()}]}, False), r"state\.deep\[0\]\.at holds .*JSON"),
+    (
+        lambda _: ({"output": float("nan")}, True),
+        r"Custom\.next_state gave as output a float that cannot be stored",
+    ),
+    (lambda state: (state | {"input": "mine"}, False), r"changed state\[.input.\].*another key"),
+]
+"""What the method makes of a state, and what is said of it."""
 
 
-async def _no_pair(state: State, ctx: StepContext) -> Any:
-    return state
-
-
-async def _no_bool(state: State, ctx: StepContext) -> Any:
-    return state, "yes"
-
-
-async def _no_json(state: State, ctx: StepContext) -> Any:
-    return {"deep": [{"at": object()}]}, False
-
-
-async def _no_json_output(state: State, ctx: StepContext) -> Any:
-    return {"output": float("nan")}, True
-
-
-async def _own_input(state: State, ctx: StepContext) -> Any:
-    state["input"] = "mine"
-    return state, False
-
-
-@pytest.mark.parametrize(
-    ("method", "text"),
-    [
-        (_no_output, r"Custom\.next_state ended the task without an answer.*state\[.output.\]"),
-        (_no_pair, r"Custom\.next_state returned \{'input': 'q'\} \(dict\).*\(state, is_last\)"),
-        (_no_bool, r"Custom\.next_state returned .*True or False"),
-        (_no_json, r"state\.deep\[0\]\.at holds .*JSON"),
-        (_no_json_output, r"Custom\.next_state gave as output a float that cannot be stored"),
-        (_own_input, r"changed state\[.input.\].*another key"),
-    ],
-)
+@pytest.mark.parametrize(("make", "text"), MISTAKES)
 async def test_a_mistake_parks_the_step_which_can_be_run_again_when_it_is_corrected(
-    make_runner: MakeRunner, method: Method, text: str
+    make_runner: MakeRunner, make: Made, text: str
 ) -> None:
-    worker = Custom(method)
+    async def mistaken(state: State, ctx: StepContext) -> Any:
+        return make(state)
+
+    worker = Custom(mistaken)
     runner = await make_runner(worker=worker)
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=text) as caught:

@@ -139,11 +139,6 @@ CHANGES: dict[str, tuple[Make, Make, list[Any], str, type[Exception], str, list[
         lambda _, make, paid: make(paying_anew(paid, failure_error_function=None)),
         *(PAY_700, "done", UserError, f"'pay'.*{NOT_TOLD}", [700]),
     ),
-    "tool is gone": (
-        lambda _, make, paid: make(paying(paid)),
-        lambda _, make, __: make(),
-        *(PAY_700, "done", StepFailedError, "Tool pay not found in agent agent", [700]),
-    ),
     "tool is a handoff": (
         lambda _, make, __: make(go),
         lambda _, make, __: make(handoffs=[handoff(make(name="other"), "go")]),

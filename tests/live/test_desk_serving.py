@@ -37,12 +37,11 @@ def signed_in(printed: str, token: str = "") -> httpx.AsyncClient:
 @contextmanager
 def started(directory: Path, *command: str) -> Generator[str]:
     """Run a command until the block ends; yield the first address that it prints."""
-    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    own = {"PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(directory / "data")}
     with subprocess.Popen(
         forked.command(*command),
         cwd=directory,
-        env={**kept, "PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(directory / "data")},
+        env={**forked.bare_environment(), **own},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

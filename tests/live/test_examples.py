@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 import shutil
@@ -30,14 +29,12 @@ def command_of(example: str) -> list[str]:
 
 def output_of(example: str, directory: Path) -> str:
     """Run an example in a checkout of its own, `holdfast` installed; return what it printed."""
-    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     checkout, installed = directory / "checkout", directory / "installed"
     if not checkout.exists():
         shutil.copytree(ROOT / "examples", checkout / "examples")
         installed.mkdir()
         (installed / "holdfast").symlink_to(ROOT / "holdfast")
-    environment = {**kept, "PYTHONPATH": str(installed)}
+    environment = {**forked.bare_environment(), "PYTHONPATH": str(installed)}
     return printed_by(forked.command(*command_of(example)), checkout, environment)
 
 

@@ -10,7 +10,7 @@ from holdfast import ModelSettings, RunConfig, Runner
 from holdfast.agents_sdk import CallModelData, ModelInputData, SessionSettings
 from holdfast.testing import FakeOpenAI, call
 from tests.support.kept_session import Items, Kept
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent
 from tests.support.runs import Runs, look
 
 
@@ -24,11 +24,6 @@ class Folding(Kept):
     async def run_compaction(self, args: Any = None) -> None:
         """Note what was asked."""
         self.asked.append(dict(args))
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 async def test_a_session_is_asked_after_each_turn_whose_model_was_shown_all_of_it(

@@ -198,34 +198,6 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(
     assert "after finished" not in history
 
 
-async def test_a_fork_from_an_undone_branch(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    @tool(undo=lambda effect: world.done.append("undo"))
-    def act(thing: str) -> str:
-        """Act."""
-        world.done.append(thing)
-        return f"acted on {thing}"
-
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    await runner.rewind(task, to="s1")
-    model.call("act", {"thing": "c"})
-    await runner.run_step(task)
-    every = await runner.get_completed_steps(task, undone=True)
-    [left] = [o for o in every if o.status == "undone"]
-    [now] = [o for o in every if o.branch == 1]
-    assert left.task_step.step_id == now.task_step.step_id == "s2"
-    old, new, by_id = [await runner.fork(task, at=at) for at in (left, now, "s2")]
-    for fork, thing in ((old, "b"), (new, "c"), (by_id, "c")):
-        assert (await runner.transcript(fork))[-1].text == f"acted on {thing}"
-        model.reply("done")
-        assert str(await runner.run_task(fork)) == "done"
-        assert await runner.verify(fork) == []
-    told = [any("undone" in m.text for m in await runner.transcript(f)) for f in (old, new)]
-    assert told == [True, True]  # of the step it departs from; of the one undone before it
-
-
 async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
     make_runner: MakeRunner,
 ) -> None:

@@ -45,6 +45,10 @@ ODD: dict[str, Any] = {
     "not a number": NAN,
     "a lone surrogate": LONE,
     "a lone surrogate in a key": {LONE: 1},
+    "an object": object(),
+    "a key that is no text": {1: "a"},
+    "a set": {1},
+    "bytes": b"b",
 }
 
 
@@ -184,7 +188,7 @@ async def test_signals_updates_and_queries_that_are_sent_by_hand_do_not_hurt(
         await handle.signal("parent", said)  # it has none
     for name, values in HANDMADE.items():
         with naming(name):
-            for signal in ("child", "parent", "command", "__temporal_x", "\n"):
+            for signal in ("child", "parent", "feedback", "explode", "__temporal_x", "\n"):
                 await handle.signal(signal, args=values)
             for update in ("run", "undo", "finalize", "unknown"):
                 with suppress(WorkflowUpdateFailedError):

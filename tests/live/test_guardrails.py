@@ -21,7 +21,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Served, look
 
 
@@ -222,21 +222,6 @@ async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
         outputs = [each.agent_output for each in (caught.value.guardrail_result, *found)]
         assert outputs == [expected] * len(outputs)
     assert [each.agent_output for each in stream.output_guardrail_results][-1] == expected
-
-
-async def test_tasks_of_an_agent_runner_are_guarded_as_well(
-    guarding: Guarding, model: FakeOpenAI
-) -> None:
-    await guarding.serve(output_guardrails=[OutputGuardrail(trips, "no")])
-    model.reply("done")
-    task = await guarding.runner.create_task("hi")
-    with pytest.raises(OutputGuardrailTripwireTriggered):
-        await guarding.runner.run_step(task)
-    await until_status(guarding.runner, task, "failed")
-    audit = await guarding.runner.audit(task)
-    [event] = [each for each in audit if each.kind == "guardrail"]
-    assert event.reason == "Output guardrail 'no' tripped"
-    assert event.body["info"] == "because"
 
 
 # ---- tools

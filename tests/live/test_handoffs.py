@@ -15,6 +15,7 @@ from holdfast.errors import UndoRefusedError
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig, activities_of, roles
+from tests.support.runs import look
 from tests.support.workers import said
 
 TO_BOB = '{"assistant": "bob"}'
@@ -25,12 +26,6 @@ events: list[str] = []
 @pytest.fixture(autouse=True)
 def no_events() -> None:
     events.clear()
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(effect="read", needs_approval=True)
@@ -127,43 +122,6 @@ async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: Fak
     assert team.seen()[-1] == ("user", "Observation: seen there")
 
 
-# ---- step by step
-
-
-async def test_a_handoff_is_a_step_that_shows_and_is_undone(team: Team, model: FakeOpenAI) -> None:
-    runner = await team.serve()
-    model.call("transfer_to_bob")
-    task = await runner.create_task("hi")
-    await runner.run_step(task)
-    [step] = await runner.get_completed_steps(task)
-    assert [(each.tool_name, each.content) for each in step.sources] == [
-        ("transfer_to_bob", TO_BOB)
-    ]
-    assert (await runner.get_upcoming_steps(task))[0].agent == "bob"
-    assert (await runner.get_task(task)).agent == "ann"
-    await runner.undo_step(task)
-    assert (await runner.get_upcoming_steps(task))[0].agent == ""
-    model.reply("I do it")
-    assert (await runner.run_step(task)).output == "I do it"
-    assert team.asked == ["Ann", "Ann"]
-
-
-async def test_a_rewind_and_a_fork_find_the_agent_of_their_step(
-    team: Team, model: FakeOpenAI
-) -> None:
-    runner = await team.serve(team.bob(look))
-    model.add(call("look"), call("transfer_to_bob"), call("look"))
-    task = await runner.create_task("hi")
-    steps = [await runner.run_step(task) for _ in range(3)]
-    fork = await runner.fork(task, at=steps[1])
-    model.reply("forked")
-    assert (await runner.run_task(fork)).output == "forked"
-    await runner.rewind(task, to=steps[0])
-    model.reply("rewound")
-    assert (await runner.run_task(task)).output == "rewound"
-    assert team.asked[3:] == ["Bob", "Ann"]
-
-
 # ---- on_handoff
 
 
@@ -204,16 +162,20 @@ async def test_an_on_handoff_that_raises_keeps_the_task_where_it_is(
     assert team.asked == ["Ann", "Bob"]
 
 
-async def test_a_step_whose_on_handoff_ran_is_not_undone_lightly(
+async def test_a_handoff_is_a_step_that_shows_and_is_not_undone_lightly_once_on_handoff_ran(
     team: Team, model: FakeOpenAI
 ) -> None:
     runner = await team.serve(handoff(team.bob(), on_handoff=notes))
     model.call("transfer_to_bob")
     task = await runner.create_task("hi")
-    await runner.run_step(task)
+    [source] = (await runner.run_step(task)).sources
+    assert (source.tool_name, source.content) == ("transfer_to_bob", TO_BOB)
+    assert (await runner.get_upcoming_steps(task))[0].agent == "bob"
+    assert (await runner.get_task(task)).agent == "ann"
     with pytest.raises(UndoRefusedError):
         await runner.undo_step(task)
     await runner.undo_step(task, residue="keep")
+    assert (await runner.get_upcoming_steps(task))[0].agent == ""
     model.reply("I do it")
     assert (await runner.run_step(task)).output == "I do it"
     assert team.asked == ["Ann", "Ann"]

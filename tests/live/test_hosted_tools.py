@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, HostedToolRan, RunConfig, Runner, StepFailedError, UserError, tool
+from holdfast import Agent, RunConfig, Runner, StepFailedError, UserError, tool
 from holdfast.agents_sdk import (
     CodeInterpreterTool,
     FileSearchTool,
@@ -19,7 +19,6 @@ from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, histories
 
-SEARCH = hosted("web_search_call", id="ws_1", action={"type": "search", "query": "rome"})
 ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
 MADE: dict[str, Any] = {"name": "pay", "arguments": '{"to": "Kim"}', "output": "paid"}
 CALL = hosted("mcp_call", id="mcp_1", server_label="crm", error=None, **MADE)
@@ -48,38 +47,6 @@ def inputs(model: FakeOpenAI, n: int) -> list[dict[str, Any]]:
     """Return the input items of a request."""
     found: list[dict[str, Any]] = model.requests[n].body["input"]
     return found
-
-
-async def test_hosted_tools_are_passed_on_in_their_order_and_their_items_given_back(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    search = FileSearchTool(["vs_1"], max_num_results=3, include_search_results=True)
-    code = CodeInterpreterTool({"type": "code_interpreter", "container": {"type": "auto"}})
-    runner = await make_runner(WebSearchTool(), look, search, code, ImageGenerationTool())
-    model.add(reply("", items=[SEARCH]), reply("Rome."))
-    task = await runner.create_task("Capital of Italy?")
-    assert (await runner.run_task(task)).output == "Rome."
-    body = model.requests[0].body
-    kinds = ["web_search", "function", "file_search", "code_interpreter", "image_generation"]
-    assert [each["type"] for each in body["tools"]] == kinds
-    assert body["tools"][2] == {
-        "type": "file_search",
-        "vector_store_ids": ["vs_1"],
-        "max_num_results": 3,
-    }
-    assert body["include"] == ["file_search_call.results"]
-    assert inputs(model, 1)[1] == SEARCH
-    [ran] = [
-        each
-        async for each in runner.step_events(task, until="answered")
-        if isinstance(each, HostedToolRan)
-    ]
-    assert (ran.step_id, ran.call.tool, ran.call.arguments) == ("s1", "web_search", "rome")
-    audit = [each for each in await runner.audit(task) if each.kind == "hosted_call"]
-    assert [(e.step, e.tool, e.status, e.answered_by) for e in audit] == [
-        ("s1", "web_search", "done", "provider")
-    ]
-    assert await runner.verify(task) == []
 
 
 async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(

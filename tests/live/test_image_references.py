@@ -82,15 +82,6 @@ async def test_the_digest_of_an_image_does_not_give_it_to_others(
     assert await forged.runner.session("mine").chat_history() == []
 
 
-async def test_what_a_run_gave_can_be_given_to_another(forged: Place, model: FakeOpenAI) -> None:
-    runner, agent, _, _ = forged
-    model.reply("a cat")
-    first = await Runner.run(agent, [item(SECRET.part())], runner=runner)
-    model.reply("a cat again")
-    await Runner.run(agent, first.to_input_list(), runner=runner)
-    assert model.requests[2].images == (SECRET,)
-
-
 async def test_a_model_cannot_name_an_archived_image(forged: Place, model: FakeOpenAI) -> None:
     runner, _, _, part = forged
     said = item(part)["content"]

@@ -6,22 +6,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Agent, Image, Runner, tool
-from holdfast.models.openai.chat import ChatCompletionsModel
+from holdfast import Image, Runner, tool
 from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.values.messages import ImagePart, Message, TextPart
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of
 from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.runs import look
 
 CAT, DOG = Image.from_bytes(png(1)), Image.from_bytes(png(2))
 BIG = Image.from_bytes(png(3, side=200))
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(effect="read")
@@ -97,21 +91,6 @@ async def test_images_of_a_tool_reach_the_model_in_their_place(
     assert await runner.verify(task) == []
     told = [event.result for event in await runner.audit(task) if event.kind == "tool_call"]
     assert told == [source.content]
-
-
-async def test_chat_completions_get_images_of_tools_after_the_results(
-    rig: Rig, model: FakeOpenAI
-) -> None:
-    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
-    await rig.serve(Agent(name="agent", model=chat, tools=[camera, look]))
-    model.add(calls([("camera", {}), ("look", {})]), "seen")
-    high = Image.from_bytes(CAT.data, detail="high")
-    await rig.runner().chat("q", images=[high])
-    await chat.close()
-    sent = model.requests[1].messages
-    assert [message.role for message in sent] == ["user", "assistant", "tool", "tool", "user"]
-    assert model.requests[1].images == (high, CAT, DOG)
-    assert sent[2].text == "beforeafter"
 
 
 async def test_data_urls_of_a_run_are_stored_and_its_list_can_be_run_again(

@@ -211,23 +211,6 @@ def test_a_chat_that_waits_for_a_person_says_so_and_goes_on_after_the_decision()
     assert str(runner.finalize_response(metadata["task_id"])) == "done"
 
 
-def test_a_killed_run_finds_its_tasks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(program.PROGRAM, "tests")
-    monkeypatch.setenv(program.RUN, "one")
-    llm = ScriptedModel([calls(a=6, b=7), "42"])
-
-    def lines() -> tuple[list[str], str]:
-        monkeypatch.setattr(program, "_current", program.Current())
-        runner = OpenAIAgent.from_tools([FunctionTool.from_defaults(multiply)], llm=llm)
-        task = runner.create_task("6 times 7?")
-        outputs = [runner.run_step(task.task_id) for _ in range(2)]
-        runner.finalize_response(task.task_id)
-        return [str(output) for output in outputs], str(runner.chat_history)
-
-    assert lines() == lines()
-    assert llm.calls == 2
-
-
 def test_a_task_id_with_another_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program.RUN, "two")
     agent("one").create_task("first", task_id="mine")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -119,12 +118,10 @@ each_program = pytest.mark.parametrize(
 
 def start(name: str, directory: Path) -> subprocess.Popen[str]:
     """Start a program in a directory of its own."""
-    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     started = subprocess.Popen(
         forked.command(str(PROGRAMS / f"{name}.py")),
         cwd=directory,
-        env={**kept, "PYTHONUNBUFFERED": "1"},
+        env={**forked.bare_environment(), "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

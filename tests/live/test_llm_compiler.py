@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from holdfast import tool
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
@@ -59,49 +57,3 @@ async def test_every_call_of_a_plan_is_a_step_that_can_be_seen(
     kept = await runner.session("s").chat_history()
     assert list(kept) == [user("How many people live there?"), assistant(ANSWER)]
     assert response.usage.requests == 2
-
-
-async def test_a_call_starts_when_its_inputs_are_done_whatever_else_still_runs(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    released = asyncio.Event()
-
-    @tool(effect="read")
-    async def wait() -> str:
-        """Wait for the release."""
-        async with asyncio.timeout(100):
-            await released.wait()
-        return "waited"
-
-    @tool(effect="read")
-    async def release(after: str) -> str:
-        """Release who waits."""
-        released.set()
-        return f"released after {after}"
-
-    runner = await make_runner(look, wait, release, worker=LLMCompilerAgentWorker())
-    model.add("1. wait()\n2. look('Rome')\n3. release($2)\n4. join()", "Action: finish(done)")
-    response = await runner.chat("q")
-    found = {source.tool_name: source.content for source in response.sources}
-    assert found == {"wait": "waited", "look": "2.8", "release": "released after 2.8"}
-
-
-async def test_failures_are_observations_and_another_plan_heals_them(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply("1. look('Roma')\n2. fly('Oslo')\n3. add($1, 1)\n4. look('Oslo')\n5. join()")
-    model.reply("Thought: wrong name\nAction: Replan(look up Rome instead)")
-    model.add("1. look('Rome')\n2. join()", FINISH)
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    assert str(await runner.finalize_response(task)) == ANSWER
-    steps = {output.task_step.step_id for output in await runner.get_completed_steps(task)}
-    assert steps == {"s1", "p1.1", "p1.2", "p1.3", "p1.4", "p1.join", "p2", "p2.1", "p2.join"}
-    observed = model.requests[1].last_user
-    assert "error: Encountered error" in observed
-    assert "error: Tool with name fly not found" in observed
-    assert "error: Not run: it needs the result of $1" in observed
-    assert "result: 0.7" in observed
-    assert "look up Rome instead" in model.requests[2].last_user
-    assert "result: 2.8" in model.requests[3].last_user

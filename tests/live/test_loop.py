@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from holdfast import Agent, RunConfig, Runner, StepFailedError, tool
+from holdfast import Agent, RunConfig, Runner, StepFailedError
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.testing import FakeOpenAI, ScriptedModel, call
-from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from tests.support.runs import Runs, look
 from tests.support.workers import said
 
@@ -52,64 +48,6 @@ async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(
     model.reply("done")
     assert str(await run.runner.run_task("loop-instructions")) == "done"
     assert model.requests[0].instructions == "now"
-
-
-def only_with_key(ctx: RunContextWrapper[Any], _agent: Agent) -> bool:
-    return "key" in ctx.context
-
-
-@tool(effect="read", is_enabled=only_with_key)
-def open_door() -> str:
-    """Open the door."""
-    return "open"
-
-
-async def test_steps_tell_the_model_of_a_tool_that_is_not_on_offer(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.add(call("open_door"), "done")
-    await run.serve(look, open_door)
-    runner = run.runner
-    assert str(await runner.run_task(await runner.create_task("q", extra_state={"context": {}})))
-    assert "not on offer" in model.requests[1].results["call_1"]
-
-
-class Weather(BaseModel):
-    city: str
-    degrees: int = 0
-
-
-@dataclasses.dataclass
-class Tide:
-    metres: float
-
-
-@tool
-def weather(city: str) -> Weather:
-    return Weather(city=city, degrees=20)
-
-
-@tool
-def tide() -> Tide:
-    return Tide(1.5)
-
-
-@tool
-def storm() -> Weather:
-    raise ValueError("no data")
-
-
-async def test_a_function_that_decides_gets_objects_as_the_tools_return_them(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    def decide(_ctx: object, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
-        told = [result.output for result in results]
-        assert isinstance(told[2], str)  # a failure stays a text
-        return ToolsToFinalOutputResult(True, f"{told[0].city} {told[0].degrees} {told[1].metres}")
-
-    model.calls([("weather", {"city": "Rome"}), ("tide", {}), ("storm", {})])
-    result = await run("q", weather, tide, storm, of={"tool_use_behavior": decide})
-    assert result.final_output == "Rome 20 1.5"
 
 
 async def test_a_handler_that_raises_leaves_the_task_to_be_continued(

@@ -17,7 +17,7 @@ from holdfast.agents_sdk import ToolExecutionConfig
 from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
 from holdfast.testing import FakeOpenAI, call, calls
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, until_status
+from tests.support.rig import MakeAgent
 from tests.support.site import Site
 
 LOST = "Tool {} not found in agent agent"
@@ -52,7 +52,8 @@ async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
     config = RunConfig(tool_execution=ToolExecutionConfig(limit))
     state = await site.waiting(old, run_config=config)
     new = make_agent(*(each for name, each in tools.items() if name != lost))
-    await site.parks(new, state, ModelBehaviorError, LOST.format(lost))
+    text = f"(?s){LOST.format(lost)}.*or reject the call if it still waits for a person"
+    await site.parks(new, state, ModelBehaviorError, text)
     assert done == []
     result = await site.goes_on(old, state)
     assert result.final_output == "done"
@@ -81,30 +82,6 @@ async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_
     assert paid == []
     assert (await site.goes_on(old, state)).final_output == "done"
     assert paid == [(40, "DE00")]
-
-
-async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    book, pay = acting("book", done), acting("pay", done)
-    model.add(calls([("book", {}), ("pay", {})]), "as you like")
-    old, new = make_agent(book, pay), make_agent(book)
-    await site.rig.serve(old)
-    stopped = await Runner.run(old, "q", runner=site.runner)
-    state = stopped.to_state()
-    state.approve(stopped.interruptions[0])
-    await site.rig.serve(new)
-    with pytest.raises(ModelBehaviorError, match=LOST.format("pay")) as caught:
-        await Runner.run(new, state, runner=site.runner)
-    error: Any = caught.value
-    assert "or reject the call if it still waits for a person" in error.remedy
-    assert done == []
-    state = stopped.to_state()
-    state.reject(stopped.interruptions[1])
-    result = await Runner.run(new, state, runner=site.runner)
-    assert result.final_output == "as you like"
-    assert done == ["book"]
 
 
 def noted(_context: Any) -> None:
@@ -164,50 +141,14 @@ async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
     assert sorted(done) == ["mail", "send"]
 
 
-def paying(done: list[int]) -> Tool:
-    """Make a tool that notes what it pays, and that a person approves."""
-
-    @tool(needs_approval=True)
-    def pay(euros: int) -> str:
-        """Pay."""
-        done.append(euros)
-        return f"paid {euros}"
-
-    return pay
-
-
-@pytest.mark.parametrize("verb", ["edit", "reject", "undo", "abandon"])
-async def test_an_edit_that_could_not_be_checked_keeps_nobody_from_ending_the_wait(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, verb: str
+async def test_an_edit_that_cannot_be_checked_says_why_and_the_question_stays(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
-    done: list[int] = []
-    runner = site.runner
-    model.call("pay", {"euros": 1})
-    await site.rig.serve(make_agent(paying(done)))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    approval = await ask(runner, task)
+    model.call("pay")
+    await site.rig.serve(make_agent(acting("pay", [])))
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
     await site.rig.serve(make_agent())
-    with pytest.raises(CommandRefusedError, match=r"(?s)could not be checked.*stays open"):
-        await runner.approve(approval, by="ann", arguments={"euros": 2})
-    [again] = await runner.pending_approvals(task)
-    assert (again.id, again.arguments) == (approval.id, approval.arguments)
-    assert "Tool pay not found" in again.text
-    assert (await runner.run_step(task)).status == "waiting"
-    if verb in ("edit", "reject"):
-        model.reply("over")
-    match verb:
-        case "edit":
-            await site.rig.serve(make_agent(paying(done)))
-            await runner.approve(approval, by="ann", arguments={"euros": 3})
-            assert str(await runner.run_task(task)) == "over"
-        case "reject":
-            await runner.reject(approval, by="ann", reason="no")
-            assert str(await runner.run_task(task)) == "over"
-        case "undo":
-            assert (await runner.undo_step(task)).steps
-            assert await runner.pending_approvals(task) == []
-        case _:
-            await runner.abandon(task, "enough", by="ann")
-            await until_status(runner, task, "abandoned")
-    assert done == ([3] if verb == "edit" else [])
+    why = r"(?s)could not be checked: Tool pay not found.*stays open"
+    with pytest.raises(CommandRefusedError, match=why):
+        await site.runner.approve(await ask(site.runner, task), by="ann", arguments={"n": 2})

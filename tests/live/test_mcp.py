@@ -27,17 +27,15 @@ from holdfast import (
     tool_output_guardrail,
 )
 from holdfast.agents_sdk import (
-    HostedMCPTool,
     Tool,
     ToolCallItem,
     ToolCallOutputItem,
     ToolOrigin,
     ToolOriginType,
-    WebSearchTool,
 )
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter
-from holdfast.testing import FakeOpenAI, ScriptedModel, ask_approval, call, hosted, reply
+from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.tool_servers import Place
@@ -398,32 +396,3 @@ async def test_the_reference_servers_of_the_protocol_serve_one_task(
     assert model.requests[1].holds("Europe/Oslo")
     effects = [e.effect for e in await runner.audit(task) if e.kind == "tool_call"]
     assert effects == ["read", "irreversible", "irreversible"]
-
-
-async def test_two_tools_of_the_provider_beside_a_server_of_our_own(
-    serve: Serve, model: FakeOpenAI, place: Place
-) -> None:
-    crm = {"server_label": "crm", "server_url": "https://crm.example/mcp"}
-    config: Any = {"type": "mcp", **crm, "require_approval": "always"}
-    runner = await serve(place.stdio(), tools=(WebSearchTool(), HostedMCPTool(config)))
-    search = hosted("web_search_call", id="ws_1", action={"type": "search", "query": "rome"})
-    asked = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
-    model.add(call("book", THING, items=[search, asked]))
-    options: Any = {"server_label": "crm", "name": "pay", "arguments": "{}", "output": "ok"}
-    model.add(reply("done", items=[hosted("mcp_call", id="mcp_1", **options)]))
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).status == "waiting"
-    assert place.calls == {"book:x": 1}  # what needs no approval does not wait
-    [approval] = await runner.pending_approvals(task)
-    assert approval.tool == "crm.pay"
-    await runner.approve(approval, by="ann")
-    assert (await runner.run_task(task)).output == "done"
-    assert place.calls == {"book:x": 1}
-    assert [each["type"] for each in model.requests[0].body["tools"]][:2] == ["web_search", "mcp"]
-    assert "book" in model.requests[0].tool_names
-    given = [each["type"] for each in model.requests[1].body["input"] if "type" in each]
-    wanted = ["web_search_call", "mcp_approval_request", "function_call"]
-    assert [each for each in given if each in wanted] == wanted
-    assert {"mcp_approval_response", "function_call_output"} <= {*given}
-    await runner.finalize_response(task)
-    assert await runner.verify(task) == []

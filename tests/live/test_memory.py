@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, Task, tool
-from holdfast.errors import InvalidArgumentError, TaskClosedError
+from holdfast.errors import TaskClosedError
 from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.workers import Counting, said
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
+from tests.support.runs import look
+from tests.support.workers import said
 
 
 async def test_a_finalized_task_adds_its_turn_once_and_in_order(
@@ -58,35 +52,6 @@ async def test_a_finalized_task_adds_its_turn_once_and_in_order(
     assert answers[0].usage.requests == 3
     with pytest.raises(TaskClosedError, match="closed"):
         await runner.run_step(task)
-
-
-async def test_a_chat_replaces_the_history_when_it_is_given_one_that_can_be_read(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.add("one", "two")
-    await runner.chat("first", session="s")
-    given: list[Any] = [{"role": "user", "content": "given"}, assistant("yes")]
-    unreadable: list[dict[str, Any]] = [
-        {"chat_history": [{"role": "user", "content": "one"}, {"role": "nobody"}]},
-        {"chat_history": "one"},
-        {"chat_history": given, "tool_choice": {"type": "tool"}},
-        {"chat_history": given, "tool_choice": 5},
-    ]
-    for options in unreadable:
-        with pytest.raises(InvalidArgumentError):
-            await runner.chat("q", session="s", **options)
-    with pytest.raises(InvalidArgumentError, match="session"):
-        await runner.chat("q", chat_history=given)
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "first"),
-        ("assistant", "one"),
-    ]
-    answer = await runner.chat("second", session="s", chat_history=given)
-    assert str(answer) == "two"
-    history = [("user", "given"), ("assistant", "yes"), ("user", "second")]
-    assert said(model.requests[1].messages) == history
-    assert said(await runner.session("s").chat_history()) == [*history, ("assistant", "two")]
 
 
 async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
@@ -131,18 +96,3 @@ async def test_a_task_keeps_the_history_it_began_with(
     await runner.finalize_response(a)
     texts = [m.text for m in await runner.session("s").chat_history()]
     assert texts == ["a", "", "seen here", "from a"]
-
-
-async def test_the_agent_worker_chooses_what_the_session_keeps(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    class OnlyAnswer(Counting):
-        def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
-            return [user(task.input), transcript.pop()]
-
-    runner = await rig.serving(make_agent(worker=OnlyAnswer(3)))
-    await runner.chat("q", session="s")
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "q"),
-        ("assistant", "counted to 3"),
-    ]

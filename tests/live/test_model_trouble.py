@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,24 +19,44 @@ from holdfast import (
 )
 from holdfast.errors import ModelUnavailableError, StepFailedError
 from holdfast.models.openai.responses import ResponsesModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, Reply, fail
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 
 
-async def test_a_refused_request_parks_the_task_at_once(
-    make_runner: MakeRunner, model: FakeOpenAI
+@pytest.mark.parametrize(
+    ("settings", "failures", "said", "kind"),
+    [
+        ({}, [fail(422, message="not like this")], "422.*not like this", "ModelRequestError"),
+        ({"max_attempts": 2}, [fail(500)] * 2, "500", "ModelUnavailableError"),
+        (
+            {"rate_limit_seconds": 60},
+            [fail(429, retry_after=0.01), fail(429, retry_after=90)],
+            "(?s)429.*rate_limit_seconds",
+            "ModelUnavailableError",
+        ),
+    ],
+    ids=["refused", "the attempts are over", "limited for longer than is allowed"],
+)
+async def test_a_task_waits_for_a_person_where_no_further_attempt_helps(  # noqa: PLR0917  a row
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    settings: dict[str, Any],
+    failures: list[Reply],
+    said: str,
+    kind: str,
 ) -> None:
-    runner, status = await make_runner(), 422
-    model.fail(status, message="not like this")
+    runner = await rig.serving(make_agent(model_settings=ModelSettings(**settings)))
+    model.add(*failures)
     task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match=f"{status}.*not like this") as caught:
+    with pytest.raises(StepFailedError, match=said) as caught:
         await runner.run_step(task)
-    assert caught.value.cause_type == "ModelRequestError"
-    assert len(model.requests) == 1
+    assert caught.value.cause_type == kind
+    assert len(model.requests) == len(failures)
     found = await runner.get_task(task)
     assert found.status == "needs_attention"
-    assert str(status) in found.error
+    assert re.search(said, found.error)
     model.reply("healed")
     assert str(await runner.run_step(task)) == "healed"
 
@@ -71,21 +92,6 @@ async def test_what_time_heals_is_retried(
     assert str(output) == "done"
     assert output.usage.requests == 1 + is_slow  # what is not JSON is an answer all the same
     assert len(model.requests) == 3
-
-
-async def test_a_model_that_stays_away_parks_the_task_when_the_attempts_are_over(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=2)))
-    runner = rig.runner()
-    model.fail(500)
-    model.fail(500)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="500") as caught:
-        await runner.run_step(task)
-    assert caught.value.cause_type == "ModelUnavailableError"
-    model.reply("back")
-    assert str(await runner.run_step(task)) == "back"
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -141,21 +147,6 @@ async def test_rate_limits_of_a_model_that_a_guardrail_or_a_memo_asks_use_up_no_
     model.reply("done")
     assert (await Runner.run(agent, "q", runner=rig.runner())).final_output == "done"
     assert judge.asked == 4
-
-
-async def test_a_rate_limit_that_lasts_longer_than_is_allowed_asks_a_person(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(model_settings=ModelSettings(rate_limit_seconds=60)))
-    runner = rig.runner()
-    model.fail(429, retry_after=0.01)
-    model.fail(429, retry_after=90)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match=r"(?s)429.*rate_limit_seconds") as caught:
-        await runner.run_step(task)
-    assert caught.value.cause_type == "ModelUnavailableError"
-    model.reply("back")
-    assert str(await runner.run_step(task)) == "back"
 
 
 async def test_failures_of_the_provider_are_no_answers_that_cannot_be_used(

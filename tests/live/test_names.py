@@ -137,7 +137,7 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
             await local.chat("q", session=name)
         with pytest.raises(UserError, match="session"):
             await Runner.run(saying("carl"), "q", session=name, runner=local)
-    for name in (*odd, "a\x1b[0m", *nested):
+    for name in (*odd, "a\x1b[0m", ".", "..", *nested):
         with pytest.raises(InvalidArgumentError, match=r"task_id|may not have the character '~'"):
             await local.create_task("q", task_id=name)
     for name in nested:

@@ -181,22 +181,6 @@ async def paying(step: TaskStep, ctx: StepContext) -> Json:
     return result.content
 
 
-async def test_a_branch_that_waits_for_a_person_holds_up_no_other(make_runner: MakeRunner) -> None:
-    plan = {"x": (), "y": (), "z": (), "after": ("z",), "last": ("x", "y", "after")}
-    runner = await make_runner(pay, worker=Graph(plan, paying))
-    task = await runner.create_task("q")
-    output = await runner.run_task(task)
-    assert output.status == "waiting"
-    done = {o.task_step.step_id for o in await runner.get_completed_steps(task)}
-    assert done == {"s1", "z", "after"}
-    for approval in await runner.pending_approvals(task):
-        await runner.approve(approval, by="ann")
-    output = await runner.run_task(task)
-    assert (output.output, output.is_last) == ("last", True)
-    response = await runner.finalize_response(task)
-    assert sorted(map(str, response.sources)) == ["paid x", "paid y"]
-
-
 async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
     make_runner: MakeRunner,
 ) -> None:

@@ -13,7 +13,6 @@ from tests.support.rig import MakeRunner
 from tests.support.workers import said
 
 PLANNING = "plan how to"
-REFINING = "Remaining sub-tasks"
 
 
 def written(**dependencies: str) -> str:
@@ -51,36 +50,6 @@ def asked(model: FakeOpenAI) -> dict[str, int]:
 
 async def steps_of(runner: AgentRunner, task: Task) -> list[str]:
     return [output.task_step.step_id for output in await runner.get_completed_steps(task)]
-
-
-async def test_rounds_of_ready_steps_are_the_waves_of_the_plan(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(worker=PlanAndSolveAgentWorker())
-    model.reply(DIAMOND, match=PLANNING)
-    solves(model, a="res a", b="res b", c="res c", d="res d")
-    model.reply(written(b="a", c="a", d="b c"), match=REFINING)
-    model.reply("It is fine as it is.", match=REFINING)
-    task = await runner.create_task("the request")
-    await runner.give_feedback(task, "the correction", by="ann")
-    rounds: list[list[str]] = []
-    while await runner.get_upcoming_steps(task):
-        outputs = await runner.run_steps_in_queue(task)
-        rounds.append([output.task_step.step_id for output in outputs])
-    assert rounds == [
-        ["s1"],
-        ["p1:a"],
-        ["p1-refine-1"],
-        ["p1:b", "p1:c"],
-        ["p1-refine-2"],
-        ["p1:d"],
-    ]
-    of_parts = [r for r in model.requests if r.holds("Sub-task '")]
-    assert all(r.holds("the request") and r.holds("the correction") for r in of_parts)
-    made = {o.task_step.step_id: o.output for o in await runner.get_completed_steps(task)}
-    assert made["s1"]["reason"] == "made"
-    assert made["p1-refine-1"]["reason"] == "unchanged"
-    assert made["p1-refine-2"]["reason"].startswith("kept: ")
 
 
 async def test_a_sub_task_is_undone_alone_and_done_again(

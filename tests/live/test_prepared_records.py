@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from holdfast import Agent, AgentRunner, Runner, RunResult, Task
+from holdfast import Agent, AgentRunner, Runner, RunResult
 from holdfast.archive.archive import Archive
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import read_task
@@ -16,7 +16,6 @@ from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.updates import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
 from holdfast.reading.audit.verification import IN_RUN, OPEN
-from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
@@ -132,6 +131,12 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
     assert (verified, IN_RUN in verified.proved) == ([], True)
     assert "close" not in await activities_of(runner.client, task_id)
 
+    await forget(runner, task)  # the record counts without the history
+    other = rig.runner()
+    assert (await read_recorded(other.reader, task_id)).task.status == "finished"
+    with pytest.raises(TaskExistsError):
+        await other.create_task("Go.", task_id=task_id)
+
 
 async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
@@ -150,22 +155,6 @@ async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
     assert await runner.verify(task_id) == []
     with pytest.raises(TaskClosedError):
         await runner.finalize_response(task_id)
-
-
-async def test_a_record_that_temporal_has_forgotten_the_task_of_counts(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent()
-    await rig.serve(agent)
-    runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    model.reply("done")
-    await Runner.run(agent, "Go.", runner=runner, task_id=task_id)
-    await forget(runner, Task(task_id=task_id))
-    reader = Reader(runner.client, runner.archive)
-    assert (await reader.task(task_id)).status == "finished"
-    assert (await read_recorded(reader, task_id)).task.status == "finished"
-    with pytest.raises(TaskExistsError):
-        await runner.create_task("Go.", task_id=task_id)
 
 
 async def unused() -> Client:

@@ -138,16 +138,13 @@ async def test_a_server_that_is_away_is_a_connect_error_everywhere(
         ):
             with pytest.raises(ConnectError, match="connection refused"):
                 await verb(task)
-        with pytest.raises(ConnectError):
-            await runner.list_tasks()
-        with pytest.raises(ConnectError):
-            await runner.pending_approvals()
-        with pytest.raises(ConnectError):
-            await runner.create_task("another")
-        with pytest.raises(ConnectError):
-            await runner.session("s").append([user("one")])
-        with pytest.raises(ConnectError):
-            await runner.session("s").chat_history()
+        session = runner.session("s")
+        for asked in (
+            *(runner.list_tasks(), runner.pending_approvals(), runner.create_task("another")),
+            *(session.append([user("one")]), session.chat_history()),
+        ):
+            with pytest.raises(ConnectError):
+                await asked
 
 
 class Failing:
@@ -203,20 +200,6 @@ async def test_a_terminated_task_is_abandoned_and_readable_and_not_running(
 
 async def history(session: Session) -> list[str]:
     return [message.text for message in await session.chat_history()]
-
-
-async def test_rubbish_sent_to_a_session_blocks_nobody(runner: AgentRunner) -> None:
-    session = runner.session("s")
-    await session.append([user("one")])
-    handle = runner.client.get_workflow_handle(session.id)
-    await handle.signal("commit")
-    await handle.signal("commit", "rubbish")
-    await handle.signal("commit", args=[{"task": "t"}, {"task": "u"}])
-    await handle.signal("commit", {"task": "t", "sha256": "no digest"})
-    await handle.signal("anything", {"else": True})
-    assert await asyncio.wait_for(history(session), 100) == ["one"]
-    await session.append([user("two")])
-    assert await asyncio.wait_for(history(session), 100) == ["one", "two"]
 
 
 async def test_a_session_cancelled_before_any_worker_saw_it_or_later_keeps_its_memory(

@@ -2,71 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-
 import pytest
 
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.agents.tools.context import Effect
+from holdfast import AgentRunner, Task
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UndoRefusedError
 from holdfast.task.data.wire import EntriesRequest
 from holdfast.testing import FakeOpenAI, call
-from holdfast.values.messages import assistant
-from holdfast.workers import StepContext
 from tests.support.people import World
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
 from tests.support.runs import serve_nested
-from tests.support.workers import Counting, Doing
+from tests.support.workers import Counting
 
 ROLL = 40
 CALLS = 8
-
-
-async def runs(runner: AgentRunner, task: Task) -> int:
-    return len(await histories(runner.client, task.task_id))
-
-
-class Endless:
-    """Steps without end; counts how often each one ran and with which input."""
-
-    def __init__(self) -> None:
-        self.ran: Counter[int] = Counter()
-        self.inputs: Counter[str] = Counter()
-
-    async def __call__(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        self.ran[ctx.n] += 1
-        if step.input is not None:
-            self.inputs[step.input] += 1
-        ctx.state["sum"] = ctx.state.get("sum", 0) + ctx.n
-        ctx.add(assistant(f"step {ctx.n}"))
-        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
-
-
-async def test_three_clients_step_one_task_over_many_rollovers_and_each_input_is_used_once(
-    make_runner: MakeRunner,
-) -> None:
-    body = Endless()
-    runner = await make_runner(worker=Doing(body), roll_events=ROLL)
-    task = await runner.create_task("q")
-    names = [f"input {k}" for k in range(24)]
-
-    async def client(mine: list[str]) -> list[str | None]:
-        outputs = [await runner.run_step(task, input=name) for name in mine]
-        return [output.task_step.input for output in outputs]
-
-    got = await asyncio.gather(*(client(names[k::3]) for k in range(3)))
-    assert got == [names[k::3] for k in range(3)]
-    assert body.inputs == Counter(names)
-    assert set(body.ran.values()) == {1}
-    assert await runs(runner, task) >= 3
-    found = await runner.get_task(task)
-    assert (found.steps, found.extra_state) == (24, {"sum": sum(range(1, 25))})
-    assert [o.output for o in await runner.get_completed_steps(task)] == list(range(1, 25))
-    assert (await runner.get_completed_step(task, "s1")).output == 1
-    assert (await runner.get_task_output(task)).output == 24
-    assert len(await runner.transcript(task)) == 24
 
 
 async def carried_bytes(runner: AgentRunner, task: Task) -> list[int]:
@@ -100,21 +49,6 @@ async def test_run_task_survives_rollovers_and_what_a_task_carries_grows_by_a_li
 
 
 # ---- calls of agents from before rollovers
-
-
-@pytest.fixture
-def book(world: World) -> Tool:
-    def cancel(effect: Effect) -> str:
-        world.done.append(f"cancel {effect.arguments['city']}")
-        return "cancelled"
-
-    @tool(undo=cancel)
-    def book(city: str) -> str:
-        """Book."""
-        world.done.append(f"book {city}")
-        return "booked"
-
-    return book
 
 
 async def answered(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, list[str]]:

@@ -52,17 +52,6 @@ def count(ctx: ToolContext[Any]) -> str:
     return str(ctx.context.n)
 
 
-async def test_the_caller_s_context_is_what_the_run_has_made_of_it(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("count")
-    model.reply("done")
-    context = Counted()
-    result = await run("q", count, context=context)
-    assert context.n == 1
-    assert result.context_wrapper.context is context
-
-
 async def test_an_error_has_what_the_run_had_made_and_the_context_too(
     run: Runs, model: FakeOpenAI
 ) -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from holdfast import RunHooks, Runner, UserError, tool
 from holdfast.agents.tools.context import ToolContext
-from holdfast.client.runner import streamed_run
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI, call, paced
-from tests.support.rig import Rig, until_status
+from holdfast.testing import FakeOpenAI, call
+from tests.support.rig import Rig
 from tests.support.runs import Runs, look, outputs, tools
 
 
@@ -152,22 +151,3 @@ async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: 
     with pytest.raises(CommandRefusedError, match="other arguments"):
         await run(state)
     assert ran == []
-
-
-async def test_a_run_stopped_after_a_turn_goes_on_with_its_state_whatever_the_reason_says(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streamed_run, "CANCELLED", "other words")
-    model.add(paced(call("look"), hold_after=1))
-    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
-    await model.until_held()
-    stream.cancel(mode="after_turn")
-    await until_status(run.runner, stream.task_id, "paused")
-    model.release()
-    assert [event async for event in stream.stream_events()]
-    assert stream.waiting_for == ("paused by Runner: other words; resume the task first",)
-    model.reply("done")
-    result = await run(stream.to_state(), by="ann")
-    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
-    events = await run.runner.audit(stream.task_id)
-    assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]

@@ -13,7 +13,6 @@ from holdfast import (
     Agent,
     GuardrailFunctionOutput,
     ModelSettings,
-    RunConfig,
     RunHooks,
     Runner,
     RunState,
@@ -177,25 +176,6 @@ async def test_failed_model_call_is_made_again_as_the_policy_says(
     agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
     assert (await run(agent)).final_output == "ok"
     assert model.asked == asked
-
-
-@pytest.mark.parametrize(
-    ("most", "policy"),
-    [
-        (2, retry_policies.all(lambda _: True, retry_policies.http_status([500]))),
-        (0, retry_policies.network_error()),
-        (2, None),
-    ],
-)
-async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
-    run: Any, most: int, policy: RetryPolicy | None
-) -> None:
-    model = Broken(lost())
-    agent = Agent(name="a", model=model)
-    retry = ModelRetrySettings(max_retries=most, policy=policy)
-    with pytest.raises(APIConnectionError):
-        await run(agent, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
-    assert model.asked == 1
 
 
 class OwnModel:  # what Holdfast asks of a model

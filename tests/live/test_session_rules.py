@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
+from holdfast import AgentRunner, Always, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.client.agent_runner import approvals
 from holdfast.errors import CommandRefusedError
@@ -18,21 +16,11 @@ from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeRunner, until
 
-IN_SESSION = Always(same=["to"], scope="session")
 
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-Rule = ApprovalRule | bool | Callable[[dict[str, Any]], bool]
-
-
-def paying(world: World, rule: Rule = True) -> Tool:
+def paying(world: World) -> Tool:
     """Make a tool whose calls a person decides."""
 
-    @tool(needs_approval=rule)
+    @tool(needs_approval=True)
     def pay(to: str) -> str:
         """Pay."""
         world.done.append(to)
@@ -42,11 +30,11 @@ def paying(world: World, rule: Rule = True) -> Tool:
 
 
 async def asked_to_pay(
-    runner: AgentRunner, model: FakeOpenAI, to: str, session: str | None = "books", by: str = ""
+    runner: AgentRunner, model: FakeOpenAI, to: str, session: str | None = "books"
 ) -> tuple[Task, str]:
     """Begin a task that wants to pay; return it, and the status in which it stops."""
     model.call("pay", {"to": to})
-    task = await runner.create_task(f"pay {to}", session=session, by=by)
+    task = await runner.create_task(f"pay {to}", session=session)
     return task, (await runner.run_step(task)).status
 
 
@@ -106,31 +94,3 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     with pytest.raises(CommandRefusedError, match="there are: none"):
         await session.revoke_rule(asked.id, "ben")
     assert not await runner.verify(second)
-
-
-async def test_a_rule_of_the_session_rejects_and_its_predicate_is_not_asked(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    said = iter([True])  # of a later call, that nobody need decide
-    told: list[str] = []
-
-    def asks(arguments: dict[str, Any]) -> bool:
-        told.append(arguments["to"])
-        return next(said, False)
-
-    runner = await make_runner(paying(world, asks))
-    first, _ = await asked_to_pay(runner, model, "Kim")
-    asked = await ask(runner, first)
-    await runner.reject(asked, "ann", "never", always=IN_SESSION)
-    model.reply("done")
-    await runner.run_task(first)
-    await runner.finalize_response(first)
-    second, status = await asked_to_pay(runner, model, "Kim")
-    assert (status, told) == ("done", ["Kim"])
-    assert world.done == []
-    [source] = (await runner.get_completed_steps(second))[0].sources
-    assert "rejected by ann: never" in source.content
-    third, status = await asked_to_pay(runner, model, "Bob")
-    assert (status, told) == ("done", ["Kim", "Bob"])
-    assert not await runner.verify(second)
-    assert not await runner.verify(third)

@@ -12,7 +12,6 @@ from holdfast import (
     Agent,
     AgentRunner,
     Budget,
-    Runner,
     Task,
     TaskStep,
     TaskStepOutput,
@@ -23,7 +22,6 @@ from holdfast.agents.tools.context import Effect
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
-    MaxTurnsExceeded,
     NoUpcomingStepsError,
     StepNotFoundError,
     TaskClosedError,
@@ -38,7 +36,6 @@ from holdfast.workers import (
 )
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
-from tests.support.runs import Runs
 from tests.support.workers import Doing
 
 
@@ -70,45 +67,6 @@ async def test_feedback_is_seen_at_the_next_model_call_and_interrupts_nothing(
     assert third.count("be brief") == 1
     [event] = [e for e in await runner.audit(task) if e.kind == "command"]
     assert event.actor == "ann"
-
-
-async def test_queued_feedback_becomes_the_next_input_after_the_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.add("first", "second", "third")
-    task = await runner.create_task("q")
-    await runner.give_feedback(task, "and then?", when="queued", by="ann")
-    await runner.give_feedback(task, "and at last?", when="queued", by="ann")
-    assert [s.input for s in await runner.get_upcoming_steps(task)] == ["q"]
-    assert str(await runner.run_step(task)) == "first"
-    [queued] = await runner.get_upcoming_steps(task)
-    assert queued.input == "and then?"
-    for text in ("", "   ", "x" * 20_000):
-        with pytest.raises(CommandRefusedError):
-            await runner.give_feedback(task, text, by="ann")
-    assert str(await runner.run_task(task)) == "third"
-    assert [m.text for m in model.requests[2].messages if m.role == "user"] == [
-        "q",
-        "and then?",
-        "and at last?",
-    ]
-
-
-async def test_words_that_come_during_the_last_model_call_are_read_before_the_task_ends(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    agent = await run.serve()
-    model.add(hang(), "first", "second")
-    running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id="words"))
-    await model.until_held()
-    await run.runner.give_feedback("words", "be brief", by="ann")
-    model.release()
-    result = await running
-    assert result.final_output == "second"
-    assert [m.text for m in model.requests[-1].messages] == ["q", "first", "be brief"]
-    with pytest.raises(TaskClosedError, match="finished"):
-        await run.runner.give_feedback("words", "too late", by="ann")
 
 
 async def test_words_after_the_answer_are_read_before_the_task_ends_and_no_new_input_drops_them(
@@ -187,18 +145,6 @@ async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_wi
     await runner.run_step(later)
     assert not any(map(by, model.requests[-1].messages))
     assert "because" not in str(kept)
-
-
-async def test_an_input_that_comes_with_the_request_to_run_follows_earlier_feedback(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.give_feedback(task, "no", by="ann")
-    await runner.run_step(task, input="something else")
-    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
-    assert said == ["no", "something else"]
 
 
 async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_and_who_has_ended(
@@ -290,20 +236,6 @@ async def test_a_budget_that_is_used_up_finishes_with_a_tool_free_answer(
     called = {c.id for m in await runner.transcript(task) for c in m.calls}
     answered = {m.call_id for m in await runner.transcript(task) if m.role == "tool"}
     assert called == answered
-
-
-async def test_a_budget_in_seconds_that_is_used_up_fails_the_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
-    budget = Budget(max_seconds=4, on_exceeded="fail")
-    task = await runner.create_task("q", budget=budget)
-    await runner.run_step(task)
-    await asyncio.sleep(4)  # the passing of time is what the budget counts
-    with pytest.raises(MaxTurnsExceeded):
-        await runner.run_step(task)
-    assert (await until_status(runner, task, "failed")).steps == 1
 
 
 async def test_a_budget_that_is_used_up_asks_and_each_approval_is_one_more_call(
@@ -405,29 +337,6 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
 
 
 # ---- pause
-
-
-async def test_a_pause_holds_the_next_step_and_a_decision_still_counts(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(needs_approval=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        return "paid"
-
-    runner = await make_runner(pay)
-    model.add(call("pay", {"amount": 5}), "done")
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).status == "waiting"
-    await runner.pause(task, "lunch", by="ann")
-    await runner.approve(await ask(runner, task), "ann")
-    await until_status(runner, task, "paused")
-    output = await runner.run_task(task)
-    assert output.status == "waiting"
-    assert "lunch" in output.waiting_for[0]
-    assert len(model.requests) == 1
-    await runner.resume(task, by="ann")
-    assert str(await runner.run_task(task)) == "done"
 
 
 async def answered(runner: AgentRunner, model: FakeOpenAI, *further: str) -> Task:

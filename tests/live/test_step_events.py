@@ -22,13 +22,8 @@ from holdfast.reading.step_events import (
 )
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeRunner, Rig, histories
+from tests.support.runs import look
 from tests.support.workers import Counting
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(needs_approval=True)

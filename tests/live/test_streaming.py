@@ -24,7 +24,7 @@ from holdfast.reading.streams.events import (
 )
 from holdfast.reading.streams.hub import LocalHub
 from holdfast.reading.streams.reader import StreamReader
-from holdfast.testing import FakeOpenAI, call, calls, paced
+from holdfast.testing import FakeOpenAI, call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, event_types, histories
@@ -153,22 +153,6 @@ async def test_an_answer_that_is_read_in_the_process_of_its_worker_costs_no_hear
     assert (said(got), told) == ("one two three", [])
 
 
-async def test_an_answer_that_a_reader_elsewhere_has_begun_to_read_is_told_by_heartbeats(
-    streaming: Streaming, model: FakeOpenAI, told: list[str]
-) -> None:
-    model.paced("one two three", piece=4, hold_after=1)
-    run = await streaming()
-    here = asyncio.ensure_future(read(run.stream_events()))
-    await model.until_held()
-    there = elsewhere(streaming.runner, run.task_id)
-    await anext(there)
-    told.clear()
-    model.release()
-    await here
-    assert told
-    await there.aclose()
-
-
 async def test_readers_elsewhere_see_answers_by_heartbeats(
     streaming: Streaming, model: FakeOpenAI
 ) -> None:
@@ -197,41 +181,6 @@ async def elsewhere(
     async for batch in reader.batches():
         for event in batch:
             yield event
-
-
-async def test_reading_goes_on_after_any_offset(streaming: Streaming, model: FakeOpenAI) -> None:
-    model.add(calls([("look", {"where": "a"})], text="Looking", reasoning="hm"), "It is done.")
-    run = await streaming(look)
-    live = await read(run.stream_events())
-    whole = await read(streaming.runner.stream_events(run.task_id))
-    assert words(whole) == words(live)
-    for k in range(0, len(live), 3):
-        rest = await read(streaming.runner.stream_events(run.task_id, offset=live[k].offset))
-        assert words([*live[: k + 1], *rest]) == words(live)
-        assert said([*live[: k + 1], *rest]) == "It is done."
-        assert all(event.offset > live[k].offset for event in rest)
-
-
-async def test_a_cut_answer_is_made_anew_and_says_so(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    model.paced("this is lost on the way", hold_after=1, cut_after=2)
-    model.paced("this arrives", hold_after=1)
-    run = await streaming()
-    got: list[StreamEvent] = []
-    async for event in run.stream_events():
-        got.append(event)
-        if word_of(event) == "output_text.delta" and model.held:
-            model.release()
-    assert said(got) == run.final_output == "this arrives"
-    created = [e for e in got if word_of(e) == "created"]
-    assert [e.attempt for e in created if isinstance(e, RawResponsesStreamEvent)] == [1, 2]
-    offsets = [event.offset for event in got]
-    assert offsets == sorted(set(offsets))
-    lost = next(e for e in reversed(got) if getattr(e, "attempt", 0) == 1)
-    rest = await read(streaming.runner.stream_events(run.task_id, offset=lost.offset))
-    assert words(rest) == [*TEXT, "completed", "message_output_created"]
-    assert len(model.requests) == 2
 
 
 async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:

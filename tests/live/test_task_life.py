@@ -10,7 +10,6 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
-    TaskNotFoundError,
 )
 from holdfast.task.data.head import TaskHead
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
@@ -88,27 +87,6 @@ async def test_a_closed_task_is_read_from_the_archive_and_refuses_every_change(
 
     await until(gone)
     assert committed
-
-
-async def test_every_verb_refuses_an_unknown_task(runner: AgentRunner) -> None:
-    verbs = [
-        runner.get_task,
-        runner.get_upcoming_steps,
-        runner.get_completed_steps,
-        runner.get_task_output,
-        runner.run_step,
-        runner.run_task,
-        runner.finalize_response,
-        runner.pause,
-        runner.resume,
-        runner.ledger,
-        runner.delete_task,
-    ]
-    for verb in verbs:
-        with pytest.raises(TaskNotFoundError, match="'life-nowhere'"):
-            await verb("life-nowhere")
-    with pytest.raises(TaskNotFoundError):
-        await runner.abandon("life-nowhere", reason="none")
 
 
 async def test_an_agent_that_no_worker_serves_parks_the_task(

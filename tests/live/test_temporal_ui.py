@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
-from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents_sdk import Tool
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
-from tests.support.rig import MakeRunner, until_status
-from tests.support.workers import Counting
+from tests.support.rig import MakeRunner
 
 
 @tool(effect="read")
@@ -111,29 +109,3 @@ async def test_a_task_tells_its_story_in_temporals_ui(
     shown = await query(runner, task, "task")
     assert (shown["status"], shown["answer"]) == ("finished", "Bob has it.")
     assert (await current_details(runner, task)).startswith("**finished**: 3 steps done, 3 model")
-
-
-async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting())
-    left, cancelled = await runner.create_task("q"), await runner.create_task("q")
-    await runner.abandon(left, "enough", by="ann")
-    await runner.client.get_workflow_handle(cancelled.task_id).cancel()
-    for task in (left, cancelled):
-        await until_status(runner, task, "abandoned")
-        assert (await query(runner, task, "task"))["status"] == "abandoned"
-    found = {each.task_id for each in await runner.list_tasks(status="abandoned")}
-    assert {left.task_id, cancelled.task_id} <= found
-    failed = {each.task_id for each in await runner.list_tasks(status="failed")}
-    assert left.task_id not in failed
-    with pytest.raises(WorkflowFailureError) as ended:
-        await runner.client.get_workflow_handle(left.task_id).result()
-    assert isinstance(ended.value.cause, ApplicationError)
-    assert (ended.value.cause.type, str(ended.value.cause)) == (
-        "TaskAbandonedError",
-        "TaskAbandonedError: The task was abandoned by ann: enough",
-    )
-    with pytest.raises(WorkflowFailureError) as ended:
-        await runner.client.get_workflow_handle(cancelled.task_id).result()
-    assert isinstance(ended.value.cause, CancelledError)

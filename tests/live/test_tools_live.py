@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -14,12 +13,7 @@ from holdfast import AgentRunner, ToolContext, tool
 from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.workflows.agent_task import AgentTask
 from tests.support.rig import MakeRunner, histories
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
+from tests.support.runs import look
 
 
 async def results(runner: AgentRunner, task: Any) -> list[tuple[str, bool]]:
@@ -90,31 +84,6 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
     assert list(model.requests[1].results.values()) == [text for text, _ in found]
     assert sorted(ran) == ["async", "sync", "there"]
     assert (await runner.get_task(task)).extra_state == {}
-
-
-async def test_a_tool_knows_its_task_step_call_and_key(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    seen: list[ToolContext] = []
-
-    @tool
-    def act(ctx: ToolContext, n: int) -> str:
-        """Act."""
-        seen.append(ctx)
-        return "done"
-
-    runner = await make_runner(act)
-    model.add(calls([("act", {"n": 1}), ("act", {"n": 1}), ("act", {"n": 2})]), "done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    by_id = sorted(seen, key=lambda ctx: ctx.call_id)
-    assert [ctx.call_id for ctx in by_id] == ["call_1", "call_2", "call_3"]
-    assert {(ctx.task_id, ctx.step_id, ctx.agent_name) for ctx in seen} == {
-        (task.task_id, "s1", "agent")
-    }
-    assert len({ctx.idempotency_key for ctx in seen}) == 3
-    assert [json.loads(ctx.arguments)["n"] for ctx in by_id] == [1, 1, 2]
-    assert {ctx.attempt for ctx in seen} == {1}
 
 
 async def test_a_history_that_the_code_would_not_write_is_noticed(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI
@@ -14,11 +12,6 @@ from tests.support.rig import MakeAgent, Rig, roll, until, until_status
 from tests.support.undos import cut_off, until_undone
 
 TRIED = r"(?s)undo of book.*was tried before.*not known whether it took effect.*Approve:.*Respond:"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 async def reject(runner: AgentRunner, task: Task) -> None:
@@ -90,3 +83,12 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
     broken.clear()
     assert (await runner.undo_step(task)).status == "done"
     assert world.done == ["cancel rome", "cancel old", "cancel old"]
+
+
+async def test_an_idempotent_undo_that_was_cut_off_is_called_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    _, _, undone = await cut_off(rig, make_agent, model, world, undo_idempotent=True)
+    receipt = await undone
+    assert receipt.undone == ('book({"city": "rome"})',)
+    assert world.done == ["cancel rome"] * 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
@@ -21,12 +20,7 @@ from holdfast.errors import (
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeRunner, event_types, roll, until, until_steps
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
+from tests.support.rig import MakeRunner, roll, until, until_steps
 
 
 @pytest.fixture
@@ -109,32 +103,6 @@ async def test_an_undo_that_fails_is_asked_again_and_nothing_is_undone_twice(
     assert world.done == ["cancel bern", "cancel oslo"]
     assert receipt.undone == ('book({"city": "bern"})', 'book({"city": "oslo"})')
     assert await picture(runner, task) == before
-
-
-class Slow:
-    """A tool in flight: it says when it began, and heeds its cancellation, or not."""
-
-    def __init__(self, world: World, *, heeds: bool = True, **options: Any) -> None:
-        self.began = asyncio.Event()
-        self.go = asyncio.Event()
-        self.ended = asyncio.Event()
-
-        @tool(**options)
-        async def slow(thing: str) -> str:
-            """Take long."""
-            world.done.append(f"begin {thing}")
-            self.began.set()
-            while not self.go.is_set():
-                try:
-                    await self.go.wait()
-                except asyncio.CancelledError:
-                    if heeds:
-                        raise
-            world.done.append(f"end {thing}")
-            self.ended.set()
-            return f"slow {thing}"
-
-        self.tool = slow
 
 
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(
@@ -286,69 +254,27 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
     assert (third.status, third.undone) == ("done", ('book({"city": "oslo"})',))
 
 
-async def test_undo_of_a_running_step_cancels_the_model_call(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.hang()
-    model.reply("second")
-    task = await runner.create_task("q")
-    before = await picture(runner, task)
-    waiting = asyncio.create_task(runner.run_task(task))
-    await model.until_held()
-    receipt = await runner.undo_step(task)
-    assert receipt.steps == ("s1",)
-    with pytest.raises(CommandRefusedError, match="undone"):
-        await waiting
-    assert await picture(runner, task) == before
-    assert len(model.requests) == 1  # it waits to be run
-    model.release()
-    assert str(await runner.run_step(task)) == "second"
-
-
-async def test_undo_of_a_step_with_a_tool_in_flight_counts_the_call_as_unknown(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World, book: Tool
-) -> None:
-    slow = Slow(world)
-    runner = await make_runner(slow.tool, book)
-    model.calls([("book", {"city": "rome"}), ("slow", {"thing": "a"})])
-    model.reply("done")
-    task = await runner.create_task("q", extra_state={"trips": []})
-    before = await picture(runner, task)
-    waiting = asyncio.create_task(runner.run_step(task))
-    await slow.began.wait()
-
-    async def booked() -> bool:
-        names = await event_types(runner.client, task.task_id)
-        return names.count("ACTIVITY_TASK_COMPLETED") == 3  # describe, step, book
-
-    await until(booked)
-    receipt = await runner.undo_step(task, residue="keep", by="ann")
-    assert receipt.undone == ('book({"city": "rome"})',)
-    assert len(receipt.remains) == 1
-    assert receipt.check == receipt.remains
-    assert "its outcome is unknown" in receipt.check[0]
-    with pytest.raises(CommandRefusedError, match="undone"):
-        await waiting
-    assert await picture(runner, task) == before
-    assert sorted(world.done[:2]) == ["begin a", "book rome"]
-    assert world.done[2:] == ["cancel rome"]
-    assert str(await runner.run_task(task)) == "done"
-
-
 async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later_one_has_its_result(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
     def take_back(effect: Effect) -> None:
         world.done.append(f"undo {effect.arguments} {effect.result}")
 
-    slow = Slow(world, undo=take_back)
-    runner = await make_runner(slow.tool)
+    began = asyncio.Event()
+
+    @tool(undo=take_back)
+    async def slow(thing: str) -> None:
+        """Take long."""
+        world.done.append(f"begin {thing}")
+        began.set()
+        await asyncio.Event().wait()
+
+    runner = await make_runner(slow)
     model.call("slow", {"thing": "a"})
     model.reply("done")
     task = await runner.create_task("q")
     waiting = asyncio.create_task(runner.run_step(task))
-    await slow.began.wait()
+    await began.wait()
     with pytest.raises(UndoRefusedError, match="its outcome is unknown"):
         await runner.undo_step(task)
     assert (await waiting).status == "waiting"

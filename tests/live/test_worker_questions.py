@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from holdfast import Message, Task, TaskStep, TaskStepOutput
+from holdfast import TaskStep
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
     CustomAgentWorker,
@@ -69,28 +68,3 @@ async def test_each_question_stays_with_its_answer(make_runner: MakeRunner, work
 
 
 # ---- workers that are no AgentWorker
-
-
-class Duck:
-    """Has the three methods and no more."""
-
-    def initialize_step(self, task: Task) -> TaskStep:
-        return TaskStep(task_id=task.task_id, input=task.input, step_state={"left": 1})
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if step.step_state["left"]:
-            following = step.get_next_step(step_state={"left": 0})
-            return TaskStepOutput(output="more", task_step=step, next_steps=(following,))
-        ctx.add(assistant("quack"))
-        return TaskStepOutput(output="quack", task_step=step, is_last=True)
-
-    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        return [user(task.input), transcript[-1]]
-
-
-async def test_any_object_with_the_methods_is_a_worker(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Duck())
-    task = await runner.create_task("q", session="s")
-    assert [(await runner.run_step(task)).output for _ in range(2)] == ["more", "quack"]
-    await runner.finalize_response(task)
-    assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "quack")]

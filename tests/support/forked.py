@@ -25,6 +25,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, _address(), *arguments]
 
 
+def bare_environment() -> dict[str, str]:
+    """Return the environment without what names servers and keys."""
+    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
+    return {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+
+
 def programs() -> str:
     """Return a directory with the programs `python` and `holdfast`, for a PATH."""
     from pathlib import Path

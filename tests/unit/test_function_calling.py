@@ -14,13 +14,8 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 from tests.support.bench import Bench
+from tests.support.runs import look
 from tests.support.workers import Doing, ends
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(return_direct=True)

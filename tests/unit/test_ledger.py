@@ -25,6 +25,7 @@ from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user
+from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 
 if TYPE_CHECKING:
@@ -215,3 +216,10 @@ def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:
         ledger = Ledger(TaskInput(head=HEAD, input="q", images=(image,)), task_id="t", now=1.0)
         ledger.begin(asked, now=2.0)
         assert ledger.at(ledger.last_opened).open.step.images == images
+
+
+def test_a_budget_in_seconds_counts_from_the_creation_of_its_task() -> None:
+    given = TaskInput(head=TaskHead(agent="a"), input="q", budget=Budget(max_seconds=4))
+    ledger = Ledger(given, task_id="t", now=1.0)
+    assert not ledger.exceeded(now=4.9)
+    assert ledger.exceeded(now=5.0) == "max_seconds=4"

@@ -19,6 +19,7 @@ from holdfast.workers.function_calling import FunctionCallingAgentWorker
 from tests.support.bench import Bench
 from tests.support.hostile import Bytes, hostile_server
 from tests.support.odd_answers import ANSWERS, given
+from tests.support.runs import look
 
 MODELS: dict[str, Any] = {"chat": ChatCompletionsModel, "responses": ResponsesModel}
 HEADS = {"steps": TaskHead(agent="a"), "run": run_head("a", RunConfig())}
@@ -28,12 +29,6 @@ BEFORE = (
     assistant("", calls=(FIRST,)),
     Message(role="tool", call_id="first", content="seen"),
 )
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 @tool(effect="read")

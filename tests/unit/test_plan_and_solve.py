@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Task, TaskStep, ToolCall, tool
+from holdfast import Task, TaskStep, ToolCall
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.values.base import Json
@@ -20,13 +20,8 @@ from holdfast.workers.context.journal import LAST_CALL
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
 from holdfast.workers.plan_and_solve.worker import PLANS_KEY
 from tests.support.played import Played
+from tests.support.runs import look
 from tests.support.workers import said
-
-
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 def look_at(where: str) -> ToolCall:

@@ -31,7 +31,7 @@ def limited(**headers: str) -> RateLimitError:
     return RateLimitError("slow down", response=response, body=None)
 
 
-async def after(error: Exception, policy: RetryPolicy, **more: Any) -> Exception:
+async def after(error: Exception, policy: RetryPolicy | None, **more: Any) -> Exception:
     settings = ModelRetrySettings(backoff=BACKOFF, policy=policy)
     given: dict[str, Any] = {"model": None, "attempt": 1, "most": 2, "streams": False, **more}
     return await next_failure(error, settings, **given)
@@ -99,8 +99,10 @@ async def test_a_locked_conversation_waits_longer_each_time_and_no_policy_is_ask
     assert failure.retry_after == 2 ** (attempt - 1)
 
 
-async def test_no_policy_is_asked_after_the_last_attempt() -> None:
+async def test_no_policy_is_asked_after_the_last_attempt_and_none_repeats_nothing() -> None:
     error = ValueError("mine")
+    for policy in (None, lambda _: False):
+        assert not isinstance(await after(error, policy), ModelUnavailableError)
     assert await after(error, lambda _: pytest.fail("asked"), attempt=3) is error
 
 

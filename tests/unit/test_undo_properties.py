@@ -509,3 +509,13 @@ def test_the_undo_of_a_follow_up_leaves_the_task_as_the_answer_left_it() -> None
         assert life.now.answered
         assert not life.now.queue
         holds(life)
+
+
+def test_the_way_to_a_step_leaves_out_what_was_undone_before_it() -> None:
+    life = begun()
+    for _ in range(2):
+        step(life)
+        holds(life)
+        life.undo(back=1, by="", reason="")
+    step(life)
+    holds(life)
