@@ -5,9 +5,11 @@ Each is one `with` block. While tracing is off, a block costs a look at a global
 
 from __future__ import annotations
 
+import time
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from temporalio import activity
@@ -33,6 +35,8 @@ from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+    from holdfast.tracing.switch import Meter
 
 GuardrailKind = Literal["input", "output", "tool_input", "tool_output"]
 
@@ -73,6 +77,13 @@ class Recording:
                 self.fail(error)
             raise
 
+    def measured(self) -> Measured:
+        """Return a recording of the same span that also gathers data for the meter."""
+        return Measured(self._span, self._rules)
+
+    def hear(self, made: ModelAnswer | Outcome) -> None:
+        """Hear of an answer or an outcome."""
+
     def fail(self, error: BaseException) -> None:
         """Mark the span as failed, without secrets; the first error counts."""
         if self._failed or not self.is_on:
@@ -90,6 +101,32 @@ class Recording:
             self._failed = True
             shown = redact(text) if self.is_sensitive else ""
             otel.fail(self._span, kind, shown, stack=redact(stack))
+
+
+class Measured(Recording):
+    """Gathers data of a block for the meter of this process.
+
+    Attributes:
+        heard: The answer, or the outcome.
+        error: What the block, or a part of it, has raised.
+    """
+
+    heard: Any = None
+    error: BaseException | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is recorded: always."""
+        return True
+
+    def hear(self, made: ModelAnswer | Outcome) -> None:
+        """Keep an answer or an outcome."""
+        self.heard = made
+
+    def fail(self, error: BaseException) -> None:
+        """Keep an error; the first counts."""
+        self.error = self.error or error
+        super().fail(error)
 
 
 NOTHING = Recording()
@@ -168,11 +205,31 @@ def recorded(
 
 
 @contextmanager
+def _measured(
+    span: Recording, tell: Callable[[Meter], Callable[[float, Any, BaseException | None], None]]
+) -> Generator[Recording]:
+    """Tell the meter of this process, if it has one, of the block."""
+    meter = switch.meter()
+    if meter is None:
+        yield span
+        return
+    made, begun = span.measured(), time.monotonic()
+    try:
+        yield made
+    except BaseException as error:
+        made.error = made.error or error
+        raise
+    finally:
+        with harmless():
+            tell(meter)(time.monotonic() - begun, made.heard, made.error)
+
+
+@contextmanager
 def model_call(
     head: TaskHead, given: AdvanceInput, agent: str, model: Model, request: ModelRequest
 ) -> Generator[Recording]:
     """Record a model call of an agent; add its answer with `answered`."""
-    if switch.spans() is None:
+    if switch.is_off():
         yield NOTHING
         return
     settings = request.settings
@@ -189,7 +246,10 @@ def model_call(
         "gen_ai.output.type": "text" if request.output is None else "json",
     }
     name, step = f"chat {request.model}", (given.branch, given.n)
-    with recorded("chat", name, head, facts, step=step, calls_out=True) as span:
+    with (
+        recorded("chat", name, head, facts, step=step, calls_out=True) as made,
+        _measured(made, lambda to: partial(to.model_call, request.model)) as span,
+    ):
         if span.is_sensitive:
             with harmless():
                 span.set(_asked(request))
@@ -210,6 +270,7 @@ def answered(span: Recording, answer: ModelAnswer) -> None:
     if not span.is_on:
         return
     with harmless():
+        span.hear(answer)
         span.set(
             {
                 "gen_ai.response.id": answer.response_id or None,
@@ -229,7 +290,7 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
     A handoff is one by its `on_handoff`. Of a call that is a task of its own, the task that makes
     it tells: what runs here is its end only.
     """
-    if switch.spans() is None or given.child:
+    if switch.is_off() or given.child:
         yield NOTHING
         return
     agent, step = given.agent or head.agent, (given.branch, given.n)
@@ -244,7 +305,10 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
     }
     name, tried = f"execute_tool {tool.qualified_name}", given.tried
     plain = recorded("execute_tool", name, head, facts, step=step, tried=tried)
-    with handoff(head, agent, target, step=step) if target else plain as span:
+    with (
+        handoff(head, agent, target, step=step) if target else plain as made,
+        _measured(made, lambda to: partial(to.tool_call, tool.qualified_name)) as span,
+    ):
         if span.is_sensitive:
             span.set({"gen_ai.tool.call.arguments": call.arguments})
         yield span
@@ -252,9 +316,11 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
 
 def came_to(span: Recording, outcome: Outcome) -> None:
     """Add a tool call's outcome to its span; its error was recorded before."""
-    if span.is_sensitive:
+    if span.is_on:
         with harmless():
-            span.set({"gen_ai.tool.call.result": shown(outcome.content)})
+            span.hear(outcome)
+            if span.is_sensitive:
+                span.set({"gen_ai.tool.call.result": shown(outcome.content)})
 
 
 def guardrail(

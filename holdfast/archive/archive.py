@@ -13,10 +13,10 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.bytestore import LocalStore, open_store
 from holdfast.archive.names import (
@@ -476,6 +476,18 @@ class Archive:
     async def amac(self, text: str) -> str:
         """Run `mac` in a thread, unless the key is known already."""
         return self.mac(text) if self._key else await asyncio.to_thread(self.mac, text)
+
+
+def time_store(archive: Archive, timed: Callable[[str, Callable[..., Any]], Any]) -> None:
+    """Have each operation of an archive's store timed.
+
+    Args:
+        archive: The archive.
+        timed: Gets name and function of an operation; returns the function that times it.
+    """
+    store = archive._store  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  its module
+    for name in ("read", "size", "write", "create", "delete", "find"):
+        setattr(store, name, timed(name, getattr(store, name)))
 
 
 def _telling(error: Exception) -> Exception | None:

@@ -161,6 +161,15 @@ async def deploys(common: Common, deployment: DeploymentOption = None) -> ExitCo
 
 @app.command(epilog=EPILOG)
 @shared
+async def metrics(common: Common) -> ExitCode | None:
+    """Count all tasks for Prometheus or OTLP, where HOLDFAST_METRICS says; one for a namespace."""
+    from holdfast.cli.commands.servers import metrics_command
+
+    return await metrics_command(common)
+
+
+@app.command(epilog=EPILOG)
+@shared
 async def mcp(
     common: Common,
     *,

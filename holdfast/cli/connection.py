@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio.client import Client
 
@@ -25,7 +25,16 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_host import Workers, hosted
-from holdfast.serving.worker_process import App, default_archive, load_app, make_workers
+from holdfast.serving.worker_process import (
+    App,
+    default_archive,
+    load_app,
+    make_workers,
+    measuring,
+)
+
+if TYPE_CHECKING:
+    from holdfast.serving.observed.metrics import Meters
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -126,12 +135,13 @@ async def _cluster(common: Common) -> Engine:
 
 
 @asynccontextmanager
-async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
+async def served(engine: Engine, app: App, meters: Meters | None = None) -> AsyncGenerator[Workers]:
     """Serve agents in this process, on a thread and event loop of their own.
 
     A tool that blocks its loop then stops neither heartbeats nor the live view.
     """
-    making = partial(make_workers, app, engine.connect, engine.archive, GRACE)
+    watched = measuring(meters, engine.archive)
+    making = partial(make_workers, app, engine.connect, engine.archive, GRACE, **watched)
     async with hosted(making, GRACE) as (_, workers):
         yield workers
 

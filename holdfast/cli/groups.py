@@ -27,7 +27,7 @@ GROUPS = {
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
     "Servers and workers": (
-        *("dev", "desk", "mcp", "worker", "deploys"),
+        *("dev", "desk", "mcp", "worker", "deploys", "metrics"),
         *("codec", "archive", "restore", "stop"),
     ),
 }

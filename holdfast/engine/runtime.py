@@ -1,4 +1,4 @@
-"""The native part of Temporal's SDK in this process: its logging, and a new one after a fork."""
+"""The native part of Temporal's SDK in this process: its logging, its metrics, its forks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,31 @@ import os
 import time
 from contextlib import suppress
 
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
+from temporalio.common import MetricMeter
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    OpenTelemetryConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+)
 
 _LOG_SECONDS = 0.03
 """How long the end of the process waits for logs; the SDK forwards them every 0.01 s."""
+
+
+def export_metrics(exporter: OpenTelemetryConfig | PrometheusConfig) -> MetricMeter:
+    """Export the metrics of this process, before it makes a client; return what makes more of them.
+
+    Those of a runtime that the program has set before go where it says.
+
+    Raises:
+        ValueError: The address is taken, or is not an address.
+    """
+    _exporters.append(exporter)
+    set_runtime()
+    return Runtime.default().metric_meter
 
 
 @functools.cache
@@ -28,8 +49,10 @@ def set_runtime() -> None:
     is_parents = bool(_used) and Runtime.default() in _used
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     log = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    metrics = _exporters[-1] if _exporters else None
     with suppress(RuntimeError):  # the process has a runtime already
-        runtime = Runtime(telemetry=TelemetryConfig(logging=log))
+        telemetry = TelemetryConfig(logging=log, metrics=metrics, attach_service_name=False)
+        runtime = Runtime(telemetry=telemetry)
         Runtime.set_default(runtime, error_if_already_set=not is_parents)
         atexit.register(time.sleep, _LOG_SECONDS)
     _used.append(Runtime.default())
@@ -38,5 +61,14 @@ def set_runtime() -> None:
 _used: list[Runtime] = []
 """The runtimes of this process and those that it was forked from: to free one of these may hang."""
 
+_exporters: list[OpenTelemetryConfig | PrometheusConfig] = []
+"""Where the metrics of this process go, if anywhere."""
+
+
+def _forget() -> None:
+    _exporters.clear()  # the parent has the port
+    set_runtime.cache_clear()
+
+
 if hasattr(os, "register_at_fork"):  # its threads are not in the child
-    os.register_at_fork(after_in_child=set_runtime.cache_clear)
+    os.register_at_fork(after_in_child=_forget)

@@ -95,6 +95,11 @@ class Workers:
         await self.shutdown()
         await self._running.aclose()
 
+    @property
+    def are_running(self) -> bool:
+        """Whether all of them were started, and none has ended."""
+        return all(worker.is_running for worker in self._workers)
+
     async def run(self) -> None:
         """Run them until `shutdown`.
 

@@ -49,6 +49,7 @@ from holdfast.values.text.redact import redact
 if TYPE_CHECKING:
     from holdfast.activities.user_loop import UserLoops
     from holdfast.serving.activities import Activities
+    from holdfast.serving.observed.metrics import Meters
 
 Connect = Callable[[], Coroutine[Any, Any, Client]]
 
@@ -274,12 +275,16 @@ async def serve(
         connection: Arguments of `connect_client`; Temporal's environment variables by default.
 
     Raises:
-        ServerStartError: The embedded server did not start.
+        ServerStartError: The embedded server, or the port of `HOLDFAST_HEALTH`, did not start.
         ConnectError: The server cannot be reached.
         ArchiveError: The archive cannot be used, or is not the namespace's.
         OpenTasksError: One of the replayed tasks cannot go on with this code.
     """
+    from holdfast.serving.observed.health import STOPPING, health_served
+
+    meters = begun_metrics()
     async with AsyncExitStack() as stack:
+        health = await stack.enter_async_context(health_served())
         if data_dir is None:
             connect, store = _cluster(archive, connection)
         else:
@@ -295,11 +300,15 @@ async def serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        making = partial(make_workers, app, connect, store, GRACE, deployment_config=deployment)
+        watched = measuring(meters, store)
+        making = partial(
+            make_workers, app, connect, store, GRACE, deployment_config=deployment, **watched
+        )
         host, workers = await stack.enter_async_context(hosted(making, GRACE))
         names = ", ".join(agent.name for agent in app.served)
         log.info("serving %s on %s", names, ", ".join(workers.queues))
         leave_imports()
+        health.serves(client, store, workers)
         if ready is not None:
             ready(workers)
         warnings = [asyncio.create_task(warn_of_unserved(client, workers.queues))]
@@ -308,7 +317,27 @@ async def serve(
         for each in warnings:
             stack.callback(each.cancel)
         await _until(stop, host.ended(workers))
+        health.state = STOPPING
         log.info("stopping: running calls get %s seconds", GRACE.seconds)
+
+
+def begun_metrics() -> Meters | None:
+    """Export this process' metrics where `HOLDFAST_METRICS` says; to be called before it connects.
+
+    Raises:
+        InvalidArgumentError: The variable has another form.
+        ServerStartError: The address is taken, or not of this machine.
+    """
+    if not os.environ.get("HOLDFAST_METRICS"):
+        return None
+    from holdfast.serving.observed.metrics import begin_metrics
+
+    return begin_metrics()
+
+
+def measuring(meters: Meters | None, archive: Archive) -> dict[str, Any]:
+    """Return options of workers that measure what they do, if this process has metrics."""
+    return {} if meters is None else {"interceptors": [meters.watch(archive)]}
 
 
 def leave_imports() -> None:

@@ -8,25 +8,44 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+    from holdfast.models.base import ModelAnswer
+    from holdfast.task.data.calls import Outcome
     from holdfast.tracing.otel import Spans
 
 
 logger = logging.getLogger(__name__)
 
 
+class Meter(Protocol):
+    """Measures what spans are made of."""
+
+    def model_call(
+        self, model: str, seconds: float, answer: ModelAnswer | None, error: BaseException | None
+    ) -> None:
+        """Measure a model call that has ended."""
+        ...
+
+    def tool_call(
+        self, tool: str, seconds: float, outcome: Outcome | None, error: BaseException | None
+    ) -> None:
+        """Measure a tool call that has ended."""
+        ...
+
+
 class _Switch:
-    """The tracing settings of this process, and its maker of spans."""
+    """The tracing settings of this process, its maker of spans, and its meter."""
 
     def __init__(self) -> None:
         self.given: TracerProvider | None = None
         self.provider: TracerProvider | None = None
         self.spans: Spans | None = None
         self.disabled: bool | None = None
+        self.meter: Meter | None = None
 
 
 _switch = _Switch()
@@ -42,6 +61,21 @@ def spans() -> Spans | None:
 
         _switch.spans, _switch.provider = Spans(provider), provider
     return _switch.spans
+
+
+def measure(meter: Meter | None) -> None:
+    """Measure by this meter in this process; None measures nothing."""
+    _switch.meter = meter
+
+
+def meter() -> Meter | None:
+    """Return the meter of this process, if it has one."""
+    return _switch.meter
+
+
+def is_off() -> bool:
+    """Whether this process has neither a provider of spans nor a meter."""
+    return spans() is None and _switch.meter is None
 
 
 def may_trace() -> bool:

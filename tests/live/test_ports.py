@@ -23,6 +23,7 @@ from playwright.async_api import Browser
 from temporalio.client import Client
 
 from holdfast.desk import Tokens
+from holdfast.engine.dev_server.process import free_port
 from tests.support import forked
 from tests.support.debian import NGINX
 from tests.support.desk import serve_app
@@ -49,10 +50,11 @@ PROGRAMS = {
     "desk": (*HOLDFAST, "desk", "--port", "0"),
     "mcp": (*HOLDFAST, "mcp", "mine:agents", "--http", "--port", "0"),
     "worker": (*HOLDFAST, "worker", "mine:agents"),
+    "metrics": (*HOLDFAST, "metrics"),
     "local": ("-c", LOCAL),
     "codec": (*HOLDFAST, "codec", "serve", "--port", "0"),
 }
-UP = re.compile(r"address +\d|(desk|codec) is at|Bearer|Serving|^up", re.MULTILINE)
+UP = re.compile(r"address +\d|(desk|codec) is at|Bearer|Serving|Counting|^up", re.MULTILINE)
 
 SERVER = {"grpc": 4, "http api, closed": 1, "metrics": 1}
 """The embedded server. gRPC is open to every user of this machine, but no browser speaks it: the
@@ -63,6 +65,7 @@ OPENED = {
     "desk": {"asks for a token": 1},
     "mcp": {"asks for a token": 1},
     "worker": {},
+    "metrics": {"metrics": 1, "health": 1},
     "local": SERVER,
     "codec": {"asks for a token": 1},
 }
@@ -132,6 +135,8 @@ def started(name: str, home: Path) -> Generator[str]:
         own["HOLDFAST_DESK_TOKENS"] = str(home / "desk-tokens.json")
     if name == "codec":  # the last: from then on the archive asks for its keys
         own["HOLDFAST_KEYS"] = f"command:{sys.executable} -c 'print(\"{LINE}\")'"
+    if name == "metrics":
+        own |= {"HOLDFAST_METRICS": f"127.0.0.1:{free_port()}", "HOLDFAST_HEALTH": "127.0.0.1:0"}
     (home / name).mkdir()
     (home / name / "mine.py").write_text(AGENTS, encoding="utf-8")
     with subprocess.Popen(

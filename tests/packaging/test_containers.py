@@ -21,6 +21,7 @@ from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from tests.packaging.checkout import MAPPED, ROOT
 from tests.support.rig import Engine
+from tests.support.serving import running
 
 COMPOSE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
@@ -136,20 +137,28 @@ async def test_set_up_makes_namespace_and_search_attributes_on_a_bare_server(
     }
 
 
-def test_health_of_a_worker_is_a_command_that_uses_namespace_and_archive(
+def test_health_of_a_worker_is_asked_by_a_command_that_the_image_has(
     compose: dict[str, Any], server: ServerInfo, engine: Engine, tmp_path: Path
 ) -> None:
-    kind, name, *arguments = compose["services"]["worker"]["healthcheck"]["test"]
-    assert (kind, name) == ("CMD", "holdfast")
+    worker = compose["services"]["worker"]
+    kind, program, *arguments = worker["healthcheck"]["test"]
+    assert (kind, program) == ("CMD", "python")
+    given = worker["environment"]["HOLDFAST_HEALTH"]
+    assert f"http://{given}/ready" in arguments[-1]
+    port = free_port()
+    arguments[-1] = arguments[-1].replace(given, f"127.0.0.1:{port}")
 
-    def health(archive: str) -> int:
-        environment = {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": archive}
-        command = [sys.executable, "-m", "holdfast", *arguments]
-        env = os.environ | environment
-        return subprocess.run(command, env=env, capture_output=True, check=False).returncode
+    def is_healthy() -> bool:
+        command = [sys.executable, *arguments]
+        return not subprocess.run(command, capture_output=True, check=False).returncode
 
-    assert health(engine.archive.url) == 0
-    assert health(str(tmp_path / "another")) == 5
+    assert not is_healthy()
+    environment = {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": engine.archive.url}
+    environment |= {"HOLDFAST_HEALTH": f"127.0.0.1:{port}", "HOLDFAST_APP": "healthy"}
+    agents = 'from holdfast import Agent\nagents = Agent(name="a", model="offline")\n'
+    with running("worker", "mine:agents", home=tmp_path, agents=agents, **environment) as it:
+        it.wait_for("Serving")
+        assert is_healthy()
 
 
 def test_image_has_all_three_trees_and_another_user() -> None:

@@ -1,4 +1,4 @@
-"""Programs of the tests that Debian has as packages: a browser, and a reverse proxy.
+"""Programs of the tests that Debian has as packages: a browser, a reverse proxy, Prometheus' tool.
 
 `python -m tests.support.debian` gets those that are missing. Root installs chromium; everything
 else is unpacked into `.build`, with the libraries that the machine lacks: a server that is
@@ -23,7 +23,7 @@ class Package:
     """A package of Debian, with one program.
 
     Attributes:
-        name: The name of the package, and of the program on the PATH.
+        name: The name of the package.
         inside: Where the package has the program.
         is_server: Whether the package, once it is installed, starts a server.
     """
@@ -35,7 +35,12 @@ class Package:
     @property
     def elsewhere(self) -> str:
         """The environment variable with the path of another such program."""
-        return f"HOLDFAST_{self.name.upper()}"
+        return f"HOLDFAST_{self.command.upper()}"
+
+    @property
+    def command(self) -> str:
+        """The name of the program on the PATH."""
+        return Path(self.inside).name
 
     @property
     def _home(self) -> Path:
@@ -51,13 +56,13 @@ class Package:
 
     def find(self) -> str:
         """Return the path of the program; empty when there is none yet."""
-        named = os.environ.get(self.elsewhere) or shutil.which(self.name)
+        named = os.environ.get(self.elsewhere) or shutil.which(self.command)
         return named or (str(self._unpacked / self.inside) if self._done.exists() else "")
 
     def program(self) -> str:
         """Return the path of the program, which must be there."""
         found = self.find()
-        assert found, f"there is no {self.name}: make tools"
+        assert found, f"there is no {self.command}: make tools"
         return found
 
     def environment(self) -> dict[str, Any]:
@@ -79,10 +84,10 @@ class Package:
             return
         if shutil.which("apt-get") is None:
             sys.exit(
-                f"error: the tests of the desk need {self.name}, and there is no apt-get to get it."
-                f" Install it, or name its program: {self.elsewhere}=/path/to/{self.name}"
+                f"error: the tests need {self.command}, and there is no apt-get to get it."
+                f" Install it, or name its program: {self.elsewhere}=/path/to/{self.command}"
             )
-        sys.stderr.write(f"getting {self.name} for the tests of the desk\n")
+        sys.stderr.write(f"getting {self.name} for the tests\n")
         self.install() if os.geteuid() == 0 and not self.is_server else self.unpack()
         if not self.find():
             sys.exit(f"error: {self.name} was installed and is not found")
@@ -117,6 +122,7 @@ class Package:
 
 CHROMIUM = Package("chromium", "usr/lib/chromium/chromium")
 NGINX = Package("nginx", "usr/sbin/nginx", is_server=True)
+PROMTOOL = Package("prometheus", "usr/bin/promtool", is_server=True)
 
 
 def _run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
@@ -128,5 +134,5 @@ def _run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = No
 
 
 if __name__ == "__main__":
-    for package in (CHROMIUM, NGINX):
+    for package in (CHROMIUM, NGINX, PROMTOOL):
         package.get()

@@ -12,7 +12,7 @@ async ([ports, start]) => {
     ["/api/v1/tasks", {input: "2"}], ["/api/v1/tasks/of-the-owner/abandon", {}],
     ["/login", {}], ["/mcp", {jsonrpc: "2.0", id: 1, method: "tools/list"}],
   ];
-  const reads = ["/", "/metrics", "/mcp", "/api/v1/me", "/api/v1/tasks", task];
+  const reads = ["/", "/ready", "/metrics", "/mcp", "/api/v1/me", "/api/v1/tasks", task];
   await Promise.all(ports.flatMap(port => ["127.0.0.1", "localhost"].map(async host => {
     const at = `http://${host}:${port}`, credentials = "include";
     for (const [path, said] of writes)

@@ -25,7 +25,17 @@ NOBODY = 65_534
 SECRET = "the-words-of-the-task"
 EVIL = {"host": "evil.example"}, {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
 PATHS = (
-    *("/", "/login", "/tasks", "/api/v1/tasks", "/api/v1/me", "/mcp", "/metrics", "/decode"),
+    *(
+        "/",
+        "/login",
+        "/tasks",
+        "/api/v1/tasks",
+        "/api/v1/me",
+        "/mcp",
+        "/metrics",
+        "/decode",
+        "/ready",
+    ),
     *("/api/v1/namespaces/default/workflows", "/namespaces/default/workflows"),
 )
 
@@ -73,8 +83,8 @@ def _rule(door: str) -> str:
                 assert not is_written, (path, answered)
                 statuses.setdefault(path, set()).add(answered.status_code)
     served = {path for path, found in statuses.items() if found & {200, 201, 202, 204}}
-    if served == {"/metrics"}:
-        return "metrics"
+    if served in ({"/metrics"}, {"/ready"}):
+        return {"/metrics": "metrics", "/ready": "health"}[served.pop()]
     asks = statuses["/api/v1/me"] | statuses["/mcp"] | statuses["/decode"]
     if served <= {"/login"} and 401 in asks:
         return "asks for a token"

@@ -15,7 +15,9 @@ from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.serving.observed.health import health_served
 from holdfast.serving.observed.logs import begin_logging
+from holdfast.serving.worker_process import begun_metrics, measuring
 from holdfast.values.code.extras import needing
 
 if TYPE_CHECKING:
@@ -33,11 +35,14 @@ async def desk_command(
     with needing("desk", "`holdfast desk`", error=ServerStartError):
         from holdfast.desk.server import desk_served
     begin_logging(logging.WARNING)
-    async with engine_of(common, new=True) as engine:
+    meters = begun_metrics()
+    async with health_served() as health, engine_of(common, new=True) as engine:
         serving = desk_served(
             engine.runner(app=app), tokens=token_file(common, tokens), host=host, port=port
         )
         async with serving as url:
+            measuring(meters, engine.archive)
+            health.serves(engine.client, engine.archive)
             if common.json:
                 output.emit({"desk": url, "address": engine.address})
             output.say(f"The desk is at {url}", style="bold")

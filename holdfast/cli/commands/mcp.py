@@ -15,6 +15,7 @@ from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import ServerStartError
 from holdfast.serving.observed.logs import begin_logging
+from holdfast.serving.worker_process import begun_metrics
 from holdfast.values.checks.ids import check_by
 from holdfast.values.code.extras import needing
 
@@ -27,11 +28,11 @@ async def mcp_command(
         from holdfast.cli.mcp_serving.agent_tools import AgentTools
         from holdfast.cli.mcp_serving.transports import PATH, listen, serve_http, serve_stdio
     begin_logging(logging.WARNING)
-    here = load_agents(target, app)
+    here, meters = load_agents(target, app), begun_metrics()
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
     bound = listen(host, port, token, by=check_by(by)) if http else None
     people = tokens_of(common) if http else None
-    async with engine_of(common, new=True) as engine, served(engine, here):
+    async with engine_of(common, new=True) as engine, served(engine, here, meters):
 
         def runner(agent: str) -> AgentRunner:
             return engine.runner(agent, app=here.name)

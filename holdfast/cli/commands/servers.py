@@ -8,22 +8,27 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from holdfast.cli import output
 from holdfast.cli.commands.desk import token_file
-from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
+from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.deployments import deployment_config, sample_size
+from holdfast.serving.observed.health import health_served
 from holdfast.serving.observed.logs import begin_logging
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
-from holdfast.serving.worker_process import App, serve
+from holdfast.serving.worker_process import App, begun_metrics, serve
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP
 from holdfast.values.code.extras import install_command
+
+if TYPE_CHECKING:
+    from holdfast.serving.observed.metrics import Meters
 
 
 async def dev_command(
@@ -31,10 +36,10 @@ async def dev_command(
 ) -> ExitCode:
     """Run server and worker until Ctrl-C."""
     begin_logging(logging.INFO)
-    here = load_agents(target, app)
+    here, meters = load_agents(target, app), begun_metrics()
     async with (
         engine_of(common, new=True, ui=ui) as engine,
-        served(engine, here) as workers,
+        served(engine, here, meters) as workers,
         desk_beside(common, engine.runner(here.agents[0].name, app=app), port) as desk,
     ):
         facts = {"desk": desk, **_facts(here, workers)}
@@ -49,11 +54,40 @@ async def dev_command(
                 output.emit(facts)
             _print(facts, common, here)
             await warn_of_unserved(engine.client, workers.queues)
-            await asyncio.Event().wait()
+            await counting(engine, meters)
 
         with suppress(InterruptedByUserError):  # may come the moment that we report to be up
             await until_stopped(be_up())
         output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
+    return ExitCode.OK
+
+
+async def counting(engine: Engine, meters: Meters | None) -> None:
+    """Go on without end; count all tasks meanwhile, if this process has metrics."""
+    if meters is None:
+        await asyncio.Event().wait()
+        return
+    from holdfast.serving.observed.gauges import Gauges
+
+    await Gauges(engine.client, meters).run()
+
+
+async def metrics_command(common: Common) -> ExitCode:
+    """Count all tasks for Prometheus until Ctrl-C.
+
+    Raises:
+        InvalidArgumentError: No address is named.
+    """
+    begin_logging(logging.INFO)
+    meters = begun_metrics()
+    if meters is None:
+        msg = "Where the metrics go is not named. Set HOLDFAST_METRICS=127.0.0.1:9464, or otlp=URL."
+        raise InvalidArgumentError(msg)
+    async with health_served() as health, engine_of(common) as engine:
+        health.serves(engine.client, engine.archive)
+        output.say(f"Counting the tasks at {engine.address}. Ctrl-C stops it.")
+        with suppress(InterruptedByUserError):
+            await until_stopped(counting(engine, meters))
     return ExitCode.OK
 
 

@@ -1,0 +1,153 @@
+"""`HOLDFAST_HEALTH`: a process is ready while its parts are, and says which is not, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast import AgentRunner
+from holdfast.engine.dev_server.command import find_cli
+from holdfast.engine.dev_server.process import free_port, wait_ready
+from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import until
+from tests.support.serving import Program, running
+
+AGENTS = """
+import pathlib, time
+from holdfast import Agent, tool
+
+@tool
+def hold(path: str) -> str:
+    "Hold on while there is no such file."
+    pathlib.Path(path, "begun").touch()
+    while not pathlib.Path(path, "go").exists():
+        time.sleep(0.02)
+    return "held"
+
+agents = Agent(name="a", model="gpt-5-mini", tools=[hold])
+"""
+
+
+def asked(program: Program, path: str = "/ready", method: str = "GET") -> tuple[int, Any]:
+    """Ask the health port of a program that tells which it is; return status and body."""
+    [port] = re.findall(r"health at 127.0.0.1:(\d+)", program.text)
+    return answer_of(int(port), path, method)
+
+
+def answer_of(port: int, path: str = "/ready", method: str = "GET") -> tuple[int, Any]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.loads(answer.read() or "null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or "null")
+
+
+@contextmanager
+def server(home: Path, port: int) -> Generator[subprocess.Popen[bytes]]:
+    """Run a Temporal server of a test's own until the block ends."""
+    flags = ["--headless", "--ip", "127.0.0.1", "--port", str(port)]
+    for name, kind in SEARCH_ATTRIBUTES.items():
+        flags += ["--search-attribute", f"{name}={kind}"]
+    command = [str(find_cli()), "server", "start-dev", *flags]
+    with (
+        (home / "server.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_a_worker_is_ready_once_it_polls_and_while_server_and_archive_are_there(
+    model: FakeOpenAI, tmp_path: Path
+) -> None:
+    port, archive = free_port(), tmp_path / "archive"
+    environment = {
+        "HOLDFAST_HEALTH": "127.0.0.1:0",
+        "HOLDFAST_ARCHIVE": str(archive),
+        "TEMPORAL_ADDRESS": f"127.0.0.1:{port}",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-of-the-tests-1",
+    }
+    arguments = ("worker", "mine:agents")
+    with server(tmp_path, port) as temporal:
+        assert await wait_ready(f"127.0.0.1:{port}", seconds=60) is not None
+        with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:
+            worker.wait_for("health at")
+            assert asked(worker, "/live") == (200, {"live": True})
+
+            async def says(status: int) -> bool:
+                return asked(worker)[0] == status
+
+            await until(lambda: says(200))
+            assert asked(worker) == (200, {"ready": True, "problems": {}})
+            assert asked(worker, method="HEAD") == (200, None)
+            assert asked(worker, "/tasks")[0] == 404
+            assert asked(worker, method="POST")[0] == 405
+            archive.rename(tmp_path / "away")
+            status, body = asked(worker)
+            assert (status, [*body["problems"]]) == (503, ["archive"])
+            assert str(archive) in body["problems"]["archive"]
+            (tmp_path / "away").rename(archive)
+            assert asked(worker)[0] == 200
+            temporal.kill()
+            temporal.wait()
+            status, body = asked(worker)
+            assert (status, [*body["problems"]]) == (503, ["server"])
+            assert asked(worker, "/live")[0] == 200
+            worker.process.kill()
+
+
+async def test_a_worker_that_is_told_to_stop_is_not_ready_while_a_tool_goes_on(
+    model: FakeOpenAI, tmp_path: Path
+) -> None:
+    data, door = str(tmp_path / "data"), tmp_path / "door"
+    door.mkdir()
+    environment = {
+        "HOLDFAST_HEALTH": "0",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-of-the-tests-1",
+    }
+    model.call("hold", {"path": str(door)})
+    arguments = ("worker", "mine:agents", "--data-dir", data)
+    with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:
+        worker.wait_for("serving")
+        async with await AgentRunner.connect(agent="a", data_dir=data) as runner:
+            await runner.create_task("q", step_mode="automatic")
+
+            async def has_begun() -> bool:
+                return (door / "begun").exists()
+
+            await until(has_begun)
+            os.kill(worker.process.pid, signal.SIGTERM)
+            worker.wait_for("stopping: running calls get 30 seconds")
+            status, body = asked(worker)
+            assert (status, body["ready"]) == (503, False)
+            assert body["problems"]["process"].startswith("It is being stopped")
+            assert asked(worker, "/live")[0] == 200
+            (door / "go").touch()
+        assert worker.process.wait(timeout=60) == 0
+
+
+async def test_a_desk_says_the_same_and_a_wrong_address_is_refused(tmp_path: Path) -> None:
+    arguments = ("desk", "--port", "0", "--data-dir", str(tmp_path / "data"))
+    port = free_port()
+    with running(*arguments, home=tmp_path / "w", HOLDFAST_HEALTH=f"127.0.0.1:{port}") as desk:
+        desk.wait_for("The desk is at")
+        assert answer_of(port) == (200, {"ready": True, "problems": {}})
+    for given in ("9464x", "127.0.0.1:70000"):
+        with running(*arguments, home=tmp_path / "w", HOLDFAST_HEALTH=given) as desk:
+            assert desk.process.wait(timeout=60) == 2
+        assert f"HOLDFAST_HEALTH is '{given}'; it is host:port" in desk.text
