@@ -49,14 +49,15 @@ async def test_a_worker_killed_in_mid_stream(lab: Lab) -> None:
             lab.start()
     output = await asking
     assert output.output == text(got) == "final"
-    assert created(got) == [1, 2]
+    first, last = created(got)  # a slow machine may lose an attempt before it asks the model
+    assert first == 1 < last
     offsets = [event.offset for event in got]
     assert offsets == sorted(set(offsets))
     assert lab.asked == [0, 0]
     lost = [e for e in got if isinstance(e, RawResponsesStreamEvent) and e.attempt == 1][-1]
     again = lab.runner.stream_events(task, offset=lost.offset, until="waiting")
     rest = [event async for event in again]
-    assert created(rest) == [2]
+    assert created(rest) == [last]
     assert rest[0].offset > lost.offset
     assert text(rest) == "final"
 

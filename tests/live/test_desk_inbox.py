@@ -149,8 +149,10 @@ async def test_later_calls_are_approved_within_bounds_and_revoked(
 
 
 async def test_hasty_hands_decide_one_call(
-    runner: AgentRunner, desk: Served, browser: Browser
+    runner: AgentRunner, desk: Served, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A card that is drawn again once all of it is read takes a click with it.
+    monkeypatch.setattr("holdfast.desk.pages.inbox.page.BARE_SECONDS", 60.0)
     first, second = await waiting(runner, "peek ann 1"), await waiting(runner, "peek bob 2")
     async with person(browser, desk) as page:
         card = page.get_by_role("article")
