@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
@@ -38,10 +38,18 @@ _ENDED_BY_TEMPORAL: dict[TaskStatus, tuple[str, ...]] = {
 _CLOSED_LIST = ", ".join(f"'{each}'" for each in sorted(CLOSED))
 
 
+ALL = f"{TASKS} AND ExecutionStatus != 'ContinuedAsNew'"
+"""Query for all tasks: a run that continued as new is not the task any more."""
+
+
+def begun_since(at: float) -> str:
+    """Return the query that lists the tasks that began at a time or later, child tasks as well."""
+    return f"{ALL} AND StartTime >= '{datetime.fromtimestamp(at, UTC).isoformat()}'"
+
+
 def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") -> str:
     """Return the query that lists the tasks without a parent, or the tasks of one parent."""
-    # A run that continued as new is not the task any more, whatever its attribute says.
-    parts = [TASKS, "ExecutionStatus != 'ContinuedAsNew'"]
+    parts = [ALL]
     if not parent:
         parts.append("ParentWorkflowId IS NULL")
     if status is not None:

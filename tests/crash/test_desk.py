@@ -98,7 +98,7 @@ async def test_an_expense_from_the_wish_to_the_comparison_by_the_keyboard_alone(
         await hand.ask(card.get_by_role("button", name="Edit arguments"), "e")
         await hand.fill(dialog.get_by_label("thing * (string)"), "93")
         await hand.press(dialog.get_by_role("button", name="Review the change"))
-        await hand.press(dialog.get_by_role("button", name="Yes: run pay with these"))
+        await hand.press(dialog.get_by_role("button", name="Yes: Edit arguments"))
         await lab.until_event("start", tool="pay")
         await lab.kill(worker)
         lab.let_go("pay")

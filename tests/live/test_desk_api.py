@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from holdfast import AgentRunner, ToolCall, tool
+from holdfast import AgentRunner, Task, ToolCall, tool
 from holdfast.desk import desk_app
 from holdfast.desk.pages.feed import Feed
 from holdfast.engine import cluster
@@ -68,6 +69,50 @@ async def test_a_card_knows_its_tool_while_no_worker_process_is_up(
     assert context.snapshot is not None
     [spec] = context.snapshot.tools
     assert spec.parameters["properties"]["euros"]["type"] == "integer"
+
+
+async def test_charts_read_an_open_task_again_and_a_closed_one_once(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: Counter[str] = Counter()
+    ledger = runner.reader.ledger
+
+    async def counted(task_id: str, **options: Any) -> Any:
+        read[task_id] += 1
+        return await ledger(task_id, **options)
+
+    monkeypatch.setattr(runner.reader, "ledger", counted)
+    monkeypatch.setattr("holdfast.desk.pages.feed.REST", 0)
+    monkeypatch.setattr("holdfast.desk.pages.feed.DETAIL_SECONDS", 0.5)  # of tasks without a worker
+    feed = Feed(runner)
+    opened, closed = [await runner.create_task(f"pay {name} 1") for name in ("kim", "ann")]
+
+    async def again(task: Task) -> None:
+        """Read the charts until a task was read twice more."""
+        most = read[task.task_id] + 2
+
+        async def is_read() -> bool:
+            await feed.charts("day")
+            return read[task.task_id] >= most
+
+        await until(is_read)
+
+    for task in (opened, closed):
+        await runner.run_task(task)
+        await again(task)
+    await runner.approve(f"{closed.task_id}:1", by="ann")
+    await until_status(runner, closed, "answered")
+    await runner.finalize_response(closed)
+
+    async def is_whole() -> bool:  # also what the model said just before the end
+        shown, fresh = await feed.charts("day"), await Feed(runner).charts("day")
+        states = [each.words for each in fresh if "finished: 1" in each.words]
+        return bool(states) and [each.words for each in shown] == [each.words for each in fresh]
+
+    await until(is_whole)
+    often = read[closed.task_id]
+    await again(opened)
+    assert read[closed.task_id] == often
 
 
 async def got(api: httpx.AsyncClient, path: str, **params: Any) -> Any:

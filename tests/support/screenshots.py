@@ -6,18 +6,26 @@ With `--all`, every page at two widths and in both themes goes to `.build/screen
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import tempfile
+import time
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import AsyncMock, patch
 
 from openai import AsyncOpenAI
 from playwright.async_api import Browser, async_playwright
+from temporalio.runtime import Runtime, TelemetryConfig
 
-from holdfast import Agent, AgentRunner, tool
+from holdfast import Agent, AgentRunner, Task, tool
+from holdfast.desk.pages.feed import Feed
+from holdfast.desk.views.charts import Asked, Chart, charts_of, period_of
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models.openai.responses import ResponsesModel
+from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
 from tests.support.debian import CHROMIUM
 from tests.support.desk import FLAGS, Served, person, serve_desk
@@ -124,6 +132,26 @@ async def make_story(runner: AgentRunner) -> dict[str, str]:
     return made
 
 
+def a_day() -> list[Chart]:
+    """Return the charts of a day at an office: no story of a minute has one."""
+    chance, now = random.Random(4), time.time()
+    tasks, waits, asked = list[Task](), list[Approval](), list[Asked]()
+    for hour, often in enumerate((0, 1, 3, 6, 9, 8, 4, 6, 9, 7, 5, 2), start=8):
+        for k in range(often):
+            at = now - (20 - hour) * 3600 + chance.uniform(0, 3500)
+            states = ["running", "waiting"] if hour > 17 else ["finished"] * 9 + ["failed"]
+            status: Any = chance.choice(states)
+            tasks.append(Task(task_id=f"{hour}-{k}", created=at, status=status))
+            if status == "waiting":
+                waits.append(Approval(id=f"{hour}-{k}:1", kind="tool", asked=at))
+            for model, price in (("gpt-5", 4e-6), ("gpt-5-mini", 5e-7)):
+                tokens, took = chance.randint(2_000, 9_000), chance.uniform(1, 3) + 1e5 * price
+                asked.append(
+                    Asked(at=at, model=model, took=took, tokens=tokens, dollars=tokens * price)
+                )
+    return charts_of(period_of("day", now), tasks, waits, asked)
+
+
 def pages_of(made: dict[str, str]) -> dict[str, str]:
     """Return the pages: name and address."""
     ann, bo, kim = (f"/tasks/{made[name]}" for name in ("Ann", "Bo", "Kim"))
@@ -140,6 +168,7 @@ def pages_of(made: dict[str, str]) -> dict[str, str]:
         "sessions": "/sessions",
         "session": "/sessions?name=dana",
         "workers": "/workers",
+        "charts": "/charts",
         "rules": "/rules",
     }
 
@@ -149,6 +178,8 @@ PICTURES = {
     "task": ("dark", 1280),
     "task_effects": ("light", 1280),
     "compare": ("light", 1280),
+    "workers": ("light", 1280),
+    "charts": ("light", 1280),
 }
 """Pages of the documentation, with theme and width."""
 
@@ -169,6 +200,8 @@ async def take(  # noqa: PLR0917  what is taken, how, and where to
 
 async def main() -> None:
     """Take the pictures."""
+    telling = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
+    Runtime.set_default(telling, error_if_already_set=False)  # who serves is shown at once
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(await ephemeral_server())
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -184,6 +217,11 @@ async def main() -> None:
         stack.push_async_callback(rig.stop)
         runner = rig.runner("expenses")
         pages = pages_of(await make_story(runner))
+        unserved = AgentRunner(
+            agent="travel", app="travel", client=runner.client, archive=runner.archive
+        )
+        await unserved.create_task("Book a train to Berne.", task_id="berne")
+        stack.enter_context(patch.object(Feed, "charts", AsyncMock(return_value=a_day())))
         desk = await stack.enter_async_context(serve_desk(runner))
         playwright = await stack.enter_async_context(async_playwright())
         browser = await playwright.chromium.launch(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping
 
 from nicegui import ui
@@ -21,22 +19,8 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.charts import Asked, Chart, answers_in, charts_of, period_of
-from holdfast.errors import HoldfastError
-from holdfast.task.happenings import happenings
-from holdfast.values.code.some_at_once import some_at_once
-from holdfast.values.runs.status import CLOSED
-from holdfast.values.steps import Task
+from holdfast.desk.views.charts import PERIODS, Chart
 from holdfast.values.text.terminal import printable
-
-MOST_TASKS = 2_000
-"""Newest tasks that are counted."""
-
-MOST_READ = 200
-"""Newest tasks whose model calls are counted."""
-
-AT_ONCE = 8
-DETAIL_SECONDS = 1.5
 
 _OF_STATE: Mapping[str, str] = {
     "running": "bg-indigo-500",
@@ -62,8 +46,7 @@ class Charts:
             name: The time that is looked at: "day" or "week".
         """
         self._frame = frame
-        self._name = "week" if name == "week" else "day"
-        self._known: dict[str, list[Asked]] = {}
+        self._name = name if name in PERIODS else "day"
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading(f"Charts of the last {self._name}", level=1)
             other = "day" if self._name == "week" else "week"
@@ -72,28 +55,8 @@ class Charts:
         ui.timer(TICK_SECONDS * 10, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
-        runner = self._frame.desk.runner
-        period = period_of(self._name, time.time())
-        tasks = [
-            task
-            for task in await runner.list_tasks(limit=MOST_TASKS)
-            if task.created >= period.start
-        ]
-        waiting = await self._frame.desk.feed.waiting()
-        asked = await some_at_once(self._answers, tasks[:MOST_READ], AT_ONCE)
-        found = charts_of(period, tasks, waiting, [each for some in asked for each in some])
+        found = await self._frame.desk.feed.charts(self._name)
         self._body.show(found, lambda: self._draw(found))
-
-    async def _answers(self, task: Task) -> list[Asked]:
-        """Read the answers of models in a task; no answers when no worker process is up."""
-        if task.task_id not in self._known or task.status not in CLOSED:
-            reading = self._frame.desk.runner.reader.ledger(task.task_id, legible=True)
-            try:
-                async with asyncio.timeout(DETAIL_SECONDS):
-                    self._known[task.task_id] = answers_in(happenings(*await reading))
-            except (HoldfastError, TimeoutError):
-                return self._known.get(task.task_id, [])
-        return self._known[task.task_id]
 
     def _draw(self, found: list[Chart]) -> None:
         if not found:

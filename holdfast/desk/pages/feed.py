@@ -13,13 +13,19 @@ from holdfast.archive.archive import Archive
 from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.views.cards import Context
+from holdfast.desk.views.charts import PERIODS, Asked, Chart, answers_in, charts_of, period_of
 from holdfast.engine.search_attributes import SNAPSHOT_MEMO
 from holdfast.errors import HoldfastError
+from holdfast.reading.listing import begun_since
+from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
+from holdfast.task.happenings import happenings
 from holdfast.task.people.approvals import decided_by
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 
 T = TypeVar("T")
@@ -34,6 +40,15 @@ PATIENCE_SECONDS = 3.0
 """How long a page waits for a worker process before it shows what lists know."""
 
 SNAPSHOTS_KEPT = 200
+
+MOST_TASKS = 2_000
+"""Newest tasks that charts count."""
+
+MOST_READ = 200
+"""Ledgers that are read for the charts at one time; the next reading goes on from there."""
+
+READ_AT_ONCE = 8
+DETAIL_SECONDS = 1.5
 
 DECIDED = {"approve": "approved", "reject": "rejected", "respond": "answered"}
 
@@ -70,6 +85,49 @@ class Feed:
         self._runner = runner
         self._waiting = Shared(partial(open_approvals, runner))
         self._snapshots: dict[str, AgentSnapshot] = {}
+        self._charts = {name: Shared(partial(self._read_charts, name)) for name in PERIODS}
+        self._answers: dict[tuple[str, float], tuple[str, list[Asked]]] = {}
+
+    async def charts(self, name: str) -> list[Chart]:
+        """Read the charts of a period.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        return await self._charts[name].get()
+
+    async def _read_charts(self, name: str) -> list[Chart]:
+        """List the tasks of a period, and read what models answered in the ones that may have news.
+
+        The record of a closed task never changes, so it is read once.
+        """
+        period = period_of(name, time.time())
+        with server_errors():
+            client, query = self._runner.client, begun_since(period.start)
+            listing = client.list_workflows(query, page_size=1000, limit=MOST_TASKS)
+            tasks = [await listed(found) async for found in listing]
+        tasks = [task for task in tasks if task.created >= period.start]
+        due = [task for task in tasks if not self._has_read(task) or task.status not in CLOSED]
+        due.sort(key=self._has_read)  # the others first
+        await some_at_once(self._read_answers, due[:MOST_READ], READ_AT_ONCE)
+        asked = [a for task in tasks for a in self._answers.get(_key(task), ("", []))[1]]
+        own = [task for task in tasks if not task.parent]
+        return charts_of(period, own, await self.waiting(), asked)
+
+    def _has_read(self, task: Task) -> bool:
+        return self._answers.get(_key(task), ("",))[0] == task.status
+
+    async def _read_answers(self, task: Task) -> None:
+        """Read the answers of models in a task; keep what is known if no worker process is up."""
+        reading = self._runner.reader.ledger(task.task_id, legible=True)
+        try:
+            async with asyncio.timeout(DETAIL_SECONDS):
+                found = answers_in(happenings(*await reading))
+        except (HoldfastError, TimeoutError):
+            return
+        self._answers[_key(task)] = task.status, found
+        while len(self._answers) > MOST_TASKS:
+            del self._answers[next(iter(self._answers))]
 
     async def waiting(self) -> list[Approval]:
         """List what waits for a person over all tasks, oldest first.
@@ -144,6 +202,10 @@ class Feed:
             return ""
         verb, _, rest = decided_by(entries, approval_id).partition(" ")
         return f"{DECIDED.get(verb, verb)} {rest}".strip()
+
+
+def _key(task: Task) -> tuple[str, float]:
+    return task.task_id, task.created  # an id may be used again
 
 
 def _newest(messages: list[Message]) -> tuple[Message, ...]:

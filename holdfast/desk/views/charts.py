@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -38,9 +38,13 @@ class Period:
         return self.end - self.parts * self.seconds
 
 
+PERIODS: Mapping[str, tuple[int, float]] = {"day": (24, 3600.0), "week": (28, 6 * 3600.0)}
+"""Number and length of the parts of each."""
+
+
 def period_of(name: str, now: float) -> Period:
-    """Return the last day, in hours, or the last week, in parts of six hours."""
-    parts, seconds = (28, 6 * 3600.0) if name == "week" else (24, 3600.0)
+    """Return a period up to now, in whole parts."""
+    parts, seconds = PERIODS[name]
     return Period(parts=parts, seconds=seconds, end=(now // seconds + 1) * seconds)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from nicegui import ui
@@ -330,8 +330,7 @@ class _Edit:
                     code(f"+ {each.new or 'left out'}").classes(
                         "text-emerald-800 dark:text-emerald-300"
                     )
-            sure = replace(self._chosen, label=f"run {self._card.approval.tool} with these")
-            _sure(sure, lambda: self._send(Said(arguments=arguments)), self._dialog)
+            _sure(self._chosen, lambda: self._send(Said(arguments=arguments)), self._dialog)
 
 
 def _object(typed: str) -> dict[str, Json]:

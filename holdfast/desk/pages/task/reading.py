@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -13,7 +12,7 @@ from holdfast.desk.pages.access import Desk
 from holdfast.desk.views.branches import ForkedTask
 from holdfast.engine.search_attributes import ORIGIN_MEMO
 from holdfast.errors import EngineError
-from holdfast.reading.listing import tasks_query
+from holdfast.reading.listing import begun_since
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -85,8 +84,7 @@ async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
     Raises:
         ConnectError: The server could not be reached.
     """
-    since = datetime.fromtimestamp(task.created, UTC).isoformat()
-    query = f"{tasks_query(None, None)} AND StartTime >= '{since}'"
+    query = begun_since(task.created)
     found: list[ForkedTask] = []
     with server_errors():
         async for each in runner.client.list_workflows(query, page_size=500, limit=MOST_READ):
