@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from contextlib import suppress
+from datetime import timedelta
 
 from temporalio.common import MetricMeter
 from temporalio.runtime import (
@@ -21,6 +22,9 @@ from temporalio.runtime import (
 
 _LOG_SECONDS = 0.03
 """How long the end of the process waits for logs; the SDK forwards them every 0.01 s."""
+
+_SIGN_OF_LIFE = timedelta(seconds=10)
+"""How often workers tell the server their host, process and load. The first time is as late."""
 
 
 def export_metrics(exporter: OpenTelemetryConfig | PrometheusConfig) -> MetricMeter:
@@ -52,14 +56,14 @@ def set_runtime() -> None:
     metrics = _exporters[-1] if _exporters else None
     with suppress(RuntimeError):  # the process has a runtime already
         telemetry = TelemetryConfig(logging=log, metrics=metrics, attach_service_name=False)
-        runtime = Runtime(telemetry=telemetry)
+        runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=_SIGN_OF_LIFE)
         Runtime.set_default(runtime, error_if_already_set=not is_parents)
         atexit.register(time.sleep, _LOG_SECONDS)
     _used.append(Runtime.default())
 
 
 _used: list[Runtime] = []
-"""The runtimes of this process and those that it was forked from: to free one of these may hang."""
+"""The runtimes of this process and of its parents by fork: to free one of these may hang."""
 
 _exporters: list[OpenTelemetryConfig | PrometheusConfig] = []
 """Where the metrics of this process go, if anywhere."""

@@ -72,7 +72,7 @@ class App:
 
     @property
     def served(self) -> tuple[Agent, ...]:
-        """The agents whose tasks may begin here: these, and those that they hand over to."""
+        """The agents whose tasks may begin here: these, and the agents that they hand over to."""
         found = {agent.name: agent for agent in self.agents}
         for agent in self.agents:
             found |= {other.name: other for other in agent.team() if other.name not in found}
@@ -110,7 +110,7 @@ def build_workers(
 
     Raises:
         UserError: Two agents have one name.
-        InvalidArgumentError: A notifier is none.
+        InvalidArgumentError: An object in `notify` is not a notifier.
     """
     activities = _activities(app.agents, archive, loops, prices=prices, notify=notify)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
@@ -136,8 +136,8 @@ def build_worker(
         agents: The agents to serve.
         app: Name of the app, not the default one; the queue is `hf.<app>`.
         archive: The archive of the namespace.
-        prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
-            default, else none.
+        prices: What models cost, recorded with each call; the prices that `HOLDFAST_PRICES` names
+            by default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices. The
@@ -146,7 +146,7 @@ def build_worker(
 
     Raises:
         UserError: Two different agents have one name.
-        InvalidArgumentError: One of notify is no notifier, or a name of the deployment cannot be
+        InvalidArgumentError: One of notify is not a notifier, or a name of the deployment cannot be
             used.
     """
     if "build_id" not in options:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -79,7 +80,7 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
         f"/compare?left={task.task_id}&right={sure}": "<img src=x",
         f"/sessions?name={quote(f'of {EVIL[:20]}')}": "{{7*7}}",
         f"/tasks/{quote(EVIL, safe='')}": "There is no such task",
-        "/workers": "serving",
+        "/workers": f", process {os.getpid()}",
         "/charts?of=week": "Latency of gpt-5-mini, median",
         "/no/such/page": "There is no such page",
     }

@@ -101,7 +101,7 @@ def _draw_process(process: Process, now: float) -> None:
             chip("serving", "good")
         facts(
             [
-                ("Host", "" if newest.host else "known a minute after its start"),
+                ("Host", "" if newest.host else "known 10 s after its start"),
                 ("Agents", process.agents),
                 ("Started", partial(_draw_start, since, now) if since else ""),
                 ("Build", newest.version),
