@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from openai import RateLimitError
 
 from holdfast import ModelSettings, RunConfig, Runner
 from holdfast.agents_sdk import CallModelData, ModelInputData, SessionSettings
@@ -39,6 +42,33 @@ async def test_a_session_is_asked_after_each_turn_whose_model_was_shown_all_of_i
     unstored = RunConfig(model_settings=ModelSettings(store=False))
     result = await run("q", session=session, run_config=unstored)
     assert session.asked[1:] == [{"response_id": result.last_response_id, "store": False}]
+
+
+class Limited(Folding):
+    """A session whose provider limits it twice."""
+
+    async def run_compaction(self, args: Any = None) -> None:
+        """Be refused twice."""
+        await super().run_compaction(args)
+        if len(self.asked) < 3:
+            answer: Any = SimpleNamespace(
+                status_code=429, headers={"retry-after-ms": "1"}, request=None
+            )
+            raise RateLimitError("slow down", response=answer, body=None)
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(None, 3), (0.0001, 1)])
+async def test_a_rate_limit_of_a_session_that_folds_is_waited_out(
+    run: Runs, model: FakeOpenAI, seconds: float | None, asked: int
+) -> None:
+    session = Limited()
+    model.reply("done")
+    config = RunConfig(model_settings=ModelSettings(rate_limit_seconds=seconds))
+    expected = nullcontext() if seconds is None else pytest.raises(RateLimitError)
+    with expected:
+        result = await run("q", session=session, run_config=config)
+        assert result.final_output == "done"
+    assert len(session.asked) == asked
 
 
 async def test_a_session_is_not_asked_after_a_turn_that_ends_with_a_tools_output(

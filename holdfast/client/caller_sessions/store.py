@@ -5,6 +5,7 @@ From its items follows how much of a turn it holds, and whether a model was show
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,9 +13,12 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
 from holdfast.errors import UserError
+from holdfast.models.base import foreign_error
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
@@ -253,16 +257,17 @@ class CallerStore:
         await self._invoke(partial(adding, **self._more()), list(sent))
 
     async def compact(
-        self, response_id: str | None, shown: Sequence[Mapping[str, Any]], *, store: bool | None
+        self, response_id: str | None, shown: Sequence[Mapping[str, Any]], settings: ModelSettings
     ) -> None:
         """Let a session that folds old items do so, after a turn.
 
-        What the last model call was not shown would be lost: then nothing is folded.
+        What the last model call was not shown would be lost: then nothing is folded. A rate limit
+        is waited out, as one of the model's calls.
 
         Args:
             response_id: The last response of the turn, if the provider gave it an id.
             shown: What that call was sent, and its answer.
-            store: Whether the provider keeps the response; None for what is usual.
+            settings: Whether the provider keeps the response, and how long limits may last.
 
         Raises:
             Exception: Whatever the session raises.
@@ -274,7 +279,20 @@ class CallerStore:
             log.warning("Session %r is not folded: no model was shown all of it.", self.name)
             return
         asked: dict[str, Any] = {"response_id": response_id} if response_id else {}
-        await self._invoke(fold, asked if store is None else {**asked, "store": store})
+        if settings.store is not None:
+            asked["store"] = settings.store
+        last = time.monotonic() + settings.seconds_of_limits
+        for pause in pauses(1.0, 60.0):
+            try:
+                await self._invoke(fold, asked)
+                break
+            except Exception as error:
+                known = foreign_error(error, f"Session {self.name!r} is folded later: {error}")
+                wait = getattr(known, "retry_after", None) or pause
+                if not getattr(known, "is_limit", False) or time.monotonic() + wait > last:
+                    raise
+            log.warning("%s The next attempt is in %g s.", known, wait)
+            await asyncio.sleep(wait)
 
     def _more(self) -> dict[str, Any]:
         return {"wrapper": self.wrapper} if self._takes_wrapper else {}

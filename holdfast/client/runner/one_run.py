@@ -277,11 +277,11 @@ class _Run:
         is_written = await write_turn(session, self._engine.reader, self._call.task_id)
         if is_written and folds and _ends_in_answer(data):
             config = self._call.config
-            store = data.last_agent.model_settings.resolve(config.model_settings).store
+            settings = data.last_agent.model_settings.resolve(config.model_settings)
             shown = data.to_input_list(mode="normalized")
             if config.call_model_input_filter is not None:
                 shown = []  # it is not recorded what the filter has left
-            await session.compact(data.last_response_id, shown, store=store)
+            await session.compact(data.last_response_id, shown, settings)
 
     def _forget(self, *, is_over: bool) -> None:
         """Release the code that was registered for the run, once it is over."""
