@@ -191,8 +191,9 @@ class ModelAnswer(Value):
     def is_blank(self) -> bool:
         """Whether it has nothing to go on with: at most blanks and reasoning."""
         said = self.text.strip() or self.message.calls or self.refusal or self.repeated
-        kinds = {item.get("type", "message") for item in self.message.items}
-        return not said and not self.is_incomplete and kinds <= {"reasoning", "message"}
+        kinds = {str(item.get("type") or "message") for item in self.message.items}
+        is_work = "message" not in kinds and any(kind.endswith("_call") for kind in kinds)
+        return not said and not self.is_incomplete and not is_work
 
     @property
     def text(self) -> str:
@@ -399,9 +400,7 @@ NOT_HEALED_BY_TIME = frozenset(
 )
 """Error codes that need a person, though their status is that of a busy provider."""
 
-_PASSING = frozenset(
-    {"APIError", "ConnectError", "ConnectionError", "ReadTimeout", "Timeout", "TransportError"}
-)
+_PASSING = frozenset({"APIError", "ConnectionError", "Timeout", "TimeoutError", "TransportError"})
 """Names of errors of clients that mean, without a status, that the answer did not come whole."""
 
 
@@ -476,11 +475,8 @@ def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelR
     status = next((known for each in chain if (known := status_in(each)) is not None), None)
     codes = {str(getattr(each, name, None)) for each in chain for name in ("code", "type")}
     names = {base.__name__ for each in chain for base in type(each).__mro__}
-    if status is not None:
-        is_passing = is_status_passing(status, codes)
-    else:
-        is_passing = not names.isdisjoint(_PASSING) or "TimeoutError" in names
-    if not is_passing:
+    is_passing = status is None and not names.isdisjoint(_PASSING)
+    if not is_passing and (status is None or not is_status_passing(status, codes)):
         return ModelRequestError(text)
     asked = wait_in(*chain)
     is_limit = is_rate_limit(status, codes, asked)

@@ -13,7 +13,7 @@ from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.openai.hosted_items import is_passed_on, told_in_stream
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_array
+from holdfast.values.checks.json_shapes import as_array, as_text, is_object
 
 WINDOW = 8 * 1024
 """Units of an unfinished answer that a frame for another process holds; what is older comes with
@@ -170,7 +170,7 @@ def _told(answer: ModelAnswer) -> Iterator[Delta]:
 
 
 def _texts(parts: Json, kind: str = "") -> Iterator[Delta]:
-    for part in parts if is_array(parts) else []:
+    for part in filter(is_object, as_array(parts)):
         if part.get("type") == "refusal":
             yield Delta("refusal", as_text(part.get("refusal")))
         else:

@@ -173,7 +173,8 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
     if answer.repeated:
         return "work"
     kinds = {kind_of(item) for item in answer.message.items}
-    if kinds & RUN_BY_PROVIDER and "message" not in kinds and not answer.text:
+    is_work = any(kind.endswith("_call") for kind in kinds)
+    if is_work and "message" not in kinds and not answer.text:
         return "work"
     if answer.refusal:
         return "answer" if may_refuse else "refusal"

@@ -27,10 +27,27 @@ ARGUMENTS: list[Any] = [
     '{"where": 5}', '{"where": null}', '{"when": 1}', "```json\n{}\n```", '{"where": "a"}{}',
 ]  # fmt: skip
 CONTENTS: list[Any] = [None, "", " ", "\n\n", [], [{"type": "text", "text": "done"}], {"a": 1}, 5]
-FINISHES = ["stop", None, "", "tool_calls", "function_call", "length", "content_filter", "odd"]
+FINISHES: list[Any] = [
+    "stop",
+    None,
+    "",
+    "tool_calls",
+    "function_call",
+    "length",
+    "content_filter",
+    "odd",
+    5,
+    [],
+]
 USAGES: list[Any] = [
     None, [], "much", {"prompt_tokens": 2.5, "input_tokens": 2.5},
     {"prompt_tokens": "7", "input_tokens": "7"}, {"prompt_tokens": -1, "input_tokens": -1},
+]  # fmt: skip
+SAID: list[Body] = [
+    {"refusal": {}}, {"refusal": 5, "content": "done"}, {"annotations": "odd", "content": "done"},
+    {"reasoning_content": {"a": 1}}, {"reasoning_content": ["hm"], "content": "done"},
+    {"tool_calls": {}}, {"tool_calls": [{"id": "c"}]}, {"tool_calls": [{"id": 5, "function": 7}]},
+    {"function_call": "look", "content": "done"}, {"audio": {"transcript": "done"}},
 ]  # fmt: skip
 THOUGHT: Body = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}
 
@@ -85,6 +102,8 @@ def chat_answers() -> dict[str, Body]:
     add("thinking blocks", {"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]})
     add("reasoning of another name", {"reasoning": "hm"})
     add("null calls", {"tool_calls": None}, "tool_calls")
+    for said in SAID:
+        add(str(said), said)
     add("a think block", {"content": "<think>hm</think>done"})
     return made
 
@@ -130,6 +149,10 @@ def response_answers() -> dict[str, Body]:
     refusal = [{"type": "refusal", "refusal": "no"}]
     add("refusal", {**message(""), "content": refusal})
     add("no parts", {**message(""), "content": []})
+    for kind in ("odd", "odd_call", "web_search_call", "item_reference", "function_call_output"):
+        add(f"an item {kind}", {"type": kind, "id": "x", "call_id": "y", "output": ""})
+        add(f"an item {kind} and no text", {"type": kind, "id": "x", "call_id": "y"}, message(" "))
+    add("reasoning of another shape", {**THOUGHT, "summary": ["hm"]}, message("done"))
     return made
 
 

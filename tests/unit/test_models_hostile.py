@@ -79,12 +79,12 @@ async def test_an_error_whose_body_is_cut_is_one_that_time_heals(
 
 @each_api
 @whole_or_streamed
-async def test_an_answer_whose_body_is_no_gzip_is_one_that_time_heals(
+async def test_an_answer_whose_body_is_no_gzip_is_one_that_cannot_be_read(
     api: str, streamed: bool
 ) -> None:
     kind = "text/event-stream" if streamed else "application/json"
     broken = Bytes(b"not gzip at all", kind, headers={"content-encoding": "gzip"})
-    with pytest.raises(ModelUnavailableError, match=r"broke off its answer|failed or was cut"):
+    with pytest.raises(ModelUnavailableError, match=r"cannot be read.*content-encoding"):
         await asked(api, broken, streamed=streamed)
 
 

@@ -207,7 +207,7 @@ def test_a_call_taken_out_of_a_message_is_not_sent() -> None:
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
-        ("hello", "of type str"),
+        ("hello", "type is str"),
         ({}, "neither a 'type' nor a 'role'"),
         ({"role": "robot", "content": "x"}, "role is 'robot'"),
         ({"role": "user"}, "'content' is missing"),

@@ -235,7 +235,7 @@ SHAPES: list[tuple[Any, dict[str, Any], str]] = [
     (ResponsesModel, {"output": [], "status": "queued"}, "status is 'queued'"),
     (ChatCompletionsModel, {}, "choices: Field required"),
     (ChatCompletionsModel, {"choices": []}, "no choice"),
-    (ChatCompletionsModel, {"choices": [{}]}, "choices.0.message"),
+    (ChatCompletionsModel, {"choices": [{}], "model": 5}, "model: Input should"),
 ]
 
 

@@ -108,7 +108,7 @@ async def test_an_answer_that_is_cut_off_is_to_be_repeated(api: FakeOpenAI, kind
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stream_without_its_end_is_to_be_repeated(api: FakeOpenAI, kind: Any) -> None:
     api.raw({"status": "queued", "output": [], "choices": []})
-    with pytest.raises(ModelUnavailableError, match="there was no"):
+    with pytest.raises(ModelUnavailableError, match=r"there was no|holds no choice"):
         await stream(kind)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from holdfast import Agent, RunConfig, tool
 from holdfast.agents.runs.rules import run_head
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelAnswer, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta, admitted
 from holdfast.models.draft import deltas_of, goes_on
@@ -79,6 +80,74 @@ async def outcome(answer: ModelAnswer | ModelError, head: TaskHead) -> dict[str,
         "output": given.text if result.echo else result.output,
         "is_last": result.last,
     }
+
+
+END = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+DONE = b'data: {"choices": [{"delta": {"content": "done"}}]}\n\n' + END
+LATE = b'data: {"choices": [{"delta": {"content": " twice"}}]}\n\n'
+STREAM = "text/event-stream"
+WHOLE = b'{"choices": [{"message": {"content": "done"}}]}'
+SENT: dict[str, tuple[Bytes, str]] = {
+    "a mark of the order of bytes": (Bytes(b"\xef\xbb\xbf" + DONE, STREAM), "done"),
+    "a mark before JSON": (Bytes(b"\xef\xbb\xbf" + WHOLE), "done"),
+    "what follows the last word": (Bytes(DONE + b"data: [DONE]\n\n" + LATE, STREAM), "done"),
+    "data without a word": (Bytes(b": hi\n\ndata:\n\n" + DONE, STREAM), "done"),
+    "a stream of another type": (Bytes(DONE, "text/plain"), "done"),
+    "JSON of another type": (Bytes(WHOLE, STREAM), "done"),
+    "another number of the choice": (
+        Bytes(DONE.replace(b'{"delta"', b'{"index": 1, "delta"'), STREAM),
+        "done",
+    ),
+    "no choice": (Bytes(b'data: {"choices": []}\n\ndata: [DONE]\n\n', STREAM), "asked again"),
+    "no stream": (Bytes(b"<html>log in</html>", "text/html"), "asked again"),
+    "another encoding": (Bytes(DONE, STREAM, headers={"content-encoding": "gzip"}), "asked again"),
+    "a stream that is cut": (Bytes(DONE.removesuffix(END), STREAM), "later"),
+}
+
+
+@pytest.mark.parametrize("name", SENT)
+async def test_what_a_server_may_send_of_a_stream(name: str) -> None:
+    sent, expected = SENT[name]
+    async with hostile_server(lambda *_: sent) as server:
+        model = ChatCompletionsModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
+        made = await answered(model, streamed=True)
+        await model.close()
+    match made:
+        case ModelAnswer():
+            assert made.text == expected
+        case ModelUnavailableError():
+            assert expected == ("later" if made.usage is None else "asked again")
+        case _:
+            raise made
+
+
+ERRORS: list[tuple[Any, str]] = [
+    ({"message": "m", "code": "insufficient_quota"}, "person"),
+    ({"message": "m", "type": "authentication_error"}, "person"),
+    ({"message": "m", "code": 401}, "person"),
+    ({"message": "m", "code": "rate_limit_exceeded"}, "limit"),
+    ({"message": "m", "code": 529}, "limit"),
+    ({"message": "m", "type": "server_error"}, "later"),
+    ("m", "later"),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), ERRORS)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_error_with_a_status_of_success_is_an_error(
+    error: Any, expected: str, *, streamed: bool
+) -> None:
+    body = json.dumps({"error": error}).encode()
+    sent = Bytes(b"data: " + body + b"\n\n", STREAM) if streamed else Bytes(body)
+    async with hostile_server(lambda *_: sent) as server:
+        model = ChatCompletionsModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
+        made = await answered(model, streamed=streamed)
+        await model.close()
+    if isinstance(made, ModelRequestError):
+        assert expected == "person"
+        return
+    assert isinstance(made, ModelUnavailableError)
+    assert (made.is_limit, made.usage) == (expected == "limit", None)
 
 
 def is_empty(made: dict[str, Any]) -> bool:

@@ -245,8 +245,6 @@ class LibraryModel(ABC):
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, HoldfastError):
             return error
-        if isinstance(error, TimeoutError):
-            return too_slow(self.name)
         # Its cause is not kept: a cause is stored with the task, and its text may hold the key.
         return library_error(error, model=self.name, key=self._api_key)
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
-from holdfast.models.openai.chat_stream import CompletionStream, text_of
+from holdfast.models.openai.chat_stream import CompletionStream, as_streamed, text_of
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.item_contents import all_parts, written_content
@@ -188,7 +188,8 @@ class ChatCompletionsModel(OpenAIModel):
         return CompletionStream(tell)
 
     def _read(self, body: dict[str, Json], request_id: str | None) -> ModelAnswer:
-        return read_answer(body, model=self._name, request_id=request_id)
+        whole = as_streamed(body) or body
+        return read_answer(whole, model=self._name, request_id=request_id)
 
     def _stream_options(self, request: ModelRequest) -> dict[str, Json]:
         tells_usage = request.settings.include_usage is not False
@@ -375,6 +376,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     calls, kept = _read_calls(choice.message)
     finish = choice.finish_reason or "stop"
     refusal = choice.message.refusal or ""
+    refusal = refusal if refusal.strip() else ""
     text = text_of(choice.message.content) or refusal
     is_empty = not text and not calls
     if is_empty and finish == "content_filter":

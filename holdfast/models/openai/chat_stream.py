@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from holdfast.errors import ModelError
 from holdfast.models.base import Delta, Tell
-from holdfast.models.openai.http.failures import cut_off
+from holdfast.models.openai.http.failures import cut_off, malformed
+from holdfast.models.openai.model import read_usage
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 
@@ -71,7 +72,8 @@ class CompletionStream:
         self._thinking: list[dict[str, Json]] = []
         self._extra: dict[str, Json] = {}
         self._finish: Json = None
-        self._has_begun = False
+        self._has_begun = self._is_ended = False
+        self._place: Json = 0
         self._old: list[dict[str, Json]] = []
 
     @property
@@ -100,11 +102,14 @@ class CompletionStream:
                 self._head[key] = chunk[key]
         choices: Json = chunk.get("choices")
         for choice in choices if is_array(choices) else []:
-            if is_object(choice) and choice.get("index", 0) == 0:
-                self._has_begun = True
+            if not is_object(choice):
+                continue
+            if not self._has_begun:  # the first one has another number at some servers
+                self._has_begun, self._place = True, choice.get("index", 0)
+            if choice.get("index", 0) == self._place:
                 self._delta(as_object(choice.get("delta")))
                 self._logprobs += as_array(as_object(choice.get("logprobs")).get("content"))
-                self._finish = choice.get("finish_reason") or self._finish
+                self._finish = as_text(choice.get("finish_reason")) or self._finish
                 if self._finish is not None:
                     self._take_old()
 
@@ -178,6 +183,7 @@ class CompletionStream:
 
     def end(self) -> None:
         """Take the answer as whole without a finish_reason, which some servers leave out."""
+        self._is_ended = True
         self._take_old()
         if self._finish is None and self._has_begun:
             self._finish = "tool_calls" if self._calls else "stop"
@@ -189,8 +195,26 @@ class CompletionStream:
             self._call(piece)
 
     def missing(self, model: str) -> ModelError:
-        """Make the error for a stream without its last chunk."""
+        """Make the error for a stream without its last chunk, or without any choice."""
+        if self._is_ended:
+            usage = read_usage(self._head.get("usage"), "prompt", "completion")
+            return malformed(model, "it holds no choice", usage=usage)
         return cut_off(model, "there was no finish_reason")
+
+
+def as_streamed(body: dict[str, Json]) -> dict[str, Json] | None:
+    """Return a whole body as it would be if it were streamed; None for one without a choice.
+
+    So an odd answer has one outcome, however it came.
+    """
+    coming = CompletionStream(lambda _: None)
+    for choice in map(as_object, as_array(body.get("choices"))[:1]):
+        said = as_object(choice.get("message"))
+        found = filter(is_object, as_array(said.get("tool_calls")))
+        calls: list[Json] = [{**call, "index": i} for i, call in enumerate(found)]
+        coming.take({**body, "choices": [{**choice, "delta": {**said, "tool_calls": calls}}]})
+    coming.end()
+    return coming.body
 
 
 def text_of(content: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -45,12 +46,13 @@ class EventReader:
     `str.splitlines` knows.
 
     Attributes:
-        is_done: Whether the last word "[DONE]" has come.
+        has_begun: Whether data has come: else the body is no stream, whatever its type.
+        is_done: Whether the last word "[DONE]" has come; what follows it is not read.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.is_done = False
+        self.has_begun = self.is_done = False
         self._rest: list[bytes] = []  # pieces of a line that is not complete
         self._data: list[bytes] = []
 
@@ -63,15 +65,18 @@ class EventReader:
         *lines, rest = (b"".join(self._rest), *others)
         self._rest = [rest]
         for line in lines:
-            line = line.removesuffix(b"\r")  # noqa: PLW2901  the same line, as it is meant
+            if self.is_done:
+                return
+            line = line.removesuffix(b"\r").removeprefix(BOM_UTF8)  # noqa: PLW2901  as it is meant
             if line.startswith(b"data:"):
+                self.has_begun = True
                 self._data.append(line[5:].removeprefix(b" "))
             elif not line and self._data:
                 data = b"\n".join(self._data).decode("utf-8", "replace")
                 self._data.clear()
                 if data == DONE:
                     self.is_done = True
-                else:
+                elif data:
                     yield data
 
 
@@ -80,6 +85,18 @@ LARGEST_BODY_BYTES = 32 * 1024 * 1024
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _CONNECT_SECONDS = 15.0
+_UTF8 = ("utf-8-sig", "replace")
+_REFUSALS = {
+    "authentication_error": 401,
+    "context_length_exceeded": 400,
+    "insufficient_quota": 429,
+    "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "model_not_found": 404,
+    "permission_error": 403,
+}
+"""Statuses of what a server tells of with a status of success, and time does not mend."""
+
 _Place = tuple[int, str | None, str]
 
 
@@ -237,14 +254,15 @@ class Connection:
             return None, None
         async with self._response(path, body.joined({"stream": True}), settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
-            if "event-stream" not in raw.headers.get("content-type", ""):
-                return await self._whole(raw, request_id), request_id
-            reader = EventReader()
+            reader, before = EventReader(), list[bytes]()
             async for chunk in self._chunks(raw, request_id, cut_off):
                 for data in reader.feed(chunk):
-                    event = self._read(data, request_id)
-                    self._refuse_error(event)
-                    take(event)
+                    take(self._read(data, request_id))
+                if not reader.has_begun:
+                    before.append(chunk)
+            whole = b"" if reader.has_begun else b"".join(before).strip()
+            if whole and not whole.startswith(b":"):
+                return await self._decoded(whole, request_id), request_id
             if reader.is_done:
                 end()
             return None, request_id
@@ -312,10 +330,14 @@ class Connection:
             await stream.close()
 
     async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
-        whole = b"".join([chunk async for chunk in self._chunks(raw, request_id, lost)])
+        return await self._decoded(
+            b"".join([chunk async for chunk in self._chunks(raw, request_id, lost)]), request_id
+        )
+
+    async def _decoded(self, whole: bytes, request_id: str | None) -> dict[str, Json]:
         if len(whole) > HEAVY_BYTES:
-            return await asyncio.to_thread(self._read, whole.decode("utf-8", "replace"), request_id)
-        return self._read(whole.decode("utf-8", "replace"), request_id)
+            return await asyncio.to_thread(self._read, whole.decode(*_UTF8), request_id)
+        return self._read(whole.decode(*_UTF8), request_id)
 
     async def _chunks(
         self, raw: Any, request_id: str | None, broken: Callable[[str, str], ModelError]
@@ -330,21 +352,13 @@ class Connection:
         except Exception as error:  # noqa: BLE001  raised again
             # The client maps only what happens before the first byte, and its HTTP library is its
             # own affair: whatever it raises here, the rest of the answer does not come.
+            if type(error).__name__ == "DecodingError":
+                reason = "its content-encoding is another"
+                raise malformed(self.model, reason, request_id=request_id) from None
             raise broken(self.model, type(error).__name__) from None
         if left < 0:
             reason = f"it has more than {LARGEST_BODY_BYTES} bytes and was not read to its end"
             raise malformed(self.model, reason, request_id=request_id)
-
-    def _refuse_error(self, event: dict[str, Json]) -> None:
-        """Raise the error that an event reports in the middle of a stream.
-
-        Raises:
-            ModelUnavailableError: Always, if there is such an error.
-        """
-        error: Json = event.get("error")
-        if is_object(error) and error.get("message"):
-            said, codes = str(error["message"]), codes_of(error)
-            raise cut_off(self.model, said, secret=self.secret, codes=codes)
 
     def _read(self, body: str, request_id: str | None) -> dict[str, Json]:
         try:
@@ -358,9 +372,17 @@ class Connection:
     def _checked(self, data: object, request_id: str | None) -> dict[str, Json]:
         if not is_object(data):
             raise malformed(self.model, "the body is not a JSON object", request_id=request_id)
-        error = data.get("error")
-        if is_object(error) and isinstance(error.get("code"), int):
-            raise status_error(error["code"], error, model=self.model, secret=self.secret)
+        given = data.get("error")
+        error = given if is_object(given) else {"message": given}
+        code = error.get("code") or error.get("type")
+        status = code if isinstance(code, int) else _REFUSALS.get(str(code))
+        if "output" in data and not isinstance(code, int):  # the API's own answer, which failed
+            return data
+        if status is not None:
+            raise status_error(status, error, model=self.model, secret=self.secret)
+        if error.get("message"):
+            said, codes = str(error["message"]), codes_of(error)
+            raise cut_off(self.model, said, secret=self.secret, codes=codes)
         return data
 
 
