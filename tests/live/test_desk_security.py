@@ -291,9 +291,7 @@ async def test_a_large_body_is_refused(runner: AgentRunner) -> None:
                 assert (answered.status_code, answered.json()["status"]) == (413, 413), each
 
 
-async def test_too_many_writes_or_reads_are_refused_as_are_guessed_tokens(
-    runner: AgentRunner, tmp_path: Path
-) -> None:
+async def test_too_many_writes_or_reads_are_refused(runner: AgentRunner) -> None:
     few = Limits(writes_per_second=0.001, burst=3, reads_per_second=0.2)
     async with client_of(desk_app(runner, limits=few)) as client:
         found = [(await client.post("/api/v1/tasks", json={})).status_code for _ in range(5)]
@@ -302,12 +300,6 @@ async def test_too_many_writes_or_reads_are_refused_as_are_guessed_tokens(
         assert int(answered.headers["retry-after"]) > 0
         found = [(await client.get("/api/v1/me")).status_code for _ in range(4)]
         assert found == [200, 200, 429, 429]
-    app, _ = guarded(runner, tmp_path, limits=few)
-    async with client_of(app, peer=ELSEWHERE, host="desk.example") as client:
-        found = [
-            (await client.post("/login", content=f"token=hfd_{i}")).status_code for i in range(5)
-        ]
-    assert found == [401, 401, 401, 429, 429]
 
 
 async def test_answers_cannot_be_framed_sniffed_or_cached(runner: AgentRunner) -> None:
@@ -319,28 +311,6 @@ async def test_answers_cannot_be_framed_sniffed_or_cached(runner: AgentRunner) -
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["cache-control"] == "no-store"
             assert "frame-ancestors 'none'" in headers["content-security-policy"]
-
-
-async def test_a_token_signs_in_a_browser_until_it_is_revoked(
-    runner: AgentRunner, tmp_path: Path
-) -> None:
-    app, tokens = guarded(runner, tmp_path)
-    async with client_of(app, peer=ELSEWHERE, host="desk.example") as client:
-        assert (await client.get("/login?next=//evil.example")).status_code == 200
-        wrong = await client.post("/login", content="token=hfd_wrong")
-        assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
-        body = f"token={tokens['ada']}&next=//evil.example"
-        signed = await client.post("/login", content=body)
-        assert (signed.status_code, signed.headers["location"]) == (303, "/")
-        cookie = signed.headers["set-cookie"].lower()
-        assert "httponly" in cookie
-        assert "samesite=lax" in cookie
-        assert (await client.get("/api/v1/me")).json()["name"] == "ada"
-        app.state.tokens.revoke("ada")
-        assert (await client.get("/api/v1/me")).status_code == 401
-    kept = (tmp_path / "tokens.json").read_text(encoding="utf-8")
-    assert all(token not in kept for token in tokens.values())
-    assert (tmp_path / "tokens.json").stat().st_mode & 0o077 == 0
 
 
 async def test_a_proxy_is_believed_with_its_secret_alone(runner: AgentRunner) -> None:

@@ -78,11 +78,13 @@ async def test_a_browser_gets_a_session_and_not_the_token_and_over_https_it_is_s
     token = tokens.make("anna", ["viewer"])
     app = desk_app(runner, tokens=tokens)
     async with client_of(app, token="", peer=ELSEWHERE, host=url) as client:
-        signed = await client.post("/login", content=f"token={token}", headers=headers)
+        body = f"token={token}&next=//evil.example"
+        signed = await client.post("/login", content=body, headers=headers)
+        assert (signed.status_code, signed.headers["location"]) == (303, "/")
         cookie = signed.headers["set-cookie"]
         assert token not in cookie
         assert ("Secure" in cookie, cookie.startswith("__Host-")) == (is_secure, is_secure)
-        assert ("Path=/;" in cookie, "HttpOnly" in cookie) == (True, True)
+        assert all(each in cookie for each in ("Path=/;", "HttpOnly", "SameSite=lax"))
         name, session = cookie.partition(";")[0].split("=")
         client.cookies.clear()
         sent = {"cookie": f"{name}={session}"}
@@ -93,7 +95,9 @@ async def test_a_browser_gets_a_session_and_not_the_token_and_over_https_it_is_s
             *([{"cookie": f"holdfast_desk={session}", **HTTPS}] if is_secure else []),
         ):
             assert (await client.get("/api/v1/me", headers=wrong)).status_code == 401, wrong
-    assert session not in (tmp_path / "t.json").read_text(encoding="utf-8")
+    kept = (tmp_path / "t.json").read_text(encoding="utf-8")
+    assert (session in kept, token in kept) == (False, False)
+    assert (tmp_path / "t.json").stat().st_mode & 0o077 == 0
 
 
 async def test_a_session_ends_with_its_token_and_when_its_browser_signs_out(
@@ -123,8 +127,9 @@ async def test_guesses_from_an_address_keep_nobody_there_from_signing_in(
     token = tokens.make("anna", ["viewer"])
     app = desk_app(runner, tokens=tokens, limits=Limits(writes_per_second=0.001, burst=2))
     async with client_of(app, token="") as client:
-        tried = [(await client.post("/login", content="token=x")).status_code for _ in range(3)]
-        assert tried == [401, 401, 429]
+        wrong = [await client.post("/login", content="token=x") for _ in range(3)]
+        assert [each.status_code for each in wrong] == [401, 401, 429]
+        assert "set-cookie" not in wrong[0].headers
         tried = [
             (await client.post("/login", content=f"token={token}")).status_code for _ in range(3)
         ]
