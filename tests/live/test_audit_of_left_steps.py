@@ -27,7 +27,7 @@ PLACES: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.fixture
-def tools(world: World) -> list[Tool]:
+def tools(world: World, send: Tool) -> list[Tool]:
     """Tools whose calls can be taken back, cannot, hang, and need a person."""
 
     @tool(undo=lambda effect: "cancelled", needs_approval=True)
@@ -35,12 +35,6 @@ def tools(world: World) -> list[Tool]:
         """Book."""
         world.done.append(f"book {city}")
         return f"booked {city}"
-
-    @tool
-    def send(text: str) -> str:
-        """Send."""
-        world.done.append(f"send {text}")
-        return f"sent {text}"
 
     @tool
     async def wait() -> str:

@@ -57,7 +57,7 @@ async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_lo
 
     async def act() -> None:
         async with heartbeats():
-            with pytest.raises(NotOursError, match="to be cancelled"):
+            with pytest.raises(NotOursError, match="is cancelling this attempt"):
                 await asyncio.wrap_future(apart.submit(ensure_ours("tool")))
             await beaten.wait()
 

@@ -149,7 +149,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
     node = Node(name="0")
     for _ in range(2_000):
         node = Node.model_construct(name="n", parent=node, children=[])
-    with pytest.raises(InvalidArgumentError, match="too deep"):
+    with pytest.raises(InvalidArgumentError, match="deeper than"):
         StateCodec({}).encode(node)
 
 

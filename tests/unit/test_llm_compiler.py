@@ -123,7 +123,7 @@ async def test_without_a_plan_the_join_answers_and_everybody_can_see_why() -> No
     assert await bench.run() == "all is known"
     assert [*bench.outputs] == ["s1", "p1.join"]
     [problem] = bench.outputs["s1"]["problems"]
-    assert "no call" in problem
+    assert "this is not a call" in problem
     assert bench.state["plans"] == [{"version": 1, "nodes": [], "problems": [problem]}]
     assert problem in bench.asked[2]
 

@@ -72,12 +72,6 @@ def test_a_body_has_type_time_and_data() -> None:
     assert body == {"type": "approval.asked", "timestamp": "2023-11-14T22:13:20Z"}
 
 
-async def test_a_webhook_posts_a_signed_message(receiver: Receiver) -> None:
-    await Webhook(receiver.url, SECRET).send(NOTICE)
-    [got] = receiver.got
-    assert (got.id, got.is_signed, got.data["tool"]) == ("t1:2:asked", True, "pay")
-
-
 @pytest.mark.parametrize(
     ("status", "is_final"), [(503, False), (429, False), (408, False), (410, True), (307, True)]
 )

@@ -30,6 +30,8 @@ REASONS = {
     ("holdfast/llama_index/program.py", "32"): "128 bits: a pair takes 2**64 tries",
     ("holdfast/models/offline.py", "12"): "a model for trials, without secrets and effects",
     ("holdfast/models/prices.py", "8"): NAME,
+    ("holdfast/reading/audit/check_bundle.py", "2"): "a folder; the whole digest follows",
+    ("holdfast/reading/audit/check_bundle.py", "32"): "128 bits, as values/base.py writes them",
     ("holdfast/task/data/children.py", "32"): MAC,
     ("holdfast/task/data/state.py", "HEAD_DIGITS"): SECOND,
     ("holdfast/task/ledger/recording.py", "DIGEST_BYTES"): OWN,
