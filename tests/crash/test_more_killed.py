@@ -88,6 +88,8 @@ async def test_killed_in_a_call(lab: Lab, turns: str, kind: str, again: int) -> 
         output = await lab.runner.run_task(task)
         assert output.output == "final booked a, says the hotel"
         assert place.calls == {call: 1}
+        [paid] = [each for each in await lab.runner.audit(task) if each.kind == "tool_call"]
+        assert paid.started < approval.asked < paid.ended  # from its begin to what ann knew
 
 
 async def test_killed_inside_a_call_whose_task_has_continued_as_new(lab: Lab) -> None:

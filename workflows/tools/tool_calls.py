@@ -372,12 +372,12 @@ class ToolCalls:
             text += f" Its probe failed: {failure_of(error).text}"
             approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
             return None
-        ledger.note(
-            "probed", now=now(), body={"tool": call.asked.name, "happened": probed.happened}
-        )
+        about = {"tool": call.asked.name, "call_id": call.asked.id}
+        step = ledger.at(n).open.step.step_id
+        ledger.note("probed", now=now(), body={**about, "step": step, "happened": probed.happened})
         if probed.happened:
             known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
-            ledger.outcome(n, i, known)
+            ledger.settled(n, i, known, now=now())
         elif failure is not None and failure.type == TIMED_OUT:
             return self._timed_out(call, failure)
         else:

@@ -309,7 +309,8 @@ class Outcome(Value):
         usage: Cost of that task.
         effect: Side effect of the tool, as the task knows it.
         decided: What was decided about the call, oldest first.
-        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
+        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none. Of a
+            call whose worker was lost: when a probe or a person told what became of it.
         took: Seconds that its last attempt took; 0 for a call that was not run.
         at: In the record of a step: position in its `adds` of the message that has the content.
         asks: Questions with which the attempt ended; the call then has no outcome yet.

@@ -153,6 +153,15 @@ class OpenSteps(LedgerState):
         current.called.pop(i, None)
         self._put(self._marked(current.model_copy(update=changes), "done", i))
 
+    def settled(self, n: int, i: int, got: Outcome, *, now: float) -> None:
+        """Record the outcome of a call as a probe or a person tells it: it took until now."""
+        called = self.at(n).called.get(i)
+        # A call that never began took no time, and one that failed without an effect ended then.
+        if called is not None and not called.error:
+            took = round(max(now - called.at, 0.0), 3)
+            got = got.model_copy(update={"ended": now, "took": took})
+        self.outcome(n, i, got)
+
     def call_begins(self, n: int, i: int, *, now: float, edited: str = "", child: str = "") -> None:
         """Record that an open call is begun: from now on it may have taken effect.
 

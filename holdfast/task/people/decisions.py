@@ -279,7 +279,7 @@ def reject(
             text = f"It is not known whether the call took effect; it was given up{who}{why}"
             edited = _edited(ledger, approval)
             given_up = Outcome(content=text, is_error=True, status="unknown", edited=edited)
-            ledger.outcome(approval.n, approval.i, given_up)
+            ledger.settled(approval.n, approval.i, given_up, now=approval.at)
         case "limit":
             ledger.finish_early(approval.n)
         case "question":
@@ -325,7 +325,7 @@ def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)
     said = Outcome(content=text, attempts=attempts, edited=edited)
-    ledger.outcome(approval.n, approval.i, said)
+    ledger.settled(approval.n, approval.i, said, now=approval.at)
     return ""
 
 
