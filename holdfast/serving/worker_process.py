@@ -406,7 +406,7 @@ def default_archive() -> str:
         msg = (
             "No archive is named. Large values and closed tasks are kept there; give a directory"
             " that all processes share or a URL such as s3://bucket/path, as archive=... or in"
-            " HOLDFAST_ARCHIVE."
+            " HOLDFAST_ARCHIVE. For the embedded server of this machine, give data_dir=... alone."
         )
         raise InvalidArgumentError(msg)
     return url
