@@ -46,7 +46,7 @@ class EventReader:
     `str.splitlines` knows.
 
     Attributes:
-        has_begun: Whether data has come: else the body is no stream, whatever its type.
+        has_begun: Whether data has come. Without it, the body is not a stream, whatever its type.
         is_done: Whether the last word "[DONE]" has come; what follows it is not read.
     """
 
