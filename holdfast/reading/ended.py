@@ -79,7 +79,7 @@ async def why_blocked(client: Client, found: WorkflowExecutionDescription) -> st
             name, why = each.activity_type.name, await cause_of(client, each.last_failure)
             due = each.next_attempt_schedule_time.seconds
             when = f" begins at {time_shown(due)}" if due else " is under way"
-            lines.append(f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}")
+            lines.append(f"Attempt {each.attempt} of activity {name!r}{when}. {why}")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowExecution
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import ReadText, read_json, resolve, resolve_message
 from holdfast.archive.segments import archived_step, read_archived, read_messages
+from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import (
     DAMAGED,
     ArchiveError,
@@ -168,10 +169,16 @@ class Reader(TaskQueries):
                 return (await listed(found)).model_copy(update={"blocked_by": why})
             task = await self.task(task_id)  # it goes on by now
         if task.status == "running":
-            with suppress(ConnectError, TaskNotFoundError):  # what was read stays true
-                why = await why_blocked(self.client, await self.describe(task_id))
-                return task.model_copy(update={"blocked_by": why})
+            return task.model_copy(update={"blocked_by": await self.block_of(task_id)})
         return task
+
+    async def block_of(self, task_id: str) -> str:
+        """Say what blocks a task, or nothing where the server does not know the task."""
+        with suppress(ConnectError, TaskNotFoundError):  # what was read stays true
+            found = await self.describe(task_id)
+            if found.typed_search_attributes.get(HF_STATUS) == "running":
+                return await why_blocked(self.client, found)
+        return ""
 
     async def entries(self, task_id: str) -> list[Entry]:
         """Read the whole ledger, oldest first."""

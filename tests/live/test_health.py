@@ -10,16 +10,23 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from holdfast import AgentRunner
 from holdfast.engine.dev_server.command import find_cli
 from holdfast.engine.dev_server.process import free_port, wait_ready
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
+from holdfast.errors import ConnectError
+from holdfast.serving.activities import Activities
+from holdfast.serving.observed.health import Polls
+from holdfast.serving.worker_host import Workers
+from holdfast.serving.worker_process import serving_worker
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import until
+from tests.support.rig import MakeAgent, Rig, until
 from tests.support.serving import Program, running
 
 AGENTS = """
@@ -108,6 +115,28 @@ async def test_a_worker_is_ready_once_it_polls_and_while_server_and_archive_are_
             assert (status, [*body["problems"]]) == (503, ["server"])
             assert asked(worker, "/live")[0] == 200
             worker.process.kill()
+
+
+async def test_a_worker_polls_from_its_start_to_its_end(rig: Rig, make_agent: MakeAgent) -> None:
+    client, agent = rig.engine.client, make_agent()
+    activities = Activities([agent], rig.engine.archive)
+    idle = Workers([serving_worker(client, activities, queue="hf.nobody")])
+    with pytest.raises(ConnectError, match="knows no poll of this process"):
+        await Polls(idle).check()
+    await rig.serve(agent)
+    assert rig.worker is not None
+    polls = Polls(Workers([rig.worker]))
+
+    async def is_seen() -> bool:
+        with suppress(ConnectError):
+            await polls.check()
+            return True
+        return False
+
+    await until(is_seen)
+    await rig.stop()
+    with pytest.raises(ConnectError, match="has ended"):
+        await polls.check()
 
 
 async def test_a_worker_that_is_told_to_stop_is_not_ready_while_a_tool_goes_on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,12 +18,13 @@ from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import CommandRefusedError, QueryFailedError, StuckTaskError, TaskClosedError
+from holdfast.mcp import MCPServerStreamableHttp
 from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.core import Core
 from tests.support.desk import person, serve_desk
-from tests.support.rig import MakeRunner, until
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 from tests.support.runs import pay
 from tests.support.workers import Counting
 
@@ -213,21 +215,36 @@ async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_it
     assert "The record is shortened" in (await runner.get_task(task)).error
 
 
-async def test_a_task_that_only_waits_says_what_for_and_until_when(
-    make_runner: MakeRunner, model: FakeOpenAI
+@pytest.mark.parametrize("cause", ["limit", "server"])
+async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, cause: str
 ) -> None:
-    runner = await make_runner()
-    model.fail(429, message="slow down", retry_after=3000)
+    parts: tuple[str, ...]
+    if cause == "limit":
+        runner = await rig.serving(make_agent())
+        model.fail(429, message="slow down", retry_after=3000)
+        parts = ("'step' begins at 20", "HTTP 429", "slow down", "repeated after 3000 s")
+    else:
+        down = MCPServerStreamableHttp(params={"url": "http://127.0.0.1:9/mcp"}, name="git")
+        runner = await rig.serving(make_agent(mcp_servers=[down]))
+        parts = ("'describe' begins at 20", "MCP server 'git' cannot be reached")
     task = await runner.create_task("q", step_mode="automatic")
 
     async def says_why() -> bool:
-        return bool((await runner.get_task(task)).blocked_by)
+        return "begins at" in (await runner.get_task(task)).blocked_by
 
     await until(says_why)
-    found = await runner.get_task(task)
-    for said in ("HTTP 429", "slow down", "attempt 2 begins at"):
-        assert said in found.blocked_by
+    told = [(await runner.get_task(task)).blocked_by]
+    told.append((await runner.audit(task))[-1].reason)
+    assert (await runner.audit(task, secrets=["begins"]))[-1].kind == "blocked"
+    assert "begins" not in (await runner.audit(task, secrets=["begins"]))[-1].reason
+    engine = Engine(runner.client, runner.archive, _none)
+    told.append((await read_task(engine, task.task_id)).task.blocked_by)
+    for text in told:
+        assert not [part for part in parts if part not in text], text
+        assert re.search(r"^Attempt \d+ of activity", text)
     await runner.abandon(task, "enough")
+    assert (await runner.audit(task))[-1].kind == "closed"
 
 
 async def test_a_query_that_met_a_part_of_a_workflow_task_is_asked_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal
@@ -245,20 +246,23 @@ class TaskReading(RunnerBase):
         """Return every event of a task, open or closed, oldest first.
 
         Of one in which workflow code fails they are made of its history, up to where that can be
-        replayed; the last one says so.
+        replayed; the last one says so. The last of another one that is blocked says by what.
 
         Args:
             task: The task.
             secrets: Texts to be replaced wherever they occur.
         """
         check_arguments(TaskReading.audit, secrets=secrets)
+        block = ""
         try:
             entries, opens = await self._read.ledger(id_of(task), legible=True)
+            block = await self._read.block_of(id_of(task))
         except StuckTaskError:
             from holdfast.client.agent_runner.task_client.forced import ledger_of_stuck
 
             entries, opens = await ledger_of_stuck(self._read, id_of(task))
-        return audit_events(entries, secrets, opens=opens)
+        now = [AuditEvent(time=time.time(), kind="blocked", reason=block)] if block else []
+        return audit_events(entries, secrets, opens=opens, now=now)
 
     async def verify(self, task: TaskLike) -> Verification:
         """Recompute the task's digests; return where they do not fit, or nothing.

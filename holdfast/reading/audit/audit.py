@@ -42,7 +42,11 @@ LONGEST_RESULT = 2000
 
 
 def audit_events(
-    entries: Iterable[Entry], secrets: Sequence[str] = (), *, opens: Iterable[OpenState] = ()
+    entries: Iterable[Entry],
+    secrets: Sequence[str] = (),
+    *,
+    opens: Iterable[OpenState] = (),
+    now: Iterable[AuditEvent] = (),
 ) -> list[AuditEvent]:
     """Return the events of a ledger, oldest first.
 
@@ -50,12 +54,14 @@ def audit_events(
         entries: The ledger.
         secrets: Texts that are replaced wherever they occur.
         opens: The steps in progress, now or when the task ended.
+        now: Events that no ledger has, the last ones.
     """
     made = _Events()
     for happening in happenings(entries, opens):
         made.take(happening)
     made.events.sort(key=lambda event: event.time)  # steps are recorded at their end
-    return [_cut(_redacted(event, secrets) if secrets else event) for event in made.events]
+    events = (*made.events, *now)
+    return [_cut(_redacted(event, secrets) if secrets else event) for event in events]
 
 
 class _Events:

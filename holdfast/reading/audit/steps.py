@@ -40,7 +40,8 @@ class AuditEvent(Value):
             that the provider ran inside a model call), "memo", "asked", "command",
             "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
             "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
-            "vote" (one of several needed approvals), "escalated", "closed".
+            "vote" (one of several needed approvals), "escalated", "closed", "blocked"
+            (an attempt has failed, and another one will be made).
         actor: Who caused it: a person's name, "model", "task".
         verb: What a person asked for: the name of a signal, as "approve", or "undo".
         reason: Why, in words.

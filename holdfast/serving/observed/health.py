@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -35,6 +36,8 @@ from holdfast.values.text.redact import redact
 VARIABLE = "HOLDFAST_HEALTH"
 SECONDS = 3.0
 """How long a part may take to answer, and a client to ask."""
+
+PATIENCE = timedelta(seconds=10)
 
 MOST_BYTES = 8192
 """Largest head of a request."""
@@ -150,7 +153,7 @@ class Polls:
                 task_queue=TaskQueue(name=queue),
                 task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
             )
-            found = await client.workflow_service.describe_task_queue(asked)
+            found = await client.workflow_service.describe_task_queue(asked, timeout=PATIENCE)
             if client.identity not in {each.identity for each in found.pollers}:
                 msg = f"The server knows no poll of this process for the queue {queue!r} yet."
                 raise ConnectError(msg)

@@ -171,9 +171,15 @@ class Meters(switch.Meter):
         self, model: str, seconds: float, answer: ModelAnswer | None, error: BaseException | None
     ) -> None:
         """Record a model call."""
-        outcome = "answered" if error is None else "failed"
-        if isinstance(error, ModelUnavailableError):
-            outcome = "rate_limited" if error.is_limit else "unavailable"
+        match error:
+            case None:
+                outcome = "answered"
+            case ModelUnavailableError():
+                outcome = "rate_limited" if error.is_limit else "unavailable"
+            case Exception():
+                outcome = "failed"
+            case _:
+                outcome = "cancelled"
         self.record("holdfast_model_seconds", seconds, model=model, outcome=outcome)
         if answer is None:
             return
