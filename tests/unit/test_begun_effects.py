@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryResponse
@@ -30,9 +30,10 @@ from tests.simulation.worker import MemoryStore, memory_archive
 from tests.support.scale import times
 
 T = TypeVar("T")
-RUN, LOST, BACKUP, RESTORE, AGAIN = "run", "lost", "backup", "restore", "again"
-MOVES = st.sampled_from([RUN, LOST, BACKUP, RESTORE, RESTORE, AGAIN]) | st.integers(0, 5)
-"""What happens next; a number is a run whose store fails at that request, before or after it."""
+RUN, LOST, BACKUP, RESTORE, SWAP, AGAIN = "run", "lost", "backup", "restore", "swap", "again"
+MOVES = st.sampled_from([RUN, LOST, BACKUP, RESTORE, SWAP, AGAIN]) | st.integers(0, 5)
+"""What happens next; a number is a run whose store fails at that request, before or after it. With
+a swap the old database goes on, or the restored one."""
 
 
 @dataclass
@@ -77,6 +78,8 @@ class Play(Service):
             self.backup = copy.deepcopy(self.database)
         elif move == RESTORE:
             self.database = copy.deepcopy(self.backup)
+        elif move == SWAP:
+            self.database, self.backup = self.backup, self.database
         elif self.database.asks:
             self.words += move == AGAIN
             self.database.asks = move != AGAIN
@@ -98,20 +101,21 @@ class Play(Service):
             scheduled_time=dt.datetime.fromtimestamp(sent.event_time.seconds, dt.UTC),
             started_time=dt.datetime.fromtimestamp(self.time, dt.UTC),
         )
-        taken = now.add(self.time).activity_task_started_event_attributes
-        taken.scheduled_event_id = sent.event_id
         vars(self.archive)["_store"].fails = move if isinstance(move, int) else -1
+        kind = ""
         try:
             await environment.run(begin_effect, self.archive, "0.1.0.0", "pay")
         except (OutcomeUnknownError, ArchiveError) as error:
+            kind = type(error).__name__
+        taken = now.add(self.time).activity_task_started_event_attributes  # not before its end
+        taken.scheduled_event_id = sent.event_id
+        if kind:
             failed = now.add(self.time).activity_task_failed_event_attributes
             failed.scheduled_event_id = sent.event_id
-            failed.failure.application_failure_info.type = type(error).__name__
-            now.asks = isinstance(error, OutcomeUnknownError)  # else it was not started
-        else:
-            self.paid += 1
-            now.asks = move == LOST
-            now.is_done = not now.asks
+            failed.failure.application_failure_info.type = kind
+        now.asks = move == LOST if not kind else kind == OutcomeUnknownError.__name__
+        now.is_done = not (kind or now.asks)
+        self.paid += not kind
 
 
 class FailingStore(MemoryStore):
@@ -139,6 +143,9 @@ class FailingStore(MemoryStore):
 
 
 @given(st.lists(MOVES, max_size=40))
+@example([RUN, BACKUP, RUN, RESTORE, RUN])
+@example([RUN, BACKUP, RUN, RESTORE, 0, RUN, RUN])
+@example([RUN, RUN, RESTORE, RUN, 3, RUN, RUN])
 @settings(max_examples=times(300, 5000))
 def test_no_payment_is_made_twice_without_a_persons_word(moves: list[str | int]) -> None:
     async def play() -> None:
