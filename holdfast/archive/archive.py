@@ -23,7 +23,6 @@ from holdfast.archive.names import (
     BLOBS,
     ID_FILE,
     KEY_FILE,
-    KEYS_FOLDER,
     KEYS_VARIABLE,
     NAMES_SCOPE,
     OWNER_FILE,
@@ -99,6 +98,7 @@ class Archive:
             self._store = self.encrypted = EncryptedStore(self._store, Keys.given(keys))
         self._id: str | None = None
         self._key = b""
+        self._has_keys = False
 
     def put(self, data: bytes) -> str:
         """Store bytes, once; return their SHA-256 as 64 hexadecimal digits.
@@ -248,24 +248,26 @@ class Archive:
             return sorted(self._store.find(""))
 
     def problem_of(self, path: str) -> str:
-        """Read a file; say why it cannot be used, or nothing.
+        """Read a file; say why it cannot be used, or nothing, as of a file that is deleted.
 
         Raises:
             ArchiveError: The archive cannot be read at all.
         """
-        if path in {ID_FILE, OWNER_FILE, KEY_FILE} or path.startswith(f"{KEYS_FOLDER}/"):
+        if path in {ID_FILE, OWNER_FILE, KEY_FILE}:
             return ""  # they are read whenever the archive is used
         is_blob = path.startswith(f"{BLOBS}/")
         try:
-            if self.encrypted is not None:
-                data, is_right = self.encrypted.kept(path)
-            else:
-                with self._failures("read", path):
+            with self._failures("read", path):
+                if self.encrypted is not None:
+                    data, is_right = self.encrypted.kept(path)
+                else:
                     data = self._store.read(path)
-                is_right = not is_blob or path == blob_path(digest(data))
+                    is_right = not is_blob or path == blob_path(digest(data))
             if is_blob:
                 return "" if is_right else "its bytes do not have the digest of its name"
             self._json(path, data)
+        except BlobMissingError:
+            return ""  # since it was listed
         except ArchiveError as error:
             return message_of(error)
         return ""
@@ -281,28 +283,24 @@ class Archive:
             KeyMissingError: It is encrypted, and the keys of this process do not decrypt it.
         """
         if self._id is None:
-            found = self._first(ID_FILE, secrets.token_hex(8))
-            self._check_keys()
-            self._id = found
+            self._id = self._first(ID_FILE, secrets.token_hex(8))
         return self._id
 
     def _check_keys(self) -> None:
-        """Check that an encrypted archive is used with its keys: nothing else is written there.
+        """Check that an encrypted archive is used with its keys.
 
         Raises:
             KeyMissingError: This process has no keys, or not the right ones.
-            ArchiveError: The archive cannot be read or written.
         """
-        path = key_path(key_id(NAMES_SCOPE))
-        with self._failures("read", path):
-            if self.encrypted is not None:
-                self.encrypted.data_keys.of_scope(NAMES_SCOPE)
-            elif self._store.size(path) is not None:
-                raise KeyMissingError(
-                    f"The archive {self.url!r} is encrypted, and this process has no keys. Nothing"
-                    " was changed.",
-                    remedy=f"Set {KEYS_VARIABLE} as in the processes that use it.",
-                )
+        if self.encrypted is not None:
+            self.encrypted.names_key()
+        elif self._store.size(key_path(key_id(NAMES_SCOPE))) is not None:
+            raise KeyMissingError(
+                f"The archive {self.url!r} is encrypted, and this process has no keys. Nothing was"
+                " changed.",
+                remedy=f"Set {KEYS_VARIABLE} as in the processes that use it.",
+            )
+        self._has_keys = True
 
     def owner(self, namespace: str) -> str:
         """Return the namespace whose tasks are stored here: the first that has asked.
@@ -374,8 +372,13 @@ class Archive:
 
     @contextmanager
     def _failures(self, verb: str, path: str) -> Generator[None]:
-        """Turn a file system's errors into ours; each kind of store has its own classes."""
+        """Turn a file system's errors into ours; each kind of store has its own classes.
+
+        The first use of the archive checks that this process has its keys.
+        """
         try:
+            if not self._has_keys:
+                self._check_keys()
             yield
         except ArchiveError:
             raise

@@ -17,6 +17,8 @@ from holdfast.values.code.extras import install_command
 from holdfast.values.code.private_files import make_directory, owner_only
 from holdfast.values.text.redact import redact, without_credentials
 
+_NO_MODE = (TypeError, ValueError, NotImplementedError)
+"""What a file system raises that does not know `mode="create"`."""
 _PROTOCOL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 
@@ -74,7 +76,7 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
         ArchiveError: Unknown protocol, missing package for it, wrong options, or a place that
             cannot be reached.
     """
-    if urlsplit(url).scheme == "file":
+    if urlsplit(url).scheme in {"file", "local"}:
         return LocalStore(Path(unquote(urlsplit(url).path)))
     if not _PROTOCOL.match(url):
         return LocalStore(Path(url))
@@ -208,6 +210,7 @@ class FsspecStore:
         """Use the part of this file system below `root`."""
         self._fs = filesystem
         self._root = root.rstrip("/")
+        self._is_exclusive = False
 
     def where(self, path: str) -> str:
         """Return the full URL."""
@@ -233,19 +236,55 @@ class FsspecStore:
         self._fs.pipe_file(f"{self._root}/{path}", data)
 
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
-        """Write an object unless it is there, exclusively where the file system can."""
+        """Write an object unless it is there, exclusively where the file system can.
+
+        Raises:
+            ArchiveError: It cannot, and must.
+        """
+        if exclusively and not self._is_exclusive:
+            self._check_exclusive()
         try:
             self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
         except FileExistsError:
             return False
-        except (TypeError, ValueError, NotImplementedError):
-            if exclusively:
-                raise
+        except _NO_MODE:
             # No exclusive creation here: the last of two simultaneous creators decides.
             if self.size(path) is None:
                 self.write(path, data)
             return False
         return True
+
+    def _check_exclusive(self) -> None:
+        """Try whether the file system refuses to create what is there, which not each one does.
+
+        Raises:
+            ArchiveError: It writes all the same, or looks first and then writes.
+        """
+        import fsspec
+
+        default: Any = fsspec.AbstractFileSystem
+        inner = self._fs
+        while isinstance(getattr(inner, "fs", None), default):  # a part of it, or a cache
+            inner = inner.fs
+        # fsspec's own method looks, and then writes: two processes pass it at once.
+        if getattr(inner.pipe_file, "__func__", None) is not default.pipe_file:
+            path = f"{self._root}/{secrets.token_hex(8)}.tmp"
+            with suppress(*_NO_MODE):
+                try:
+                    for _ in range(2):
+                        self._fs.pipe_file(path, b"{}", mode="create")
+                except FileExistsError:
+                    self._is_exclusive = True
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(path)
+        if not self._is_exclusive:
+            raise ArchiveError(
+                "This archive cannot be encrypted: its store does not refuse to write what another"
+                " process has just written. Two processes would make two keys of one task, and what"
+                " one encrypts would be lost. Nothing was written.",
+                remedy="Use a directory, S3 (s3fs 2024.12, botocore 1.35.21 or newer) or another"
+                ' store whose `pipe_file` keeps mode="create" in one step.',
+            )
 
     def delete(self, path: str) -> None:
         """Delete an object."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import digest
@@ -18,8 +18,11 @@ KEYS_FOLDER = "keys"
 """Data keys, which only `encryption` reads and writes."""
 NAMES_SCOPE = "names of blobs"
 """What the first data key of an archive is for. An archive that has it is encrypted."""
+CONTENTS_SCOPE = "archive"
 KEYS_VARIABLE = "HOLDFAST_KEYS"
 KEY_ID_BYTES = 16
+ENCRYPTED = b"binary/holdfast-encrypted"
+"""Encoding of encrypted payloads, known also in processes without keys."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _KEY_LENGTH = 180
 """Longer quoted keys are cut: file systems stop at 255 bytes, Temporal's ids at 1,000."""
@@ -42,6 +45,14 @@ def record_name(kind: str, key: str) -> str:
         # `quote` leaves no equals sign, so a cut name equals no whole one.
         quoted = f"{quoted[: _KEY_LENGTH - 65]}={digest(data)}"
     return f"{kind}/{quoted}.json"
+
+
+def key_in(name: str) -> str:
+    """Return the key that `record_name` made a name of; of a long key its beginning."""
+    quoted, cut, _ = name.rpartition("/")[2].removesuffix(".json").partition("=")
+    if cut:
+        quoted = re.sub("%.?$", "", quoted)
+    return unquote(quoted, errors="ignore" if cut else "surrogatepass")
 
 
 EFFECTS = "effects"

@@ -8,7 +8,6 @@ from collections.abc import Generator
 
 import pytest
 
-from holdfast.archive.encryption.hidden_logs import HidesTexts
 from holdfast.archive.encryption.keys import Keys
 
 K1, K2 = b"1" * 32, b"2" * 32
@@ -22,6 +21,4 @@ def keys(**named: bytes) -> Keys:
 @pytest.fixture(name="logs_told")
 def logs_are_told_again() -> Generator[None]:
     yield
-    for name in ("holdfast", *logging.root.manager.loggerDict):
-        logger = logging.getLogger(name)
-        logger.filters[:] = [each for each in logger.filters if not isinstance(each, HidesTexts)]
+    logging.setLogRecordFactory(logging.LogRecord)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.names import key_in
 from holdfast.archive.segments import write_record
 from holdfast.errors import (
     ArchiveError,
@@ -218,3 +219,15 @@ async def test_the_record_of_another_end_is_kept_and_a_damaged_one_is_replaced(
     await write_record(archive, "t", TaskRecord(task={}, head=TaskHead(agent="ann")))
     assert archive.list_records("superseded") == [kept]
     assert '"ann"' in str(archive.get_record("tasks/t.json")).replace("'", '"')
+
+
+@pytest.mark.parametrize("key", ["t", "a/b c~d", "\ud800x", "é" * 30, "1=2", "x" * 180])
+def test_the_name_of_a_record_gives_its_key_back(key: str) -> None:
+    assert key_in(record_name("tasks", key)) == key
+
+
+@pytest.mark.parametrize("key", ["x" * 181, *("a" * n + "é" * 200 for n in range(6))])
+def test_the_name_of_a_long_key_gives_its_beginning(key: str) -> None:
+    found = key_in(record_name("tasks", key))
+    assert len(found) > 15
+    assert key.startswith(found)

@@ -1,29 +1,49 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import sys
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload, Payloads
-from temporalio.converter import DataConverter, WorkflowSerializationContext
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverter,
+    FailureConverter,
+    PayloadConverter,
+    WorkflowSerializationContext,
+)
 
 from holdfast.archive import Archive, Keys, hashed
+from holdfast.archive.bytestore import FsspecStore, LocalStore
+from holdfast.archive.encryption import data_keys as cached_keys
 from holdfast.archive.encryption.codec import KeysCodec, encrypting
+from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.store import EncryptedStore
-from holdfast.archive.names import blob_path
+from holdfast.archive.names import blob_path, key_id, key_path
 from holdfast.cli.commands.start.codec import codec_app
 from holdfast.desk.identity.tokens import Tokens
+from holdfast.engine.converter import holdfast_converter
 from holdfast.errors import (
     ArchiveError,
     DigestMismatchError,
     InvalidArgumentError,
     KeyMissingError,
 )
+from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.text.logs import log
 from tests.support.master_keys import K1, K2, LINE, keys, logs_are_told_again
 
@@ -126,6 +146,44 @@ def test_what_was_written_without_keys_is_read_and_can_be_encrypted(tmp_path: Pa
     assert not any(encrypted(archive).encrypt_plain())
 
 
+def test_plain_text_in_the_place_of_what_is_encrypted_is_refused_once_all_is(
+    tmp_path: Path,
+) -> None:
+    """What says so is bound to the key without which no value can be read."""
+    begun_plain, begun_with_keys, name = tmp_path / "plain", tmp_path / "keys", ""
+    Archive(begun_plain).archive_id()
+    for place in (begun_plain, begun_with_keys):
+        archive = Archive(place, keys=keys())
+        archive.archive_id()
+        name = archive.put(TEXT)
+        archive.put_record("tasks/t.json", {})
+        archive.mac("x")
+        (place / "tasks/t.json").write_bytes(b'{"by": "me"}')
+        (place / "archive.key").write_bytes(b"0" * 64)
+        again = Archive(place, keys=keys())
+        for read in (partial(again.get_record, "tasks/t.json"), partial(again.mac, "x")):
+            if place == begun_plain:
+                assert read()
+                continue
+            with pytest.raises(DigestMismatchError, match="plain text, and all of this"):
+                read()
+            assert "plain text" in again.problem_of("tasks/t.json")
+    store = encrypted(Archive(begun_plain, keys=keys()))
+    assert sum(store.encrypt_plain()) == 2
+    assert sum(store.data_keys.rotate(is_all=True)) == 1
+    assert sum(store.data_keys.rotate()) == 0
+    assert all([*encrypted(Archive(begun_plain, keys=keys(k2=K2, k1=K1))).data_keys.rotate()])
+    archive = Archive(begun_plain, keys=keys(k2=K2))
+    assert (archive.get(name), archive.get_record("tasks/t.json")) == (TEXT, {"by": "me"})
+    (begun_plain / "tasks/t.json").write_bytes(b"{}")
+    with pytest.raises(DigestMismatchError, match="plain text, and all of this"):
+        archive.get_record("tasks/t.json")
+    key = begun_plain / key_path(key_id("names of blobs"))
+    key.write_bytes(key.read_bytes().replace(b',"all":true', b"").replace(b'"all":true,', b""))
+    with pytest.raises(KeyMissingError, match="another key of the name 'k2'"):
+        Archive(begun_plain, keys=keys(k2=K2)).get_record("tasks/t.json")
+
+
 def test_of_processes_that_begin_at_once_all_have_one_data_key(tmp_path: Path) -> None:
     def put(n: int) -> str:
         return Archive(tmp_path, keys=keys()).put(f"{n}".encode())
@@ -134,6 +192,51 @@ def test_of_processes_that_begin_at_once_all_have_one_data_key(tmp_path: Path) -
         names = list(pool.map(put, range(40)))
     archive = Archive(tmp_path, keys=keys())
     assert [archive.get(each) for each in names] == [f"{n}".encode() for n in range(40)]
+
+
+Memory: Any = MemoryFileSystem  # fsspec has no types
+Default: Any = AbstractFileSystem
+PartOf: Any = DirFileSystem
+
+
+def takes_no_notice(self: Any, path: str, value: bytes, **_: Any) -> None:
+    """Write, as s3fs before 2024.12 and a botocore of that time do."""
+    Memory.pipe_file(self, path, value)
+
+
+def knows_no_mode(self: Any, path: str, value: bytes) -> None:
+    Memory.pipe_file(self, path, value)
+
+
+def memory(**methods: Any) -> Any:
+    return type("Own", (Memory,), {"cachable": False, **methods})()
+
+
+@pytest.mark.parametrize("pipe_file", [Default.pipe_file, takes_no_notice, knows_no_mode])
+def test_a_store_that_cannot_keep_one_data_key_of_two_is_not_encrypted(pipe_file: Any) -> None:
+    """The default of fsspec looks first, so it passes a test of one process."""
+    filesystem = memory(pipe_file=pipe_file)
+    for each in (filesystem, PartOf("/a", filesystem)):
+        store = FsspecStore(each, f"/{pipe_file.__name__}")
+        with pytest.raises(ArchiveError, match=r"cannot be encrypted.*s3fs 2024\.12"):
+            DataKeys(store, keys()).of_scope("t")
+        assert not store.find("keys")
+        store.create("plain.json", b"{}")
+        assert store.find("") == ["plain.json"]
+
+
+def test_a_store_is_asked_once_whether_it_keeps_one_data_key_of_two() -> None:
+    deleted: list[str] = []
+
+    def rm_file(self: Any, path: str) -> None:
+        deleted.append(path)
+        Memory.rm_file(self, path)
+
+    store = FsspecStore(memory(rm_file=rm_file), "/exclusive")
+    data_keys = DataKeys(store, keys())
+    assert data_keys.of_scope("a") != data_keys.of_scope("b")
+    assert len(deleted) == 1
+    assert len(store.find("")) == 2
 
 
 def test_a_key_service_wraps_data_keys_and_its_failure_tells_no_secret(tmp_path: Path) -> None:
@@ -155,7 +258,7 @@ def test_a_key_service_wraps_data_keys_and_its_failure_tells_no_secret(tmp_path:
     archive = Archive(tmp_path, keys=Keys({"kms": kms}))
     name = archive.put(TEXT)
     assert archive.get(name) == TEXT
-    assert kms.calls == [b"names of blobs", b"archive"]
+    assert kms.calls == [b"names of blobs; all is encrypted", b"archive"]
     kms.is_down = True
     with pytest.raises(
         ArchiveError, match=r"key 'kms' could not decrypt .* ConnectionError"
@@ -211,6 +314,97 @@ def test_keys_come_from_a_file_or_a_command_that_the_environment_names(
         Archive(tmp_path, keys="k1")  # type: ignore[arg-type]
 
 
+class Counting(LocalStore):
+    """Counts how often each file was read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: Counter[str] = Counter()
+
+    def read(self, path: str) -> bytes:
+        self.reads[path] += 1
+        return super().read(path)
+
+
+def test_many_tasks_take_no_key_of_the_archive_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_keys, "_MOST_CACHED", 4)
+    inner = Counting(tmp_path)
+    store = EncryptedStore(inner, keys())
+    path = f"blobs/00/{'0' * 64}"
+    store.write(path, TEXT)
+    mine = {each: inner.reads[each] for each in inner.find("keys")}
+    assert set(mine.values()) == {1}
+
+    def use(n: int) -> bool:
+        store.data_keys.of_scope(f"{n % 9}")
+        return store.read(path) == TEXT
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(use, range(400)))
+    assert {each: inner.reads[each] for each in mine} == mine
+    assert len([n for n in range(9) if store.data_keys.known(key_id(f"{n}"))]) == 2
+
+
+def test_a_damaged_data_key_is_found_and_a_file_that_is_deleted_meanwhile_is_none(
+    tmp_path: Path,
+) -> None:
+    archive = Archive(tmp_path, keys=keys())
+    archive.put_record("tasks/t.json", {})
+    data_keys = encrypted(archive).data_keys
+    data_keys.of_scope("lost")
+    data_keys.of_scope("other")
+    lost, other = (key_path(key_id(each)) for each in ("lost", "other"))
+    assert not [each for each in archive.files() if archive.problem_of(each)]
+    found = json.loads((tmp_path / lost).read_bytes())
+    for change, why in (
+        ({"wrapped": "AAAA"}, "another key of the name 'k1'"),
+        ({"by": "k7"}, "the key 'k7', which is not here"),
+        ({"scope": "x"}, "is not the data key of that name"),
+    ):
+        (tmp_path / lost).write_text(json.dumps(found | change))
+        assert why in archive.problem_of(lost)
+        assert not archive.problem_of(other)
+    for name in ("tasks/gone.json", "keys/gone.json"):
+        for each in (archive, Archive(tmp_path / "plain")):
+            assert not each.problem_of(name)
+
+
+async def test_a_failure_converter_of_a_team_stays_and_encodes_texts_if_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Marked(DefaultFailureConverter):
+        def to_failure(
+            self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+        ) -> None:
+            super().to_failure(exception, payload_converter, failure)
+            failure.source = "ours"
+
+    class Other(FailureConverter):
+        def to_failure(
+            self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+        ) -> None:
+            raise NotImplementedError
+
+        def from_failure(
+            self, failure: Failure, payload_converter: PayloadConverter
+        ) -> BaseException:
+            raise NotImplementedError
+
+    data_keys = encrypted(Archive(tmp_path, keys=keys())).data_keys
+    for kind, source in ((DefaultFailureConverter, ""), (Marked, "ours")):
+        converter = encrypting(DataConverter(failure_converter_class=kind), data_keys)
+        failure = Failure()
+        await converter.encode_failure(ValueError(TEXT.decode()), failure)
+        assert (failure.source, failure.message) == (source, "Encoded failure")
+        assert TEXT not in failure.SerializeToString()
+        assert str(await converter.decode_failure(failure)) == f"ValueError: {TEXT.decode()}"
+    kept = encrypting(DataConverter(failure_converter_class=Other), data_keys)
+    assert kept.failure_converter_class is Other
+    assert "no DefaultFailureConverter of Temporal" in caplog.text
+
+
 async def test_a_history_has_one_data_key_for_each_task_and_plain_payloads_pass(
     tmp_path: Path,
 ) -> None:
@@ -249,7 +443,20 @@ async def test_a_remote_codec_answers_whoever_has_a_token_and_its_own_pages(tmp_
             refused = await client.post("/decode", json=MessageToDict(given), headers=headers)
             assert refused.status_code == 401
         client.headers["Authorization"] = f"Bearer {token}"
-        assert (await client.post("/decode", content=b"no json")).status_code == 400
+        bad = [b"no json", b"\xff", b"1", b"null", b'{"payloads": [1]}', b"[" * 100_000]
+        for body in bad:
+            refused = await client.post("/decode", content=body)
+            assert (refused.status_code, "JSON" in refused.text) == (400, True)
+        for length in ("x", "-1", ""):
+            refused = await client.post("/decode", headers={"Content-Length": length})
+            assert (refused.status_code, "Content-Length" in refused.text) == (400, True)
+        whole = given.payloads[0].data
+        for cut in range(0, len(whole), 7):
+            torn = Payload(metadata=given.payloads[0].metadata, data=whole[:cut])
+            asked = MessageToDict(Payloads(payloads=[torn, plain]))
+            first, second = (await client.post("/decode", json=asked)).json()["payloads"]
+            assert base64.b64decode(second["data"]) == plain.data
+            assert b"changed" in (said := base64.b64decode(first["data"])) or b"cut" in said
         answer = (await client.post("/decode", json=MessageToDict(given))).json()["payloads"]
         first, second, third = (base64.b64decode(each["data"]) for each in answer)
         assert first == third == plain.data
@@ -259,8 +466,8 @@ async def test_a_remote_codec_answers_whoever_has_a_token_and_its_own_pages(tmp_
         assert TEXT not in sealed.data
         ask = {"Access-Control-Request-Method": "POST"}
         for origin, status in (("https://temporal.example.com", 200), ("https://evil.test", 400)):
-            asked = await client.options("/decode", headers={"Origin": origin} | ask)
-            assert asked.status_code == status
+            preflight = await client.options("/decode", headers={"Origin": origin} | ask)
+            assert preflight.status_code == status
 
 
 def test_logs_have_classes_and_digests_in_place_of_texts(
@@ -284,6 +491,33 @@ def test_logs_have_classes_and_digests_in_place_of_texts(
     assert "words" not in caplog.text.replace("the_words", "")
 
 
+def test_logs_of_loggers_that_are_made_later_and_finished_texts_are_hidden_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Archive(tmp_path, keys=keys())
+    caplog.set_level("DEBUG")
+    later = logging.getLogger("temporalio.made_later")
+    later.warning("Failed with %s", "secret words")
+    later.warning("Failed with %(text)s", {"text": "secret words"})
+    later.warning("Completing with error of type <class 'ValueError'>: secret words ({'a': 'b'})")
+    later.warning("Completing as failed ({'activity_id': '3', 'attempt': 2})")
+    core = logging.getLogger("temporalio.core")
+    core.handle(
+        core.makeRecord(
+            "temporalio.core-sdk_core::worker",
+            *(logging.WARNING, "", 0, "[sdk_core::worker] Failing {'failure': 'secret words'}"),
+            *((), None, None, {"temporal_log": "secret words"}),
+        )
+    )
+    logging.getLogger("a.team").warning("their own %s", "words")
+    assert "secret" not in caplog.text
+    assert "Completing with error of type <class 'ValueError'> (text of " in caplog.text
+    assert "({'activity_id': '3', 'attempt': 2})" in caplog.text
+    assert "[sdk_core::worker] Failing (text of " in caplog.text
+    assert "their own words" in caplog.text
+    assert not [each for each in caplog.records if hasattr(each, "temporal_log")]
+
+
 def test_a_hashed_name_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgumentError, match="HOLDFAST_NAMES_KEY"):
         hashed("ann@bank.com")
@@ -293,3 +527,34 @@ def test_a_hashed_name_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         names.add(hashed("ann@bank.com"))
         assert hashed("ann@bank.com") in names
     assert len(names) == 2
+
+
+def test_an_input_that_a_process_cannot_decode_is_no_bad_input(tmp_path: Path) -> None:
+    """Counted as bad, it would end the task or the session for good."""
+    converter = holdfast_converter().payload_converter
+    key = encrypted(Archive(tmp_path, keys=keys())).data_keys.of_scope("t")
+    sealed = Payload(metadata={"encoding": b"binary/holdfast-encrypted"}, data=key.id + b"x")
+    strange = Payload(metadata={"encoding": b"binary/of-a-team"}, data=b"x")
+    for kind in (TaskInput, SessionState, str):
+        with pytest.raises(KeyMissingError, match=f"{key.id.hex()!r}.*Set HOLDFAST_KEYS"):
+            converter.from_payloads([sealed], [kind])
+        with pytest.raises(KeyError, match="binary/of-a-team"):
+            converter.from_payloads([strange], [kind])
+
+
+def test_an_encrypted_archive_is_neither_read_nor_written_without_its_keys(tmp_path: Path) -> None:
+    """Also by a program that asks for no id: a worker's tools, a script with a client."""
+    name = Archive(tmp_path, keys=keys()).put(TEXT)
+    before = files(tmp_path)
+    for given in (None, keys(k2=K2)):
+        uses: list[Callable[[Archive], object]] = [
+            lambda archive: archive.put(b"new"),
+            lambda archive: archive.get(name),
+            lambda archive: archive.create_record("tasks/a.json", {}),
+            lambda archive: archive.find_record("tasks/a.json"),
+            lambda archive: archive.mac("x"),
+        ]
+        for use in uses:
+            with pytest.raises(KeyMissingError):
+                use(Archive(tmp_path, keys=given))
+    assert files(tmp_path) == before

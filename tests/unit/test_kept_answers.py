@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.archive.archive import Archive
 from holdfast.archive.kept_answers import drop_answers, find_answer, keep_answer
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
+from tests.support.master_keys import keys, logs_are_told_again
+
+__all__ = ["logs_are_told_again"]
 
 MINE = KeptAnswer(activity="run:7", runs={0: "digest"})
 
@@ -25,6 +30,19 @@ async def test_an_answer_that_a_power_cut_has_damaged_counts_as_none(tmp_path: P
     [file] = (tmp_path / "answers").iterdir()
     file.write_bytes(b"")
     assert await find_answer(archive, "t", 0, ("run:7",)) == NOTHING_KEPT
+
+
+@pytest.mark.usefixtures("logs_told")
+async def test_an_encrypted_answer_that_was_cut_anywhere_counts_as_none(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, keys=keys())
+    await keep_answer(archive, "t", 0, MINE)
+    [file] = (tmp_path / "answers").iterdir()
+    whole = file.read_bytes()
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        assert await find_answer(archive, "t", 0, ("run:7",)) == NOTHING_KEPT, length
+    file.write_bytes(whole)
+    assert await find_answer(archive, "t", 0, ("run:7",)) == MINE
 
 
 async def test_the_answers_of_all_lanes_of_a_task_are_dropped(tmp_path: Path) -> None:

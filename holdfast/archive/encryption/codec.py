@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from functools import cache
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     ActivitySerializationContext,
     DataConverter,
+    DefaultFailureConverter,
     DefaultFailureConverterWithEncodedAttributes,
+    FailureConverter,
     PayloadCodec,
     SerializationContext,
     WithSerializationContext,
@@ -20,10 +23,10 @@ from temporalio.converter import (
 from holdfast.archive.encryption.data_keys import DataKey, DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
 from holdfast.archive.encryption.keys import is_wrong_key
-from holdfast.archive.names import KEY_ID_BYTES, key_id
+from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, key_id
 from holdfast.errors import DigestMismatchError
+from holdfast.values.text.logs import log
 
-ENCODING = b"binary/holdfast-encrypted"
 _ENCODING = "encoding"
 _NO_SCOPE = "payloads"
 
@@ -60,7 +63,7 @@ class KeysCodec(PayloadCodec, WithSerializationContext):
         if key is None:
             key = await asyncio.to_thread(self._data_keys.of_scope, self._scope)
         return [
-            Payload(metadata={_ENCODING: ENCODING}, data=key.seal(each.SerializeToString(), b""))
+            Payload(metadata={_ENCODING: ENCRYPTED}, data=key.seal(each.SerializeToString(), b""))
             for each in payloads
         ]
 
@@ -94,18 +97,40 @@ class KeysCodec(PayloadCodec, WithSerializationContext):
 def encrypting(converter: DataConverter, data_keys: DataKeys) -> DataConverter:
     """Return a data converter that encrypts, also the texts of failures.
 
-    A codec of the program's own stays in place of ours.
+    A codec of the program's own stays in place of ours, and so does a failure converter that cannot
+    encode texts.
     """
-    hide_texts()  # the SDK's loggers of clients and workers are known by now
+    hide_texts()
     if converter.payload_codec is not None:
         return converter
     return dataclasses.replace(
         converter,
         payload_codec=KeysCodec(data_keys),
-        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+        failure_converter_class=_encoding(converter.failure_converter_class),
     )
+
+
+@cache
+def _encoding(kind: type[FailureConverter]) -> type[FailureConverter]:
+    """Return a failure converter that also puts the texts of failures into a payload."""
+    if kind is DefaultFailureConverter:
+        return DefaultFailureConverterWithEncodedAttributes
+    if not issubclass(kind, DefaultFailureConverter):
+        log.warning(
+            "The failure converter %r is no DefaultFailureConverter of Temporal: texts of"
+            " failures may stay in plain text in the history.",
+            kind.__qualname__,
+        )
+        return kind
+
+    class Encoding(kind):  # type: ignore[valid-type,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self._encode_common_attributes = True
+
+    return Encoding
 
 
 def is_encrypted(payload: Payload) -> bool:
     """Whether this codec has encrypted a payload."""
-    return payload.metadata.get(_ENCODING) == ENCODING
+    return payload.metadata.get(_ENCODING) == ENCRYPTED

@@ -9,18 +9,28 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Generator, Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.archive.bytestore import ByteStore
 from holdfast.archive.encryption.keys import Keys, Wrapped, cipher, new_key, opened, sealed
-from holdfast.archive.names import KEY_ID_BYTES, KEYS_FOLDER, key_id, key_path
-from holdfast.errors import ArchiveError, KeyMissingError
+from holdfast.archive.names import (
+    CONTENTS_SCOPE,
+    KEY_ID_BYTES,
+    KEYS_FOLDER,
+    NAMES_SCOPE,
+    key_id,
+    key_path,
+)
+from holdfast.errors import ArchiveError, DigestMismatchError, KeyMissingError
 from holdfast.values.base import in_order
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _MOST_CACHED = 10_000
+_OWN = {key_id(NAMES_SCOPE), key_id(CONTENTS_SCOPE)}
+"""The archive's own keys, which each read and write needs: they stay cached."""
 
 
 class DataKey(NamedTuple):
@@ -30,11 +40,13 @@ class DataKey(NamedTuple):
         id: Its 16 bytes of id, in front of what it encrypts.
         key: The key itself, 32 bytes.
         cipher: What encrypts with it.
+        is_all: Whether all of its archive is encrypted.
     """
 
     id: bytes
     key: bytes
     cipher: AESGCM
+    is_all: bool
 
     def seal(self, data: bytes, bound_to: bytes) -> bytes:
         """Encrypt data: the id, the nonce, the ciphertext."""
@@ -57,23 +69,28 @@ class DataKeys:
         self._store = store
         self._keys = keys
         self._known: dict[bytes, DataKey] = {}
+        self._lock = Lock()
 
     def known(self, id: bytes) -> DataKey | None:
         """Return a data key if this process has it already: the only answer without reading."""
         return self._known.get(id)
 
-    def of_scope(self, scope: str) -> DataKey:
+    def of_scope(self, scope: str, *, is_all: bool = False) -> DataKey:
         """Return the data key of a scope; the first user makes it.
+
+        Args:
+            scope: The scope.
+            is_all: What a new key says of its archive.
 
         Raises:
             KeyMissingError: Its master key is not here.
             ArchiveError: The archive cannot be used.
         """
         id = key_id(scope)
-        if id in self._known:
-            return self._known[id]
+        if (known := self.known(id)) is not None:
+            return known
         if self._store.size(key_path(id)) is None:
-            wrapped = self._keys.wrap(new_key(), scope)
+            wrapped = self._keys.wrap(new_key(), scope, is_all=is_all)
             # Of two processes one decides. A store where both would is refused: what the other
             # had encrypted until then would be lost.
             self._store.create(key_path(id), _written(scope, wrapped), exclusively=True)
@@ -84,24 +101,41 @@ class DataKeys:
 
         Raises:
             KeyMissingError: It is not in the archive, or its master key is not here.
+            DigestMismatchError: What names it was cut.
             ArchiveError: The archive cannot be used.
         """
-        if id in self._known:
-            return self._known[id]
+        if (known := self.known(id)) is not None:
+            return known
+        if len(id) < KEY_ID_BYTES:
+            msg = "Something encrypted was cut: not even the id of its data key is whole."
+            raise DigestMismatchError(msg, remedy="Restore it from a backup.")
         try:
-            data = self._store.read(key_path(id))
+            key, is_all = self.read(key_path(id))
         except FileNotFoundError:
             raise KeyMissingError(
                 f"The data key {id.hex()!r} is not in the archive: it was deleted, and what it"
                 " encrypts with it, or this is another archive.",
                 remedy="Check which archive it was encrypted for.",
             ) from None
-        scope, wrapped = _read(data, id)
-        key = self._keys.unwrap(wrapped, scope)
-        if len(self._known) >= _MOST_CACHED:
-            self._known.pop(next(iter(self._known)), None)
-        found = self._known[id] = DataKey(id, key, cipher(key))
+        with self._lock:
+            if id not in self._known and len(self._known) >= _MOST_CACHED:
+                del self._known[next(each for each in self._known if each not in _OWN)]
+            found = self._known[id] = DataKey(id, key, cipher(key), is_all)
         return found
+
+    def read(self, path: str) -> tuple[bytes, bool]:
+        """Read the file of a data key.
+
+        Returns:
+            The key, and whether all of its archive is encrypted.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            KeyMissingError: Its master key is not here.
+            ArchiveError: It cannot be used.
+        """
+        scope, wrapped = _read(self._store.read(path), path)
+        return self._keys.unwrap(wrapped, scope), wrapped.is_all
 
     def masters(self) -> Iterator[str]:
         """Yield for each data key the name of the master key that encrypts it.
@@ -109,40 +143,41 @@ class DataKeys:
         Raises:
             ArchiveError: The archive cannot be read.
         """
-        for path in self._store.find(KEYS_FOLDER):
-            yield _read(self._store.read(path), _id_in(path))[1].by
+        return (wrapped.by for _, _, wrapped in self._all())
 
-    def rotate(self) -> Generator[bool]:
+    def rotate(self, *, is_all: bool = False) -> Generator[bool]:
         """Encrypt each data key by the first master key; yield for each whether it was changed.
 
         It can be stopped and begun again at any time.
+
+        Args:
+            is_all: Whether all of the archive is encrypted now: what is plain is refused then.
 
         Raises:
             KeyMissingError: A master key is not here. What was changed until then stays changed.
             ArchiveError: The archive cannot be used.
         """
-        for path in sorted(self._store.find(KEYS_FOLDER)):
-            data = self._store.read(path)
-            scope, wrapped = _read(
-                data, bytes.fromhex(path.rpartition("/")[2].removesuffix(".json"))
-            )
-            is_old = wrapped.by != self._keys.first
+        for path, scope, wrapped in self._all():
+            says = wrapped.is_all or (is_all and scope == NAMES_SCOPE)
+            is_old = (wrapped.by, wrapped.is_all) != (self._keys.first, says)
             if is_old:
-                again = self._keys.wrap(self._keys.unwrap(wrapped, scope), scope)
+                again = self._keys.wrap(self._keys.unwrap(wrapped, scope), scope, is_all=says)
                 self._store.write(path, _written(scope, again))
             yield is_old
 
-
-def _id_in(path: str) -> bytes:
-    return bytes.fromhex(path.rpartition("/")[2].removesuffix(".json"))
+    def _all(self) -> Iterator[tuple[str, str, Wrapped]]:
+        """Yield path, scope and ciphertext of each data key."""
+        for path in self._store.find(KEYS_FOLDER):
+            yield path, *_read(self._store.read(path), path)
 
 
 def _written(scope: str, wrapped: Wrapped) -> bytes:
     data = base64.b64encode(wrapped.data).decode()
-    return in_order({"scope": scope, "by": wrapped.by, "wrapped": data})
+    found = {"scope": scope, "by": wrapped.by, "wrapped": data}
+    return in_order(found | ({"all": True} if wrapped.is_all else {}))
 
 
-def _read(data: bytes, id: bytes) -> tuple[str, Wrapped]:
+def _read(data: bytes, path: str) -> tuple[str, Wrapped]:
     """Read a data key's file.
 
     Raises:
@@ -150,13 +185,13 @@ def _read(data: bytes, id: bytes) -> tuple[str, Wrapped]:
     """
     try:
         found = json.loads(data)
-        scope, by, wrapped = found["scope"], found["by"], base64.b64decode(found["wrapped"])
-    except (ValueError, TypeError, LookupError):
-        scope = by = ""
-        wrapped = b""
-    if key_id(scope) != id:
+        scope, data = str(found["scope"]), base64.b64decode(found["wrapped"])
+        wrapped = Wrapped(str(found["by"]), data, found.get("all") is True)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        scope, wrapped = "", Wrapped("", b"")
+    if key_path(key_id(scope)) != path:
         raise ArchiveError(
-            f"{key_path(id)!r} is not the data key of that name.",
+            f"{path!r} is not the data key of that name.",
             remedy="Restore it from a backup.",
         )
-    return scope, Wrapped(by, wrapped)
+    return scope, wrapped

@@ -7,51 +7,74 @@ import logging
 import re
 import secrets
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from holdfast.errors import behind
 
 _CONVERSION = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?([a-z])")
+_TEXT = re.compile(r"(?<!'): | \{")
 _ID = re.compile(r"[\w.:/@+~-]{1,200}")
 _KEY = secrets.token_bytes(16)
 _SDK = "temporalio"
 _LEVELS = (bool, int, float, type(None))
 
 
-class HidesTexts(logging.Filter):
-    """Puts class and digest in place of errors and texts, and leaves ids and numbers.
+class HidesTexts:
+    """Makes records with class and digest in place of errors and texts; ids and numbers stay.
 
     An id is what a message quotes (`%r`) and has no blank: a text may be one word.
 
     The digest has a random key of this process: equal texts of a process have equal digests, but
     guesses cannot be tested.
+
+    A filter would hold for its own logger alone: some loggers are made when they first log.
     """
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Change a record before any handler has it."""
-        if isinstance(record.args, tuple):
-            quotes = _CONVERSION.findall(str(record.msg).replace("%%", ""))
-            record.args = tuple(
-                _shown(each, is_quoted=place < len(quotes) and quotes[place] == "r")
-                for place, each in enumerate(record.args)
-            )
-        if record.exc_info and record.exc_info[1] is not None:
-            record.exc_text = _traceback(record.exc_info[1])
-            record.exc_info = None
-        return True
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        """Change what this makes."""
+        self._make = make
 
-
-_filter = HidesTexts()
+    def __call__(self, *given: Any, **options: Any) -> logging.LogRecord:
+        """Make a record."""
+        record = self._make(*given, **options)
+        package = str(record.name).partition(".")[0]
+        if package in {"holdfast", _SDK}:
+            _hide(record, is_ours=package != _SDK)
+        return record
 
 
 def hide_texts() -> None:
     """Hide texts in the logs of Holdfast and of Temporal's SDK, in this process, for good."""
-    for name in ("holdfast", *logging.root.manager.loggerDict):
-        if name == "holdfast" or name.partition(".")[0] == _SDK:
-            logger = logging.getLogger(name)
-            if _filter not in logger.filters:
-                logger.filters.insert(0, _filter)  # before the one that makes the text of a record
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, HidesTexts):
+        logging.setLogRecordFactory(HidesTexts(make))
+        logging.getLogger(f"{_SDK}.core").addFilter(_without_fields)
+
+
+def _hide(record: logging.LogRecord, *, is_ours: bool) -> None:
+    text = str(record.msg)
+    if isinstance(record.args, Mapping):
+        record.args = {key: _shown(value) for key, value in record.args.items()}
+    elif record.args:
+        quotes = _CONVERSION.findall(text.replace("%%", ""))
+        record.args = tuple(
+            _shown(each, is_quoted=place < len(quotes) and quotes[place] == "r")
+            for place, each in enumerate(record.args)
+        )
+    elif not is_ours and (rest := _TEXT.search(text)):  # the SDK writes what has happened first
+        record.msg = f"{text[: rest.start()]} ({_digest(text[rest.start() :])})"
+    if record.exc_info and record.exc_info[1] is not None:
+        record.exc_text = _traceback(record.exc_info[1])
+        record.exc_info = None
+
+
+def _without_fields(record: logging.LogRecord) -> bool:
+    """Take from a record what its text was made of: for handlers that write all that it has."""
+    vars(record).pop("temporal_log", None)
+    return True
 
 
 def _shown(value: object, *, is_quoted: bool = False) -> object:

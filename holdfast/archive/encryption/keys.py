@@ -61,17 +61,19 @@ class Wrapped(NamedTuple):
     Attributes:
         by: Name of the master key.
         data: The data key, encrypted by it.
+        is_all: Whether all of its archive is encrypted. This is bound to the ciphertext.
     """
 
     by: str
     data: bytes
+    is_all: bool = False
 
 
 class Keys:
     """Named master keys: the first encrypts, all decrypt.
 
     A new first key encrypts what is written from then on. `holdfast keys rotate` then encrypts the
-    data keys by it, and the older keys can go.
+    data keys by it, and `holdfast keys list` says which of the older keys may go.
     """
 
     def __init__(self, keys: Mapping[str, bytes | KeyService]) -> None:
@@ -109,14 +111,15 @@ class Keys:
         """The names of the keys; the first one encrypts."""
         return tuple(self._services)
 
-    def wrap(self, data_key: bytes, scope: str) -> Wrapped:
+    def wrap(self, data_key: bytes, scope: str, *, is_all: bool = False) -> Wrapped:
         """Encrypt a data key by the first master key.
 
         Raises:
             ArchiveError: The key's service has failed.
         """
         with _failures(self.first, "encrypt"):
-            return Wrapped(self.first, self._services[self.first].wrap(data_key, scope.encode()))
+            data = self._services[self.first].wrap(data_key, _bound(scope, is_all=is_all))
+        return Wrapped(self.first, data, is_all)
 
     def unwrap(self, wrapped: Wrapped, scope: str) -> bytes:
         """Decrypt a data key.
@@ -133,7 +136,7 @@ class Keys:
                 remedy=f"Add that key to {KEYS_VARIABLE}. Nothing was changed; what waits goes on.",
             )
         with _failures(wrapped.by, "decrypt"):
-            return service.unwrap(wrapped.data, scope.encode())
+            return service.unwrap(wrapped.data, _bound(scope, is_all=wrapped.is_all))
 
     @classmethod
     def read(cls, place: str) -> Keys:
@@ -161,6 +164,10 @@ class Keys:
             msg = f"keys is made by Keys(...) or Keys.read(...); it was {type(keys).__name__}."
             raise InvalidArgumentError(msg)
         return keys
+
+
+def _bound(scope: str, *, is_all: bool) -> bytes:
+    return f"{scope}; all is encrypted".encode() if is_all else scope.encode()
 
 
 @cache
@@ -266,7 +273,8 @@ def opened(key: AESGCM, data: bytes, bound_to: bytes) -> bytes:
     Raises:
         InvalidTag: It was changed, or encrypted with another key, or bound to something else.
     """
-    return key.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
+    nonce = data[:NONCE_BYTES].ljust(NONCE_BYTES, b"\0")  # of what was cut, too
+    return key.decrypt(nonce, data[NONCE_BYTES:], bound_to)
 
 
 @contextmanager

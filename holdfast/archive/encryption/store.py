@@ -7,17 +7,19 @@ import hmac
 from collections.abc import Iterator
 
 from holdfast.archive.bytestore import ByteStore
-from holdfast.archive.encryption.data_keys import DataKeys
+from holdfast.archive.encryption.data_keys import DataKey, DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
 from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
 from holdfast.archive.names import (
     BLOBS,
+    CONTENTS_SCOPE,
     ID_FILE,
     KEY_ID_BYTES,
     KEYS_FOLDER,
     NAMES_SCOPE,
     OWNER_FILE,
     blob_path,
+    key_id,
 )
 from holdfast.errors import DigestMismatchError
 from holdfast.values.base import digest
@@ -25,15 +27,15 @@ from holdfast.values.base import digest
 MAGIC = b"\x00HFE1"
 """In front of what is encrypted; no record begins with it, as all are JSON."""
 
+_NAMES_ID = key_id(NAMES_SCOPE)
 _OVERHEAD = len(MAGIC) + KEY_ID_BYTES + NONCE_BYTES + 16  # the tag of AES-GCM
-_CONTENTS = "archive"
 
 
 class EncryptedStore:
     """Encrypts before another store writes.
 
     Blobs are named by a keyed code (HMAC) of their digest: the bare digest would confirm guesses of
-    a text. What was written before there were keys is read as it is.
+    a text. What was written before there were keys is read as it is, until all is encrypted.
     """
 
     def __init__(self, inner: ByteStore, keys: Keys) -> None:
@@ -97,8 +99,11 @@ class EncryptedStore:
         Raises:
             KeyMissingError: It is encrypted with a key that is not here.
             DigestMismatchError: It was changed.
+            ArchiveError: It is a data key that cannot be used.
         """
         data = self._opened(path, self._inner.read(path))
+        if path.startswith(f"{KEYS_FOLDER}/"):
+            self.data_keys.read(path)
         plain = blob_path(digest(data))
         return data, path in {plain, self._named(plain)}
 
@@ -112,7 +117,7 @@ class EncryptedStore:
             ArchiveError: The archive cannot be used.
         """
         for path in sorted(self._inner.find("")):
-            if _is_open(path) or path.startswith(f"{KEYS_FOLDER}/"):
+            if _is_open(path):
                 continue
             data = self._inner.read(path)
             is_plain = not data.startswith(MAGIC)
@@ -122,21 +127,40 @@ class EncryptedStore:
                     self._inner.delete(path)
             yield is_plain
 
+    def names_key(self) -> DataKey:
+        """Return the key of the names of blobs, the first of an archive: an empty one has no plain.
+
+        Raises:
+            KeyMissingError: Its master key is not here.
+            ArchiveError: The archive cannot be used.
+        """
+        known = self.data_keys.known(_NAMES_ID)
+        if known is None:
+            is_new = self._inner.size(ID_FILE) is None
+            known = self.data_keys.of_scope(NAMES_SCOPE, is_all=is_new)
+        return known
+
     def _named(self, path: str) -> str:
         """Return the path under which something is kept."""
         if not path.startswith(f"{BLOBS}/"):
             return path
-        key = self.data_keys.of_scope(NAMES_SCOPE).key
-        return blob_path(hmac.new(key, path.encode(), hashlib.sha256).hexdigest())
+        return blob_path(hmac.new(self.names_key().key, path.encode(), hashlib.sha256).hexdigest())
 
     def _sealed(self, path: str, data: bytes) -> bytes:
         if _is_open(path):
             return data
-        return MAGIC + self.data_keys.of_scope(_CONTENTS).seal(data, path.encode())
+        return MAGIC + self.data_keys.of_scope(CONTENTS_SCOPE).seal(data, path.encode())
 
     def _opened(self, path: str, data: bytes) -> bytes:
         if not data.startswith(MAGIC):
-            return data
+            if _is_open(path) or not self.names_key().is_all:
+                return data
+            raise DigestMismatchError(
+                f"{self.where(path)!r} is in plain text, and all of this archive was encrypted:"
+                " something else has written it.",
+                remedy="Restore it from a backup. If that is of the time before there were keys,"
+                " `holdfast keys rotate --plain` encrypts it.",
+            )
         sealed = data[len(MAGIC) :]
         key = self.data_keys.by_id(sealed[:KEY_ID_BYTES])
         try:
@@ -151,5 +175,5 @@ class EncryptedStore:
 
 
 def _is_open(path: str) -> bool:
-    """Whether a file stays in plain text: ids, by which processes see that they share it."""
-    return path in {ID_FILE, OWNER_FILE}
+    """Whether a file stays as it is: ids, by which processes see that they share it, and keys."""
+    return path in {ID_FILE, OWNER_FILE} or path.startswith(f"{KEYS_FOLDER}/")

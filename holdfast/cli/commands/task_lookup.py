@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from urllib.parse import unquote
-
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.archive.names import key_in
 from holdfast.archive.segments import has_record
 from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, begins
@@ -77,6 +75,5 @@ async def _visible(engine: Engine, beginning: str) -> set[str]:
 async def _archived(engine: Engine, beginning: str) -> set[str]:
     """Look among the closed tasks that Temporal has forgotten."""
     names = await engine.archive.alist_records("tasks")
-    ids = (unquote(PurePosixPath(name).stem) for name in names)
-    found = {task_id for task_id in ids if task_id.startswith(beginning)}
+    found = {each for each in map(key_in, names) if each.startswith(beginning)}
     return {task_id for task_id in found if not is_nested(task_id)} or found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import key_in
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -75,9 +75,8 @@ async def _of_task(engine: Engine, name: str) -> list[Broken]:
 
 async def _id_of(archive: Archive, name: str) -> str:
     """Return the id of a record's task; the name of a damaged record has it, or its beginning."""
-    told = unquote(name.rpartition("/")[2].removesuffix(".json"))
     try:
         record = as_object(await archive.afind_record(name))
     except HoldfastError:
-        return told
-    return as_text(as_object(record.get("task")).get("task_id")) or told
+        return key_in(name)
+    return as_text(as_object(record.get("task")).get("task_id")) or key_in(name)

@@ -90,13 +90,19 @@ def codec_app(codec: PayloadCodec, tokens: Tokens, origins: Sequence[str]) -> St
             scheme, _, token = request.headers.get("authorization", "").partition(" ")
             if scheme != "Bearer" or tokens.identity(token) is None:
                 return _refused("A token of the desk is needed: Authorization: Bearer TOKEN.", 401)
-            if int(request.headers.get("content-length") or MOST_BYTES + 1) > MOST_BYTES:
-                return _refused(f"The body has a length, and at most {MOST_BYTES} bytes.", 413)
+            length = request.headers.get("content-length", "")
+            if not length.isdecimal():
+                return _refused("The body needs its length: Content-Length.", 400)
+            if int(length) > MOST_BYTES:
+                return _refused(f"The body has at most {MOST_BYTES} bytes.", 413)
             try:
                 given = ParseDict(json.loads(await request.body()), Payloads())
-            except (ValueError, ParseError):
+            except (ValueError, TypeError, RecursionError, ParseError):
                 return _refused('The body is JSON: {"payloads": [...]}.', 400)
-            return JSONResponse(MessageToDict(Payloads(payloads=await code(given.payloads))))
+            try:
+                return JSONResponse(MessageToDict(Payloads(payloads=await code(given.payloads))))
+            except ArchiveError as error:
+                return _refused(message_of(error), 503)
 
         return answer
 

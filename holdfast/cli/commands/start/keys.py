@@ -63,14 +63,14 @@ async def keys_rotate_command(common: Common, *, plain: bool) -> ExitCode:
         ArchiveError: A master key is not here, or the archive cannot be written.
     """
     keys, store = _opened(common)
-    changed = await asyncio.to_thread(lambda: [*store.data_keys.rotate()])
     files = await asyncio.to_thread(lambda: [*store.encrypt_plain()] if plain else [])
+    changed = await asyncio.to_thread(lambda: [*store.data_keys.rotate(is_all=plain)])
     if common.json:
         facts = {"data_keys": len(changed), "rotated": sum(changed)}
         output.emit(facts | ({"files": len(files), "encrypted": sum(files)} if plain else {}))
         return ExitCode.OK
     output.say(f"{sum(changed)} of {len(changed)} data keys changed: {keys.first!r} encrypts all.")
-    output.say("The other master keys may go, once all processes have the new one first.")
+    output.say("`holdfast keys list` says which of the other master keys may go.")
     if plain:
         output.say(f"{sum(files)} of {len(files)} files were in plain text and are encrypted now.")
     return ExitCode.OK

@@ -86,7 +86,7 @@ async def rotate(
         ),
     ] = False,
 ) -> ExitCode | None:
-    """Encrypt all data keys of the archive by the first key; the others may go then."""
+    """Encrypt all data keys of the archive by the first key; see `keys list` then."""
     from holdfast.cli.commands.start.keys import keys_rotate_command
 
     return await keys_rotate_command(common, plain=plain)
