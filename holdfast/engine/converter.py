@@ -18,7 +18,8 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
-from holdfast.errors import WrongTypeError
+from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE
+from holdfast.errors import KeyMissingError, WrongTypeError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import SessionState, TaskInput
@@ -82,7 +83,8 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
 
     A workflow input that cannot be read fails the workflow, which has not begun yet. Any other
     payload that cannot be read fails the workflow task, which Temporal repeats until a worker
-    process can read it, as one with newer code may.
+    process can read it, as one with newer code may. So does an input that is encrypted, or of a
+    codec that is not here: a run that continues another one, or a session, has much to lose.
     """
 
     def __init__(self) -> None:
@@ -97,12 +99,18 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
         Raises:
             ApplicationError: The input of a workflow cannot be read. Temporal passes no type hints
                 when the number of values is wrong.
+            KeyMissingError: One is encrypted, and this process has no keys.
         """
         try:
             values = super().from_payloads(payloads, type_hints)
             if values and isinstance(values[0], TaskInput) and not values[0].has_request:
                 _refuse_unknown(json.loads(payloads[0].data))
         except Exception as error:
+            codings = [each.metadata.get("encoding", b"") for each in payloads]
+            if ENCRYPTED in codings:
+                raise _without_keys(payloads[codings.index(ENCRYPTED)]) from None
+            if not self.converters.keys() >= {*codings}:
+                raise
             is_input = type_hints is None or type_hints[:1] in ([TaskInput], [SessionState])
             cause = error if error.__cause__ is None else error.__cause__
             if not is_input or not isinstance(cause, OF_DATA):
@@ -111,6 +119,15 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
             msg = f"The input cannot be read: {reason}"
             raise ApplicationError(msg, type=UNREADABLE, non_retryable=True) from None
         return values
+
+
+def _without_keys(payload: Payload) -> KeyMissingError:
+    return KeyMissingError(
+        f"A payload is encrypted with the data key {payload.data[:KEY_ID_BYTES].hex()!r} of the"
+        " archive, and this process has no keys. Nothing was changed.",
+        remedy=f"Set {KEYS_VARIABLE} as in the processes that use it. What waits goes on with a"
+        " worker that has the keys.",
+    )
 
 
 def _refuse_unknown(given: dict[str, Json]) -> None:

@@ -21,6 +21,7 @@ from holdfast.engine.converter import holdfast_converter
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.prices import Prices
 from holdfast.serving.activations import WholeTasksRunner
+from holdfast.serving.names import check_archive
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
 
@@ -71,6 +72,7 @@ class HoldfastPlugin(SimplePlugin):
                 return made
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
+        self._archive = archive
         self._activities, workflows = None, None
         if served:  # what a worker runs is imported here: clients do without
             from holdfast.activities.user_loop import UserLoops
@@ -110,7 +112,9 @@ class HoldfastPlugin(SimplePlugin):
 
         Raises:
             ConnectError: It lacks one, and the server does not let us add it.
+            ArchiveError: The archive cannot be used, lacks its keys, or is not the namespace's.
         """
         if self._activities is not None:
             await ensure_search_attributes(worker.client)
+        await check_archive(worker.client, self._archive)
         await super().run_worker(worker, next)

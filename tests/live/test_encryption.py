@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
 
-from holdfast import Agent, AgentRunner, ToolCall, tool
-from holdfast.errors import KeyMissingError, StepFailedError
+from holdfast import Agent, AgentRunner, HoldfastPlugin, ToolCall, tool
+from holdfast.archive import Archive, Keys
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.converter import holdfast_converter
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.errors import ArchiveMismatchError, KeyMissingError, StepFailedError, StuckTaskError
+from holdfast.serving.activities import WORKFLOWS
+from holdfast.serving.worker_process import build_worker
 from holdfast.testing import ScriptedModel
+from holdfast.values.checks.ids import session_id
 from tests.support.master_keys import K1, K2, keys, logs_are_told_again
+from tests.support.rig import histories, until, until_rolled
 
 pytestmark = pytest.mark.usefixtures("logs_told")
 __all__ = ["logs_are_told_again"]
@@ -32,6 +45,12 @@ def ask(text: str) -> str:
 def big() -> str:
     """Return much."""
     return "MKbig " * 60_000
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
 
 
 @tool(effect="read")
@@ -111,3 +130,83 @@ async def test_no_text_of_a_task_is_anywhere_and_keys_are_exchanged_while_it_wai
         said = [each.content for each in await runner.session("talk").chat_history()]
         assert said[0] == "MKquestion"
     assert marks_in(place) == set()
+
+
+async def failed_tasks(client: Client, workflow_id: str) -> list[str]:
+    """Return what failed workflow tasks of a workflow's newest run, oldest first."""
+    newest, *_ = await histories(client, workflow_id)
+    return [
+        str(event.workflow_task_failed_event_attributes.failure)
+        for event in newest.events
+        if event.HasField("workflow_task_failed_event_attributes")
+    ]
+
+
+async def tells_more(session: Session) -> bool:
+    """Whether a session has more than one turn, and not still the pause of its last failure."""
+    with suppress(StuckTaskError):
+        return len(await session.chat_history()) > 2
+    return False
+
+
+async def test_a_teams_own_worker_without_the_keys_is_refused_and_one_by_hand_ends_nothing(
+    tmp_path: Path,
+) -> None:
+    """The newest run of the task has continued another one, and its session waits as well."""
+    served = Agent(
+        name="clerk",
+        model=ScriptedModel(["First.", *[call("look")] * 9, call("ask", text="x"), "Done."]),
+        tools=[ask, look],
+    )
+
+    def archive(given: Keys | None) -> Archive:
+        return Archive(tmp_path / "archive", keys=given)
+
+    async with await ephemeral_server() as server:
+
+        async def connected(given: Keys | None, *agents: Agent) -> Client:
+            plugin = HoldfastPlugin(archive=archive(given), agents=agents)
+            return await connect_embedded(server.info, plugins=[plugin])
+
+        client = await connected(keys(), served)
+        runner = AgentRunner(
+            agent="clerk", queue="orders", client=client, archive=archive(keys()), roll_events=20
+        )
+        async with runner, Worker(client, task_queue="orders"):
+            await runner.chat("q", session="talk")
+            task = await runner.create_task("q", session="talk")
+            await runner.run_task(task)
+            await until_rolled(client, task.task_id)
+            [card] = await runner.pending_approvals(task)
+        before = await histories(client, task.task_id)
+
+        for wrong, why in ((None, "this process has no keys"), (keys(k2=K2), "'k1', which is not")):
+            other = await connected(wrong)
+            plugged = await connected(wrong, served)
+            for worker in (
+                Worker(plugged, task_queue="orders"),
+                build_worker(other, [served], app="orders", archive=archive(wrong)),
+            ):
+                with pytest.raises(KeyMissingError, match=why):
+                    await worker.run()
+            stranger = AgentRunner(agent="clerk", client=other, archive=archive(wrong))
+            with pytest.raises(KeyMissingError, match=why):
+                await stranger.start()
+            with pytest.raises(KeyMissingError, match=why):
+                await stranger.create_task("q", task_id="t2")
+        with pytest.raises(ArchiveMismatchError):
+            await AgentRunner(agent="clerk", client=client, archive=Archive(tmp_path / "b")).start()
+
+        plain = await Client.connect(server.info.address, data_converter=holdfast_converter())
+        ids = (task.task_id, session_id(runner.app, "talk"))
+        async with Worker(plain, task_queue="orders", workflows=WORKFLOWS, build_id="x"):
+            await runner.approve(card, by="ann")
+            await client.get_workflow_handle(ids[1]).signal("nothing")
+            for each in ids:
+                [failed, *_] = await until(partial(failed_tasks, client, each))
+                assert "and this process has no keys" in failed
+        assert len(await histories(client, task.task_id)) == len(before)
+        async with Worker(client, task_queue="orders"):
+            assert str(await runner.run_task(task)) == "Done."
+            await runner.finalize_response(task)
+            await until(partial(tells_more, runner.session("talk")))

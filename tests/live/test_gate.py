@@ -200,14 +200,15 @@ async def test_signals_updates_and_queries_that_are_sent_by_hand_do_not_hurt(
     await goes_on(runner, task)
 
 
+NO_INPUTS = [name for name in HANDMADE if name != "an unknown encoding"]  # a codec that is not here
 OBJECTS = ("an empty object", "wrong fields", "huge numbers", "infinite", "nested deep")
-NO_SESSIONS = [name for name in HANDMADE if name not in OBJECTS]  # it has a default for each field
+NO_SESSIONS = [name for name in NO_INPUTS if name not in OBJECTS]  # it has a default for each field
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Temporal's own
 @pytest.mark.parametrize(
     ("kind", "names"),
-    [("AgentTask", [*HANDMADE]), ("Session", NO_SESSIONS)],
+    [("AgentTask", NO_INPUTS), ("Session", NO_SESSIONS)],
     ids=["task", "session"],
 )
 async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(

@@ -377,15 +377,17 @@ class RunnerBase:
         return self._reader is not None
 
     async def start(self) -> Self:
-        """Start the embedded engine, if there is one.
+        """Start the embedded engine, if there is one; else check the archive of a given client.
 
         Raises:
             ServerStartError: The dev server did not start.
+            ArchiveError: The archive cannot be used, lacks its keys, or is not the namespace's.
         """
         if self._engine is not None and self._reader is None:
             self._pid = os.getpid()
-            client, archive = await self._resources.enter_async_context(self._engine)
-            self._reader = Reader(client, archive)
+            self._reader = Reader(*await self._resources.enter_async_context(self._engine))
+        elif self._engine is None:
+            await check_archive(self.client, self.archive)
         return self
 
     async def close(self) -> None:
