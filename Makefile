@@ -34,7 +34,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright pyright-programs format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
+.PHONY: help venv lint style ruff imports mypy pyright pyright-programs format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,13 @@ $(STAMP): requirements-dev.lock requirements-demo.lock requirements-uv.lock pypr
 
 lint: style mypy pyright ## Check style, types and the layers of the packages
 
-style: $(STAMP)
+style: ruff imports
+
+ruff: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+imports: $(STAMP)
 	$(BIN)/lint-imports --no-logo --no-cache
 
 mypy: $(STAMP)
@@ -69,9 +73,9 @@ format: $(STAMP) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Types are checked while the tests run, which mostly wait.
-test: style ## Check style and types, and pass every test
-	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright-programs
+# Types and layers are checked while the tests run, which mostly wait.
+test: ruff ## Check style and types, and pass every test
+	@$(MAKE) --no-print-directory --jobs=4 pytest mypy pyright-programs imports
 
 # One process compiles what the tests import, before several would do it at once. A module that
 # cannot be imported is told by the tests themselves.
