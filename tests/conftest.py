@@ -28,6 +28,7 @@ from holdfast.values.messages import clean
 from tests.support.certificates import share_certificates
 from tests.support.patience import be_patient
 from tests.support.people import World
+from tests.support.receiver import Receiver, receiving
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE, times
@@ -210,6 +211,21 @@ def model() -> Iterator[FakeOpenAI]:
     """Serve the fake API; an exhausted script and unused replies fail the test."""
     with FakeOpenAI() as fake:
         yield fake
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Give a server that takes webhooks."""
+    with receiving() as made:
+        yield made
+
+
+@pytest.fixture
+def api(model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> FakeOpenAI:
+    """Have models that are only named reach the fake API."""
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    return model
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,7 @@ from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import Rig, until_status
 
-
-@pytest.fixture(autouse=True)
-def _own_api(model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+pytestmark = pytest.mark.usefixtures("api")
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code import user_calls
 from tests.support.rig import Rig
 
+pytestmark = pytest.mark.usefixtures("api")
+
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
 
 
@@ -28,12 +30,6 @@ async def whose() -> str:
 def whose_in_a_thread() -> str:
     """Say whose run this is."""
     return tenant.get()
-
-
-@pytest.fixture(autouse=True)
-def _own_api(model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
 
 
 def agent_with(*tools: Any, name: str = "agent") -> Agent:

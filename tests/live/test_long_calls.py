@@ -134,11 +134,10 @@ async def test_a_task_continues_as_new_while_a_tool_runs_and_gets_its_outcome_on
     assert {e.name for e in happened if e.kind == "command"} <= {"drop_step"}
 
 
+@pytest.mark.usefixtures("api")
 async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
-    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, model: FakeOpenAI
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
     digging, beats = Digging(), list[int]()
 
     @tool(effect="irreversible")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -22,14 +21,8 @@ from holdfast.errors import (
 )
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
-from tests.support.receiver import SECRET, Receiver, receiving
+from tests.support.receiver import SECRET, Receiver
 from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
 
 
 class Book:

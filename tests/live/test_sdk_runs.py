@@ -265,11 +265,9 @@ async def test_an_app_that_is_typed_with_the_sdks_names_is_typed_here(run: Any, 
 
 @pytest.mark.parametrize("name", ["gpt-5-mini", "chat:gpt-5-mini"])
 async def test_error_of_openais_api_is_of_the_clients_class_and_has_no_key(
-    run: Any, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, name: str
+    run: Any, api: FakeOpenAI, name: str
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
-    model.fail(401, message="Wrong key sk-of-the-tests-1.", code="invalid_api_key")
+    api.fail(401, message="Wrong key sk-of-the-tests-1.", code="invalid_api_key")
     with pytest.raises(AuthenticationError) as caught:
         await run(Agent(name="a", model=name))
     error = caught.value

@@ -27,6 +27,7 @@ from holdfast.agents.items.run_items import HandoffOutputItem
 from holdfast.testing import ScriptedModel
 from holdfast.values.code.code_refs import forget
 from holdfast.values.messages import ToolCall
+from tests.support.runs import pay
 
 HAND_OVER = ToolCall(id="", name="transfer_to_test", arguments="{}")
 HOME = Agent(name="at home", model="offline")
@@ -138,12 +139,6 @@ async def test_so_do_instructions_tools_predicates_guardrails_and_filters_of_the
 def test_each_agent_gets_a_name_that_no_other_has() -> None:
     agents = [Agent(name=name) for name in ("a", "b", "a", "a#2", "b", "a", "a#2")]
     assert names_apart(agents) == ["a", "b", "a#3", "a#2", "b#2", "a#4", "a#2#2"]
-
-
-@tool(needs_approval=True, effect="read")
-def pay() -> str:
-    """Pay."""
-    return "paid"
 
 
 def paying(*, swapped: bool = False, renamed: str = "") -> Agent:

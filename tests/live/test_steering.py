@@ -36,14 +36,8 @@ from holdfast.workers import (
 )
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
+from tests.support.runs import look
 from tests.support.workers import Doing
-
-
-@tool(effect="read")
-def look() -> str:
-    """Look."""
-    return "seen"
-
 
 # ---- feedback
 

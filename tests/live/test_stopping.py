@@ -77,16 +77,11 @@ async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end
     assert task.task_id in told
 
 
+@pytest.mark.usefixtures("api")
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_a_runner_closes_although_a_tool_does_not_end(
-    door: threading.Event,
-    model: FakeOpenAI,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kind: str,
+    door: threading.Event, model: FakeOpenAI, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
     reached = threading.Event()
 
     def hold() -> str:

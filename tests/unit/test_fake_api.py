@@ -8,7 +8,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ import openai
 import pytest
 
 from holdfast.testing import FakeOpenAI, FakeRequest, call, hang, reply
-
-
-@pytest.fixture
-def api() -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as fake:
-        yield fake
 
 
 def say(text: str) -> list[Any]:

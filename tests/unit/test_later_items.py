@@ -28,17 +28,12 @@ from holdfast.task.data.state import TaskRecord
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
+from tests.support.runs import look
 
 COST = Usage(requests=1, input_tokens=10, output_tokens=2)
 CALL = ToolCall(id="c1", name="look", arguments='{"where": "there"}')
 LATER = {"new_items", "raw_responses"}
 KINDS = ["tool_call_item", "tool_call_output_item", "message_output_item"]
-
-
-@tool(effect="read")
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"seen {where}"
 
 
 def listen(where: str) -> str:

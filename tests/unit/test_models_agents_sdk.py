@@ -281,12 +281,6 @@ BY_HAND: dict[str, Any] = {
 
 
 @pytest.fixture
-def model() -> Generator[FakeOpenAI]:
-    with FakeOpenAI() as api:
-        yield api
-
-
-@pytest.fixture
 async def by_hand(model: FakeOpenAI) -> AsyncGenerator[ByHand]:
     made: list[OpenAIProvider] = []
 

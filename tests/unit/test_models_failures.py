@@ -22,12 +22,6 @@ from holdfast.values.settings import ModelSettings
 KEY = "sk-very-secret-0123456789"
 
 
-@pytest.fixture
-def api() -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as fake:
-        yield fake
-
-
 async def failure(api: FakeOpenAI, kind: Any = ResponsesModel, timeout: float = 60) -> ModelError:
     model = kind("some-model", base_url=api.base_url, api_key=KEY)
     settings = ModelSettings(timeout_seconds=timeout)

@@ -102,12 +102,6 @@ class Asked:
         return "".join(piece.text for piece in self.pieces if piece.kind == kind)
 
 
-@pytest.fixture
-def api() -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as api:
-        yield api
-
-
 @pytest.fixture(params=WAYS)
 async def asked(request: pytest.FixtureRequest, api: FakeOpenAI) -> Asked:
     return Asked(request.param, api)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,14 +36,6 @@ ADD = ToolSpec(
     name="add", description="Add.", parameters={"type": "object", "properties": {}}, strict=False
 )
 IMAGE = ImagePart(kind="image", url="https://example.com/cat.png")
-
-
-@pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as fake:
-        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-        yield fake
 
 
 async def ask(kind: Any, *messages: Message, **more: Any) -> ModelAnswer:

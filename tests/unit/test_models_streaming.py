@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,14 +28,6 @@ KINDS = (ResponsesModel, ChatCompletionsModel)
 ADD = ToolSpec(name="add", parameters={"type": "object", "properties": {}})
 REQUEST = ModelRequest(model="m", messages=(user("Hello"),), tools=(ADD,))
 Answers = Callable[[FakeOpenAI], None]
-
-
-@pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as fake:
-        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-        yield fake
 
 
 async def stream(kind: Any) -> tuple[ModelAnswer, list[Delta]]:

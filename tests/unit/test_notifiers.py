@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -33,12 +32,6 @@ NOTICE = Notice(
     who=("role:finance",),
     url="http://127.0.0.1:8080/?card=t1%3A2",
 )
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
 
 
 def test_the_example_of_the_specification_has_its_signature() -> None:
