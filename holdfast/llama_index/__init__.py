@@ -15,6 +15,7 @@ from holdfast.llama_index.agent_runner import (
     ReActAgent,
 )
 from holdfast.llama_index.llms.messages import (
+    ChatMemoryBuffer,
     ChatMessage,
     ChatPromptTemplate,
     MessageRole,
@@ -27,7 +28,7 @@ from holdfast.llama_index.llms.openai import (
     OpenAI,
     Settings,
 )
-from holdfast.llama_index.memory import ChatMemoryBuffer, Memory
+from holdfast.llama_index.memory import Memory
 from holdfast.llama_index.planner import Plan, StructuredPlannerAgent, SubTask
 from holdfast.llama_index.streaming import StreamingAgentChatResponse
 from holdfast.llama_index.tasks import UnclearCallError

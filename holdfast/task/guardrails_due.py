@@ -6,19 +6,18 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.guard_rules import Guarded, GuardFound, GuardRule
+from holdfast.task.data.guard_rules import (
+    GUARDRAIL,
+    INPUT_TRIPPED,
+    OUTPUT_TRIPPED,
+    Guarded,
+    GuardFound,
+    GuardRule,
+)
 from holdfast.task.data.records import OpenState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.values.base import Json, canonical, digest
-
-GUARDRAIL = "guardrail"
-"""Kind of the event that records what a guardrail found."""
-
-INPUT_TRIPPED = "InputGuardrailTripwireTriggered"
-OUTPUT_TRIPPED = "OutputGuardrailTripwireTriggered"
-TOOL_INPUT_TRIPPED = "ToolInputGuardrailTripwireTriggered"
-TOOL_OUTPUT_TRIPPED = "ToolOutputGuardrailTripwireTriggered"
 
 
 class Due(NamedTuple):

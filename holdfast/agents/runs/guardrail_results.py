@@ -24,15 +24,15 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrailResult,
 )
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.guard_rules import ToolGuarded
-from holdfast.task.data.records import Entry
-from holdfast.task.guardrails_due import (
+from holdfast.task.data.guard_rules import (
     GUARDRAIL,
     INPUT_TRIPPED,
     OUTPUT_TRIPPED,
     TOOL_INPUT_TRIPPED,
     TOOL_OUTPUT_TRIPPED,
+    ToolGuarded,
 )
+from holdfast.task.data.records import Entry
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json

@@ -285,3 +285,71 @@ def template_text(prompt: Any) -> str:
         return text
     msg = f"{shown(prompt)} is not a prompt. Pass a text or a PromptTemplate."
     raise InvalidArgumentError(msg)
+
+
+class ChatMemoryBuffer:
+    """Messages in the order in which they were put.
+
+    Given to an agent, they begin its conversation. Step logic of one's own finds one in its state.
+    Nothing is cut: `token_limit` is taken and not used.
+
+    Attributes:
+        messages: The messages.
+    """
+
+    def __init__(self, messages: Sequence[Any] = ()) -> None:
+        """Take the first messages."""
+        self.messages = [to_message(each) for each in messages]
+
+    @classmethod
+    def from_defaults(
+        cls,
+        chat_history: Sequence[Any] | None = None,
+        llm: Any = None,
+        token_limit: int | None = None,
+        chat_store: Any = None,
+        **_: Any,
+    ) -> ChatMemoryBuffer:
+        """Make a buffer of a conversation.
+
+        Raises:
+            InvalidArgumentError: A store is given, which would not be written to.
+        """
+        del llm, token_limit
+        if chat_store is not None:
+            msg = (
+                "Conversations are kept in sessions, not in a chat_store. Give the agent the name"
+                " of one: memory='alice'; and for what was said before, chat_history="
+                "chat_store.get_messages(key)."
+            )
+            raise InvalidArgumentError(msg)
+        return cls(chat_history or ())
+
+    def get_all(self) -> list[Any]:
+        """Return all messages, oldest first."""
+        return [chat_message(each) for each in self.messages]
+
+    def get(self, input: str | None = None, **_: Any) -> list[Any]:
+        """Return all messages, oldest first."""
+        del input
+        return self.get_all()
+
+    def put(self, message: Any) -> None:
+        """Append a message."""
+        self.messages.append(to_message(message))
+
+    async def aput(self, message: Any) -> None:
+        """Append a message."""
+        self.put(message)
+
+    def put_messages(self, messages: Sequence[Any]) -> None:
+        """Append messages."""
+        self.messages += [to_message(each) for each in messages]
+
+    def set(self, messages: Sequence[Any]) -> None:
+        """Replace all messages."""
+        self.messages = [to_message(each) for each in messages]
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        self.messages = []

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.llms.messages import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.values.base import Json
 from holdfast.values.messages import Message

@@ -13,8 +13,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.llms.messages import ChatMemoryBuffer, to_message
 from holdfast.llama_index.step_code.beside import STATE, written_beside
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.llms.messages import ChatMemoryBuffer
 from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.memory import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.llama_index.workers.base import BaseAgentWorker

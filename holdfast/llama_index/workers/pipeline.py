@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.llms.messages import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.components import (
     AgentFnComponent,
     AgentInputComponent,

@@ -29,7 +29,7 @@ from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.openai.items import made_items, shown_items
 from holdfast.reading.runs.recorded import LONG_STEPS, Recorded
 from holdfast.task.data.calls import Approval
-from holdfast.task.guardrails_due import GUARDRAIL
+from holdfast.task.data.guard_rules import GUARDRAIL
 from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json

@@ -7,6 +7,14 @@ from typing import Literal
 from holdfast.values.base import Json, Value
 from holdfast.values.messages import Blob
 
+GUARDRAIL = "guardrail"
+"""Kind of the event that records what a guardrail found."""
+
+INPUT_TRIPPED = "InputGuardrailTripwireTriggered"
+OUTPUT_TRIPPED = "OutputGuardrailTripwireTriggered"
+TOOL_INPUT_TRIPPED = "ToolInputGuardrailTripwireTriggered"
+TOOL_OUTPUT_TRIPPED = "ToolOutputGuardrailTripwireTriggered"
+
 
 class GuardRule(Value):
     """A guardrail of a run, by name.
