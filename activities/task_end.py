@@ -25,11 +25,11 @@ from holdfast.archive.segments import (
 from holdfast.archive.session_commits import ensure_session
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.guard_rules import OUTPUT_TRIPPED
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
+from holdfast.task.data.guard_rules import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes

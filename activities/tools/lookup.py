@@ -39,9 +39,10 @@ from holdfast.task.data.failures import (
     Failure,
     facts,
 )
-from holdfast.task.data.guard_rules import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED, ToolGuarded
+from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
+from holdfast.task.data.guard_rules import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.checks.json_shapes import filled_in

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
@@ -67,6 +67,22 @@ def _console(*, stderr: bool) -> Console:
 def emit(data: Json) -> None:
     """Print one JSON object on stdout, on one line."""
     _print(printable_json(json.dumps(data, ensure_ascii=not _is_unicode(), default=str)))
+
+
+def is_told(found: Collection[Json], none: str, *, as_json: bool) -> bool:
+    """Print what was found as JSON, or that there is none; return whether no table is wanted.
+
+    Args:
+        found: One object for each line.
+        none: What is said when there is none.
+        as_json: Whether JSON is wanted.
+    """
+    if as_json:
+        for each in found:
+            emit(each)
+    elif not found:
+        say(none)
+    return as_json or not found
 
 
 def answer(text: str) -> None:

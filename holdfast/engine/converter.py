@@ -1,7 +1,11 @@
-"""Payload converter: compact JSON for Holdfast's values, pydantic's JSON for all others."""
+"""How values become payloads: compact JSON for Holdfast's values, pydantic's JSON for all others.
+
+Payloads that are too large for a history go to the archive.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -14,10 +18,16 @@ from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
     DefaultPayloadConverter,
+    ExternalStorage,
     JSONPlainPayloadConverter,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
 )
 from temporalio.exceptions import ApplicationError
 
+from holdfast.archive.archive import Archive
 from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE
 from holdfast.errors import KeyMissingError, WrongTypeError
 from holdfast.task.data.commands import LONGEST_REASON
@@ -33,6 +43,12 @@ UNREADABLE = "UnreadableInputError"
 
 OF_DATA = (ValueError, TypeError, LookupError)
 """Errors that data cause, in every process. Any other may be this process's alone."""
+
+THRESHOLD_BYTES = 256 * 1024
+"""Size from which a payload goes to the archive. A safety net only: activities store values above
+16 KB themselves and pass references."""
+
+_DIGEST = "sha256"
 
 
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -155,4 +171,56 @@ def holdfast_converter(current: DataConverter | None = None) -> DataConverter:
     """Return a data converter with our payload converter; the rest of `current` is kept."""
     return dataclasses.replace(
         current or DataConverter.default, payload_converter_class=HoldfastPayloadConverter
+    )
+
+
+class ArchiveStorageDriver(StorageDriver):
+    """Stores payloads under the SHA-256 of their bytes, so that equal payloads are stored once."""
+
+    def __init__(self, archive: Archive) -> None:
+        """Store into, and read from, this archive."""
+        self._archive = archive
+
+    def name(self) -> str:
+        """Return the name recorded in histories: it can never change."""
+        return "holdfast.archive.archive"
+
+    def type(self) -> str:
+        """Return the driver's type, which is also its name."""
+        return "holdfast.archive.archive"
+
+    async def store(
+        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
+    ) -> list[StorageDriverClaim]:
+        """Store payloads; return one claim each, in their order.
+
+        Raises:
+            ArchiveError: The archive cannot be written.
+        """
+        del context  # The bytes alone name the blob.
+        digests = await asyncio.gather(
+            *(self._archive.aput(each.SerializeToString(deterministic=True)) for each in payloads)
+        )
+        return [StorageDriverClaim(claim_data={_DIGEST: each}) for each in digests]
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        """Return the payloads of claims, in their order.
+
+        Raises:
+            BlobMissingError: The archive lacks one, so it is not the archive it was stored in.
+            DigestMismatchError: A stored payload was changed.
+        """
+        del context
+        blobs = await asyncio.gather(
+            *(self._archive.aget(each.claim_data[_DIGEST]) for each in claims)
+        )
+        return [Payload.FromString(each) for each in blobs]
+
+
+def archive_storage(archive: Archive) -> ExternalStorage:
+    """Return the setting for `DataConverter.external_storage`."""
+    return ExternalStorage(
+        drivers=[ArchiveStorageDriver(archive)], payload_size_threshold=THRESHOLD_BYTES
     )

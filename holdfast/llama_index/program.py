@@ -41,7 +41,6 @@ class Program:
     Attributes:
         name: The program.
         run: The run.
-        is_resumed: Whether an earlier process began this run.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,13 +53,12 @@ class Program:
         self._lock = threading.Lock()
         self._kinds: Counter[str] = Counter()
         self._asked: Counter[tuple[str, str]] = Counter()
-        self.is_resumed = False
         self.run = secrets.token_hex(3)
         named = program_name()
         self.name = named or f"session-{self.run}"
         given = os.environ.get(RUN, "")
         if given and given != "new":
-            self.run, self.is_resumed = _ODD.sub("-", given)[:LONGEST], True
+            self.run = _ODD.sub("-", given)[:LONGEST]
         elif named:
             self._begin(directory / "programs", resumes=given != "new")
 
@@ -81,7 +79,7 @@ class Program:
                 found.rename(mark)
             except FileNotFoundError:  # another process goes on with it
                 continue
-            self.run, self.is_resumed = run, True
+            self.run = run
             log.warning(
                 "Going on with run %s of %s, which did not come to its end. Set %s=new to begin"
                 " again.",

@@ -15,9 +15,8 @@ from holdfast.activities.failures import ReadableResults
 from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
-from holdfast.archive.external_storage import archive_storage
 from holdfast.engine.cluster import ensure_search_attributes
-from holdfast.engine.converter import holdfast_converter
+from holdfast.engine.converter import archive_storage, holdfast_converter
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.prices import Prices
 from holdfast.serving.activations import WholeTasksRunner

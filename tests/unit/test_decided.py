@@ -14,7 +14,7 @@ from holdfast import tool
 from holdfast.agents.tools.functions.written import MADE_LATER
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import defaulted, left_out
-from holdfast.values.text.decided import for_decision, hides
+from holdfast.values.text.decided import covered, for_decision
 
 
 class Account(BaseModel):
@@ -40,7 +40,7 @@ KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", "A1b2" * 16, "A1b2==", "-----END
 )
 def test_what_acts_is_not_hidden_behind_the_name_of_a_secret(text: str) -> None:
     assert for_decision(text) == text
-    assert not hides(text)
+    assert covered(text) == text
 
 
 @pytest.mark.parametrize("secret", ["sk-1MalloryTheAttackersAccount9000", KEY])
@@ -48,7 +48,7 @@ def test_key_material_is_hidden_with_its_length_and_digest(secret: str) -> None:
     shown = for_decision(f"to {secret}, now")
     assert secret not in shown
     assert f"to [hidden: {len(secret)} characters, sha256 " in shown
-    assert hides(secret)
+    assert covered(secret) != secret
 
 
 def test_hidden_parts_keep_their_order_and_their_own_digests() -> None:

@@ -11,7 +11,7 @@ from temporalio.converter import (
 )
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.external_storage import THRESHOLD_BYTES, ArchiveStorageDriver, archive_storage
+from holdfast.engine.converter import THRESHOLD_BYTES, ArchiveStorageDriver, archive_storage
 
 
 async def test_payloads_come_back_in_order_and_equal_ones_are_stored_once(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from holdfast.workers.plan_and_solve.plan import (
     check,
     merge,
     read_plan,
+    ready,
     step_ids,
     terminal,
-    waves,
 )
 from holdfast.workers.plan_and_solve.worker import PLANS_KEY, Progress, current, following, record
 
@@ -144,7 +144,9 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(made: Plan, problem: str) 
 
 @given(dags())
 def test_waves_hold_everything_once_and_as_early_as_possible(made: Plan) -> None:
-    rounds = waves(made)
+    rounds: list[tuple[str, ...]] = []
+    while now := tuple(each.name for each in ready(made, {n for names in rounds for n in names})):
+        rounds.append(now)
     assert sorted(name for wave in rounds for name in wave) == sorted(made.names)
     at = {name: k for k, wave in enumerate(rounds) for name in wave}
     for each in made.sub_tasks:

@@ -15,8 +15,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore
-from holdfast.archive.external_storage import ArchiveStorageDriver
 from holdfast.archive.segments import commit_at, turns
+from holdfast.engine.converter import ArchiveStorageDriver
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,

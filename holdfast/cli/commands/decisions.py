@@ -134,12 +134,8 @@ async def approvals_command(
             waiting = [each.approval for each in of_task]
     wanted, now = InboxFilter.model_validate(flags), time.time()
     found = [each for each in waiting if wanted.takes(each, person, now=now)]
-    if common.json:
-        for approval in found:
-            output.emit({"task_id": task_of(approval.id), **approval.model_dump(mode="json")})
-        return ExitCode.OK
-    if not found:
-        output.say("Nothing waits for a person.")
+    data = [{"task_id": task_of(each.id), **each.model_dump(mode="json")} for each in found]
+    if output.is_told(data, "Nothing waits for a person.", as_json=common.json):
         return ExitCode.OK
     rows = [
         (
@@ -178,12 +174,8 @@ async def rules_command(common: Common, typed: str | None, session: str | None =
         else:
             task = None if typed is None else await find_task(engine, typed)
             found = await runner.standing_rules(task)
-    if common.json:
-        for rule in found:
-            output.emit(rule.model_dump(mode="json"))
-        return ExitCode.OK
-    if not found:
-        output.say("No decision holds for later calls.")
+    data = [rule.model_dump(mode="json") for rule in found]
+    if output.is_told(data, "No decision holds for later calls.", as_json=common.json):
         return ExitCode.OK
     rows = [
         (

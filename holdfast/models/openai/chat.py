@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import assert_never
 
-from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, ModelRequestError
@@ -23,7 +22,7 @@ from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messa
 from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.item_contents import all_parts, written_content
 from holdfast.models.openai.local_items import shell_text, shell_told
-from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
+from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, read_usage
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text
 from holdfast.values.messages import Blob, FilePart, ImagePart, Message, Part, TextPart, ToolCall
@@ -196,19 +195,8 @@ class ChatCompletionsModel(OpenAIModel):
         return {"stream_options": {"include_usage": tells_usage}}
 
 
-class OpenAIChatCompletionsModel(ChatCompletionsModel):
+class OpenAIChatCompletionsModel(MadeAsInSDK, ChatCompletionsModel):
     """A `ChatCompletionsModel` with the constructor of the Agents SDK."""
-
-    def __init__(self, model: str, openai_client: AsyncOpenAI | None = None) -> None:
-        """Remember how to reach the model; nothing is opened yet.
-
-        Args:
-            model: Model name, as the provider knows it.
-            openai_client: A client to use as it is, apart from the retries of an AsyncOpenAI.
-        """
-        super().__init__(model, client=openai_client)
-        self.model = model
-        self._client = openai_client  # programs read the address of their client there
 
 
 async def chat_body(model: str, request: ModelRequest) -> RequestBody:

@@ -323,3 +323,18 @@ def read_usage(given: Json, asked: str, answered: str) -> AnswerUsage:
 
 def _count(given: Json) -> int:
     return int(given) if isinstance(given, int | float) and 0 <= given < 1 << 53 else 0
+
+
+class MadeAsInSDK(OpenAIModel):
+    """A model with the constructor of the Agents SDK."""
+
+    def __init__(self, model: str, openai_client: AsyncOpenAI | None = None) -> None:
+        """Remember how to reach the model; nothing is opened yet.
+
+        Args:
+            model: Model name, as the provider knows it.
+            openai_client: A client to use as it is, apart from the retries of an AsyncOpenAI.
+        """
+        super().__init__(model, client=openai_client)
+        self.model = model
+        self._client = openai_client  # programs read the address of their client there

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, ModelError, ModelUnavailableError, message_of
@@ -24,7 +23,7 @@ from holdfast.models.openai.http.failures import (
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
-from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
+from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
@@ -77,19 +76,8 @@ class ResponsesModel(OpenAIModel):
         return read_answer(body, model=self._name, request_id=request_id)
 
 
-class OpenAIResponsesModel(ResponsesModel):
+class OpenAIResponsesModel(MadeAsInSDK, ResponsesModel):
     """A `ResponsesModel` with the constructor of the Agents SDK."""
-
-    def __init__(self, model: str, openai_client: AsyncOpenAI | None = None) -> None:
-        """Remember how to reach the model; nothing is opened yet.
-
-        Args:
-            model: Model name, as the provider knows it.
-            openai_client: A client to use as it is, apart from the retries of an AsyncOpenAI.
-        """
-        super().__init__(model, client=openai_client)
-        self.model = model
-        self._client = openai_client  # programs read the address of their client there
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:

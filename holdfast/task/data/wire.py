@@ -223,9 +223,6 @@ class Advanced(Value):
 NOTHING_DONE = Advanced(result=None)
 """The step wants nothing, and is not over either."""
 
-UNBEGUN = Advanced(result=None, unbegun=True)
-"""The activity has ended before it did anything for the step."""
-
 
 class EffectMark(Value):
     """The mark in the archive of a call that must not be repeated.

@@ -66,8 +66,3 @@ def _is_private_key(text: str) -> bool:
 def _hidden(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"[hidden: {len(text)} characters, sha256 {digest[:16]}]"
-
-
-def hides(text: str) -> bool:
-    """Whether `covered` hides a part of a text."""
-    return covered(text) != text

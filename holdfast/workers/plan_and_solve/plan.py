@@ -229,18 +229,6 @@ def ready(plan: Plan, done: Collection[str]) -> tuple[SubTask, ...]:
     )
 
 
-def waves(plan: Plan, done: Collection[str] = ()) -> tuple[tuple[str, ...], ...]:
-    """Return the names of a plan's sub-tasks in rounds; each depends only on rounds before it.
-
-    Sub-tasks that can never run, because of a cycle or an unknown dependency, are left out.
-    """
-    finished, rounds = set(done), list[tuple[str, ...]]()
-    while now := tuple(each.name for each in ready(plan, finished)):
-        rounds.append(now)
-        finished.update(now)
-    return tuple(rounds)
-
-
 def terminal(plan: Plan) -> tuple[str, ...]:
     """Return the names of the sub-tasks that no other one depends on, in the plan's order."""
     needed = {name for each in plan.sub_tasks for name in each.dependencies}

@@ -44,12 +44,11 @@ async def sessions_command(
             return await _messages(common, runner, name, app)
         found = await list_sessions(runner.client, app, limit)
         lengths = await some_at_once(partial(_length, runner), [each.name for each in found])
-    if common.json:
-        for each, (turns, task) in zip(found, lengths, strict=True):
-            output.emit({"session": each.name, "turns": turns, "last_task": task})
-        return ExitCode.OK
-    if not found:
-        output.say("No sessions.")
+    data = [
+        {"session": each.name, "turns": turns, "last_task": task}
+        for each, (turns, task) in zip(found, lengths, strict=True)
+    ]
+    if output.is_told(data, "No sessions.", as_json=common.json):
         return ExitCode.OK
     rows = [
         (each.name, "unknown" if turns is None else str(turns), task or "")

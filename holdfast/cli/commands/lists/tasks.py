@@ -56,12 +56,8 @@ async def tasks_command(
     else:
         async with service_of(common) as service:
             found = await _listed(service, wanted, _plain)
-    if common.json:
-        for name, task in found.items():
-            output.emit(task | (_as_data(costs[name]) if cost else {}))
-        return ExitCode.OK
-    if not found:
-        output.say("No tasks.")
+    data = [task | (_as_data(costs[name]) if cost else {}) for name, task in found.items()]
+    if output.is_told(data, "No tasks.", as_json=common.json):
         return ExitCode.OK
     lines = [
         (
