@@ -25,14 +25,15 @@ from holdfast.archive.segments import (
 from holdfast.archive.session_commits import ensure_session
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.guard_rules import OUTPUT_TRIPPED
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
-from holdfast.task.data.guard_rules import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
+from holdfast.tracing.switch import may_trace
 from holdfast.values.base import canonical
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
@@ -135,8 +136,10 @@ class ClosingActivities:
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
-        await drop_answers(source.archive, task_id(), given.lanes)
-        tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
+        if given.lanes:
+            await drop_answers(source.archive, task_id(), given.lanes)
+        if may_trace():
+            tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         return Closed(seal=sealed, turn=turn)
 

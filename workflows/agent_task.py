@@ -102,17 +102,17 @@ class AgentTask(Opening):
         introduce(given)
         # Each of these waits for its own condition on the ledger, and none ends before the task.
         # They start in this order at each replay: commands are numbered by it.
+        core.background.keep(core.notices.send())
+        if given.head.session is not None:
+            core.background.keep(hand_over(core.ledger, given.head.session))
         core.background.keep(
-            core.spans.export(),
-            core.notices.send(),
-            hand_over(core.ledger),
-            self.commands.read(),
-            Watch(core.children.unfollowed, core.children.lose).run(),
+            self.commands.read(), Watch(core.children.unfollowed, core.children.lose).run()
         )
         if given.carried is not None or given.held:
             core.publish()
-        reporter = Reporter(core.ledger, self._unrecorded_status, self._orphaned)
+        reporter: Reporter | None = None
         if given.parent is not None:
+            reporter = Reporter(core.ledger, self._unrecorded_status, self._orphaned)
             watch = Watch(reporter.awaits_parent, self._orphaned)
             core.background.keep(reporter.run(), watch.run())
         # Only `closing.close` sets `closed`. So a task that ends has its record in the archive.
@@ -122,7 +122,7 @@ class AgentTask(Opening):
             except asyncio.CancelledError:  # a task ends by closing only: its record is written
                 core.moving = False
                 core.abandon(CANCELLED)
-        if given.parent is not None:
+        if reporter is not None:
             await reporter.finish()
         # A signal or update that comes now is answered from the closed ledger. The server drops
         # what it could not deliver before the workflow ends: so all handlers finish first.

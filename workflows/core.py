@@ -50,12 +50,16 @@ PATIENT = RetryPolicy(maximum_interval=timedelta(minutes=10))
 
 
 class Notices:
-    """Sends the messages of one task."""
+    """Sends the messages of one task.
+
+    Attributes:
+        sending: Those that were begun, by their ids.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         """Send messages about the approvals of this task."""
+        self.sending: dict[str, asyncio.Task[None]] = {}
         self._ledger = ledger
-        self._sending: dict[str, asyncio.Task[None]] = {}
         self._began: dict[str, float] = {}
 
     @property
@@ -63,7 +67,7 @@ class Notices:
         """Whether the first attempt to send a message may be in progress."""
         latest = now() - ONE_ATTEMPT.total_seconds()
         return any(
-            not task.done() and self._began[key] > latest for key, task in self._sending.items()
+            not task.done() and self._began[key] > latest for key, task in self.sending.items()
         )
 
     async def send(self) -> None:
@@ -76,14 +80,14 @@ class Notices:
                 await workflow.wait_condition(self._has_changed)
                 due = self._due()
                 # Decided meanwhile: whoever is asked after that would decide nothing.
-                for key in [key for key in self._sending if key not in due]:
-                    self._sending.pop(key).cancel()
+                for key in [key for key in self.sending if key not in due]:
+                    self.sending.pop(key).cancel()
                 for key, notice in due.items():
                     if self._is_new(key):
                         self._began[key] = now()
-                        self._sending[key] = begin(self._deliver(key, notice))
+                        self.sending[key] = begin(self._deliver(key, notice))
         finally:
-            for task in self._sending.values():
+            for task in self.sending.values():
                 task.cancel()
 
     def _due(self) -> dict[str, NoticeInput]:
@@ -95,11 +99,13 @@ class Notices:
         return {id: NoticeInput(id=id, approval=approval) for id, approval in found.items()}
 
     def _is_new(self, key: str) -> bool:
-        return key not in self._sending and key not in self._ledger.s.noticed
+        return key not in self.sending and key not in self._ledger.s.noticed
 
     def _has_changed(self) -> bool:
+        if not self._ledger.s.approvals and not self.sending:
+            return False
         due = self._due()
-        return any(map(self._is_new, due)) or any(key not in due for key in self._sending)
+        return any(map(self._is_new, due)) or any(key not in due for key in self.sending)
 
     async def _deliver(self, key: str, notice: NoticeInput) -> None:
         try:
@@ -145,7 +151,7 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     s, open_now = ledger.s, approvals.pending(ledger)
     shown = open_now[:MOST_CARDS]
     ids, count = tuple(approvals.card_state(each) for each in shown), len(open_now)
-    rules = len(standing.listed(ledger))
+    rules = len(standing.listed(ledger)) if s.standing or s.to_session else 0
     known = (s.published, s.published_approvals, s.published_count, s.published_rules)
     if (status, ids, count, rules) == known:
         return
@@ -220,8 +226,8 @@ class Core:
         self.ending = Ending(self.ledger)
         self.details = Details(self.ledger)
         self.agenda = Agenda(self.ledger, self.requests)
-        self.spans = StepSpans(self.ledger)
         self.background = Background()
+        self.spans = StepSpans(self.ledger, self.background)
         self.notices = Notices(self.ledger)
         self.children = Children(self.ledger, self.spans, self.background, self.after_news)
         self.child_undos = ChildUndos(self.ledger, self.children)
@@ -257,7 +263,7 @@ class Core:
 
         The next run would send a message to a person that is in transit a second time.
         """
-        if self.unrollable or self.notices.are_on_their_way:
+        if self.unrollable or (self.notices.sending and self.notices.are_on_their_way):
             return False
         info, most = workflow.info(), max(self.given.roll_events, FEWEST_EVENTS)
         return (

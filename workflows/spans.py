@@ -16,11 +16,11 @@ from holdfast.task.data.head import RunRules
 from holdfast.task.data.records import LeftStep, OpenState, StepRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.step_body import body_of
-from holdfast.tracing import switch
 from holdfast.tracing.export import send_later
 from holdfast.tracing.finished import Finished, call_span, step_span
 from holdfast.tracing.rules import TraceRules, below_call
 from holdfast.values.messages import ToolCall
+from holdfast.workflows.activity_calls import Background
 
 LOSS_SECONDS = 60.0
 """How much of its newest spans a worker process may lose when it is killed: exporters wait a few
@@ -28,13 +28,19 @@ seconds for more. The worker that takes over replays the task, and exports that 
 
 
 class StepSpans:
-    """Makes and exports the spans of one task."""
+    """Makes and exports the spans of one task, in a process that `may_trace`."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        """Export spans of this task."""
-        info = workflow.info()
-        self._rules = TraceRules.of(info.namespace, info.workflow_id, ledger.given.head)
+    def __init__(self, ledger: Ledger, background: Background) -> None:
+        """Export spans of this task, in the background."""
+        self._head = ledger.given.head
+        self._background = background
+        self._is_exporting = False
         self._due: list[tuple[float, Callable[[TraceRules], Finished]]] = []
+
+    @functools.cached_property
+    def _rules(self) -> TraceRules | None:
+        info = workflow.info()
+        return TraceRules.of(info.namespace, info.workflow_id, self._head)
 
     def over(self, record: StepRecord) -> None:
         """Add the span of a completed step."""
@@ -79,11 +85,14 @@ class StepSpans:
 
     def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
         """Keep a span until it is exported; in a replay, as long as it may have been lost."""
-        if self._rules is not None and switch.may_trace():
+        if self._rules is not None:
             self._due = [due for due in self._due if due[0] >= at - LOSS_SECONDS]
             self._due.append((at, made))
+            if not self._is_exporting:
+                self._is_exporting = True
+                self._background.keep(self._export())
 
-    async def export(self) -> None:
+    async def _export(self) -> None:
         """Export spans as they come, except while the task is replayed."""
         while True:
             await workflow.wait_condition(self._has_news)

@@ -19,6 +19,7 @@ from holdfast.activities.spans import handoff
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
+from holdfast.agents.hooks import AgentHooksBase
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
@@ -29,7 +30,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.functions.signature import returned_object
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
-from holdfast.models.base import Model, ModelRequest, ToolSpec
+from holdfast.models.base import ModelRequest, ToolSpec
 from holdfast.models.openai.items import shown_items
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
@@ -81,6 +82,8 @@ class RegisteredCode(AgentCode):
 
     Attributes:
         registry: The registry for the task.
+        live: The agent.
+        user: The user's own object for it.
     """
 
     def __init__(
@@ -94,8 +97,8 @@ class RegisteredCode(AgentCode):
     ) -> None:
         """Answer for an agent in one step of a task."""
         super().__init__(snapshot)
-        self._live = agent
-        self._shown = users_agent(agent)
+        self.live = agent
+        self.user = users_agent(agent)
         self._head = head
         self.registry = registry
         self._source = source
@@ -131,17 +134,17 @@ class RegisteredCode(AgentCode):
         if self.agent.is_dynamic:
             said[TEXT] = await self._instructions(ctx)
         if self.agent.makes_prompt:
-            with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
-                said[PROMPT] = await chosen_prompt(self._shown, self._live.prompt, ctx)
+            with naming(f"prompt of agent {self.agent.name!r}", self.live.prompt):
+                said[PROMPT] = await chosen_prompt(self.user, self.live.prompt, ctx)
         off = await self._off(ctx)
         return {**said, OFF: off} if off else said
 
     async def _instructions(self, ctx: RunContextWrapper[Any]) -> Json:
         """Make the instructions; a long text goes to the archive, once for equal ones."""
-        made: Any = self._live.instructions
+        made: Any = self.live.instructions
         if callable(made):
             with naming(f"instructions of agent {self.agent.name!r}", made):
-                made = await invoke_hook(made, ctx, self._shown, keep="first")
+                made = await invoke_hook(made, ctx, self.user, keep="first")
         if not isinstance(made, str | None):
             msg = (
                 f"The instructions function of agent {self.agent.name!r} returned a"
@@ -159,17 +162,17 @@ class RegisteredCode(AgentCode):
         Tools removed from the agent since the task began stay on offer: the task keeps its
         snapshot.
         """
-        asked = {tool.qualified_name: tool.is_enabled for tool in self._live.made_tools}
-        served = self._live.served_tools(self.agent)
+        asked = {tool.qualified_name: tool.is_enabled for tool in self.live.made_tools}
+        served = self.live.served_tools(self.agent)
         asked |= {name: tool.is_enabled for name, tool in served.items()}
-        asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
+        asked |= {each.tool_name: each.is_enabled for each in self.live.made_handoffs}
         names = [name for name in asked if name in self._conditional]
         offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
         return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
 
     async def _is_on(self, name: str, asked: bool | EnabledPredicate, ctx: Any) -> bool:  # noqa: FBT001  a tool's attribute
         with naming(f"is_enabled of {name!r} of agent {self.agent.name!r}", asked):
-            return await is_offered(asked, ctx, self._shown)
+            return await is_offered(asked, ctx, self.user)
 
     async def taken(self, said: Json) -> AgentSnapshot:
         """Return the agent as it is in this turn."""
@@ -193,8 +196,8 @@ class RegisteredCode(AgentCode):
             ModelBehaviorError: It does not fit.
             UserError: It does not fit a type that is not the one the model was told of.
         """
-        output = self._live.made_output
-        if self.agent.output is None or output is None:
+        output = None if self.agent.output is None else self.live.made_output
+        if output is None:
             return super().read(text)
         try:
             return output.read(text)
@@ -224,7 +227,7 @@ class RegisteredCode(AgentCode):
         It is that of the output type; of what does not fit, the data, or the text of a text. For an
         agent without an output type it is `str()` of what the tool returned.
         """
-        text, returned, output = result.content, result.returned, self._live.made_output
+        text, returned, output = result.content, result.returned, self.live.made_output
         if self.agent.output is None or output is None:
             if returned is None:
                 return text
@@ -237,8 +240,8 @@ class RegisteredCode(AgentCode):
     @property
     def _tools(self) -> dict[str, Tool]:
         """The tools of the agent, by name."""
-        tools: dict[str, Tool] = {tool.qualified_name: tool for tool in self._live.made_tools}
-        return tools | self._live.served_tools(self.agent)
+        tools: dict[str, Tool] = {tool.qualified_name: tool for tool in self.live.made_tools}
+        return tools | self.live.served_tools(self.agent)
 
     async def follow(
         self, state: dict[str, Json], results: Sequence[ToolResult]
@@ -249,7 +252,7 @@ class RegisteredCode(AgentCode):
             UserError: It returned something else.
             Exception: Whatever it raised.
         """
-        decide = self._live.tool_use_behavior
+        decide = self.live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
         tools = self._tools
@@ -274,9 +277,7 @@ class RegisteredCode(AgentCode):
             UserError: One returned something else than a decision.
             Exception: Whatever one raised.
         """
-        if not any(call.server for call in calls):
-            return {}
-        servers = {server.label: server for server in servers_of(self._live.hosted_tools)}
+        servers = {server.label: server for server in servers_of(self.live.hosted_tools)}
         asked = {i: each for i, each in enumerate(calls) if each.server in servers}
         if not any(servers[each.server].on_approval_request for each in asked.values()):
             return {}
@@ -293,10 +294,6 @@ class RegisteredCode(AgentCode):
             return text
         formatter, context = self.registry.code(ref), await self.context(state)
         return clean(await worded(formatter, "tool_not_found", call, text, context))
-
-    async def model(self) -> Model:
-        """Return the model that answers: the run's, else the one that the agent began with."""
-        return await self.registry.model_of_run(self._live, self.agent, self._head)
 
     def handoffs(
         self,
@@ -316,24 +313,22 @@ class RegisteredCode(AgentCode):
         """
         head, registry = self._head, self.registry
         return AgentHandoffs(
-            agent=self._live,
+            agent=self.live,
             first=registry.agent(head.agent),
             rules=head.run,
             code=registry.code,
             context=self.context,
             store=store,
-            recorded=functools.partial(handoff, head, self._live.name, step=step),
+            recorded=functools.partial(handoff, head, self.live.name, step=step),
             given=given,
             view=view,
             is_text=not head.history and not head.has_session,
         )
 
-    def retry_of(self, request: ModelRequest) -> ModelRetrySettings | None:
+    def retry_of(self, settings: ModelRetrySettings) -> ModelRetrySettings:
         """Return when a failed model call is made again, with the policy that this process has."""
-        settings, ref = request.settings.retry, self._head.run.retry_policy
-        if settings is None:
-            return None
-        given = self._live.model_settings.retry
+        ref = self._head.run.retry_policy
+        given = self.live.model_settings.retry
         policy = self.registry.code(ref) if ref else given.policy if given is not None else None
         return replace(settings, policy=None if policy is None else self._named_policy(policy))
 
@@ -350,7 +345,7 @@ class RegisteredCode(AgentCode):
         """Put secrets of hosted tools into a request that is about to leave the process."""
         if all(tool.hosted is None for tool in request.tools):
             return request
-        hosted = self._live.hosted_tools
+        hosted = self.live.hosted_tools
         tools = tuple(
             tool
             if tool.hosted is None
@@ -373,19 +368,19 @@ class RegisteredCode(AgentCode):
         if not ref:
             return request
         context = self._wrapped(state, Usage()).context
-        return await filtered(self.registry.code(ref), request, self._shown, context)
+        return await filtered(self.registry.code(ref), request, self.user, context)
 
 
 class StepHooks:
-    """Calls an agent's hooks in one activity of a step; does nothing without hooks.
+    """Calls an agent's hooks in one activity of a step.
 
     Their changes of the context are not kept.
     """
 
     def __init__(
         self,
-        agent: Agent,
-        registry: Registry,
+        hooks: AgentHooksBase[Any, Any],
+        code: RegisteredCode,
         source: Source,
         head: TaskHead,
         opened: OpenStep,
@@ -393,10 +388,11 @@ class StepHooks:
         before: int,
     ) -> None:
         """Set up the hooks of an agent; `before` messages came before the task's."""
+        self._hooks = hooks
         self._before = before
-        self._agent = agent
-        self._shown = users_agent(agent)
-        self._registry = registry
+        self._agent = code.live
+        self._shown = code.user
+        self._registry = code.registry
         self._source = source
         self._head = head
         self._opened = opened
@@ -408,7 +404,7 @@ class StepHooks:
         Raises:
             ApplicationError: The hook raised; nothing was done yet.
         """
-        if self._shown.hooks is None or given.journal.length or given.limit == "stop":
+        if given.journal.length or given.limit == "stop":
             return
         if given.n != 1 and not self._opened.step.enters:
             return
@@ -416,8 +412,8 @@ class StepHooks:
         if memory.started != activity_id:
             context = await self._made()
             context.turn_input = await self._items(self._given(given, ctx))
-            with self._calling("on_start", self._shown.hooks.on_start):
-                await invoke(self._shown.hooks.on_start, context, self._shown)
+            with self._calling("on_start", self._hooks.on_start):
+                await invoke(self._hooks.on_start, context, self._shown)
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
@@ -426,9 +422,7 @@ class StepHooks:
         Raises:
             ApplicationError: The hook raised; the call is not made.
         """
-        hooks = self._shown.hooks
-        if hooks is None:
-            return
+        hooks = self._hooks
         context, items = await self._made(), await self._items(request.messages)
         prompt = request.instructions or None
         with self._calling("on_llm_start", hooks.on_llm_start):
@@ -444,9 +438,7 @@ class StepHooks:
         Raises:
             ApplicationError: A hook raised; the caller must keep the answer all the same.
         """
-        hooks = self._shown.hooks
-        if hooks is None:
-            return
+        hooks = self._hooks
         answered = ctx.record.answered
         if answered is not None and answered.answer is not None and not answered.answer.flaw:
             context = await self._made()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,7 +22,7 @@ from holdfast.activities.data.source import Source
 from holdfast.activities.failures import with_fact
 from holdfast.activities.heartbeat import Pulse, ensure_ours, losses
 from holdfast.activities.long_calls import ensure_wanted
-from holdfast.activities.spans import answered, model_call
+from holdfast.activities.spans import Block, answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.errors import ModelRequestError, ModelUnavailableError, UserError
 from holdfast.models.base import (
@@ -44,6 +44,7 @@ from holdfast.task.data.failures import Losses, lost_fact
 from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
+from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import kept_alive
 from holdfast.values.messages import Message, TextPart, not_run, user
@@ -82,12 +83,9 @@ class Continuation:
 
     @classmethod
     def of(
-        cls, head: TaskHead, opened: OpenStep, n: int, journal: Sequence[JournalEntry]
-    ) -> Continuation | None:
-        """Return the continuation of a step; None when the provider keeps nothing."""
-        kept = head.run.kept
-        if kept is None:
-            return None
+        cls, kept: KeptConversation, opened: OpenStep, n: int, journal: Sequence[JournalEntry]
+    ) -> Continuation:
+        """Return the continuation of a step."""
         answers = [entry.answer for entry in journal if entry.answer]  # the step asks again
         said = str(opened.step.step_state.get(RESPONSE, ""))
         for answer in answers:  # the request repeats no empty one, and goes on from before it
@@ -160,14 +158,11 @@ _lost: ContextVar[list[Decimal]] = ContextVar("holdfast_lost")
 
 
 @asynccontextmanager
-async def telling_losses(given: AdvanceInput) -> AsyncGenerator[None]:
+async def telling_losses() -> AsyncGenerator[None]:
     """Have a failed attempt say which ones before it were lost.
 
     The server keeps that of the last attempt only, and the task would not learn it of a step that
     has failed: what these may have cost would not count.
-
-    Args:
-        given: The activity's input.
 
     Raises:
         ApplicationError: The one of the block, with that as a fact.
@@ -177,7 +172,7 @@ async def telling_losses(given: AdvanceInput) -> AsyncGenerator[None]:
     try:
         yield
     except ApplicationError as error:
-        if given.dollars is None or activity.info().attempt == 1:
+        if activity.info().attempt == 1:
             raise
         known = await losses()
         if not known.attempts:
@@ -292,6 +287,7 @@ class Asking:
     """Asks an agent's model in one run of a step.
 
     Attributes:
+        key: Names the call's stream to readers; None when the answer is not streamed.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
         progress: Whether the model was asked, and has answered.
     """
@@ -303,7 +299,7 @@ class Asking:
         source: Source,
         *,
         before: Conversation,
-        hooks: StepHooks,
+        hooks: StepHooks | None,
         head: TaskHead,
         given: AdvanceInput,
         state: dict[str, Json],
@@ -320,7 +316,7 @@ class Asking:
             code: The agent's code.
             source: Where images are.
             before: The messages before the step, with which most requests begin.
-            hooks: Called with what is sent.
+            hooks: Called with what is sent, if the agent has any.
             head: The task's head.
             given: The activity's input.
             state: The task's extra_state.
@@ -338,11 +334,11 @@ class Asking:
         self._head = head
         self._given = given
         self._state = state
-        self._key = key
         self._attempt = attempt
         self._pulse = pulse
         self._prices = prices
         self._continuation = continuation
+        self.key = key
         self.lost = NOTHING
         self.progress: Literal["", "asked", "answered"] = ""
 
@@ -375,9 +371,10 @@ class Asking:
             except OverBudget as over:
                 self.lost = over.lost
                 raise
-        await self._hooks.asking(sent)
+        if self._hooks is not None:
+            await self._hooks.asking(sent)
         self.progress = "asked"
-        with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
+        with self._traced(sent) if may_trace() else nullcontext() as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
             made = await self._respond(self._code.with_secrets(whole))
@@ -392,8 +389,12 @@ class Asking:
             if answer.message.calls:
                 answer = named(answer, sent.tools)
             answer = answer.model_copy(update=found)
-            answered(span, answer)
+            if span is not None:
+                answered(span, answer)
         return answer
+
+    def _traced(self, sent: ModelRequest) -> Block:
+        return model_call(self._head, self._given, self._code.agent.name, self._model, sent)
 
     @property
     def _has_unique_ids(self) -> bool:
@@ -416,7 +417,7 @@ class Asking:
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
-        retry = self._code.retry_of(request)
+        retry = request.settings.retry and self._code.retry_of(request.settings.retry)
         try:
             return await self._readable(request)
         except Exception as error:
@@ -433,7 +434,7 @@ class Asking:
                 model=self._model,
                 attempt=activity.info().attempt,
                 most=request.settings.attempts - 1,
-                streams=self._key is not None,
+                streams=self.key is not None,
                 previous_response_id=request.previous_response_id or None,
                 conversation_id=request.conversation_id or None,
             )
@@ -456,7 +457,7 @@ class Asking:
             return unread(error, self._model.name)
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
-        key, model = self._key, self._model
+        key, model = self.key, self._model
         if key is None or not isinstance(model, StreamingModel):
             with kept_alive():
                 return await model.respond(request)

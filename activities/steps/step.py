@@ -156,7 +156,7 @@ class Ready(NamedTuple):
     Attributes:
         agent: The agent that this process serves.
         ctx: The step's context.
-        hooks: Tells the agent's hooks.
+        hooks: Tells the agent's hooks, if it has any.
         opened: The step, archived texts put in.
         recorded: The step as history has it.
         journal: Its answered calls as history has them.
@@ -168,7 +168,7 @@ class Ready(NamedTuple):
 
     agent: Agent
     ctx: StepContext
-    hooks: StepHooks
+    hooks: StepHooks | None
     opened: OpenStep
     recorded: OpenStep
     journal: tuple[JournalEntry, ...]
@@ -228,7 +228,7 @@ class StepActivities:
         starts = max(given.attempts, MOST_LOST)
         if FailedCalls.known().attempt > starts:
             return given_up(await self._kept(given))
-        async with telling_losses(given):
+        async with telling_losses() if given.dollars is not None else nullcontext():
             with counted(starts), typed_failures(attempts=given.attempts):
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse, counting_failed(pulse):
@@ -239,9 +239,10 @@ class StepActivities:
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)
         ctx, hooks = ready.ctx, ready.hooks
-        if not await _may_begin(given, ctx):
+        if ready.asking.key is not None and not await _may_begin(given, ctx):
             return Advanced(result=None, unbegun=True)
-        await hooks.started(given, ctx)
+        if hooks is not None:
+            await hooks.started(given, ctx)
         made = await advance(ready.agent.made_worker, ctx, ready.opened)
         if ready.continuation is not None and made.result is not None:
             following = ready.continuation.handed_on(made.result, newest_answer(ctx.journal))
@@ -254,7 +255,8 @@ class StepActivities:
         memory = self._source.memory()
         state: OpenState | None = None
         try:
-            await hooks.ended(ctx, result)
+            if hooks is not None:
+                await hooks.ended(ctx, result)
             whole = advanced.model_copy(update=await self._texts.compact_result(advanced))
             state = self._expect(given, ready, whole)
             advanced = whole
@@ -318,10 +320,13 @@ class StepActivities:
         journal = await source.journal(given)
         opened = await self._texts.whole(recorded)
         seen = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, registry, source, head, opened, before=seen.given)
-        continuation = Continuation.of(head, opened, given.n, journal)
+        hooks = continuation = None
+        if code.user.hooks is not None:
+            hooks = StepHooks(code.user.hooks, code, source, head, opened, before=seen.given)
+        if head.run.kept is not None:
+            continuation = Continuation.of(head.run.kept, opened, given.n, journal)
         asking = Asking(
-            await code.model(),
+            await registry.model_of_run(agent, snapshot, head),
             code,
             source,
             before=seen.whole,
@@ -329,7 +334,7 @@ class StepActivities:
             head=head,
             given=given,
             state=opened.state,
-            key=_stream_key(given, head, journal),
+            key=_stream_key(given.n, journal) if given.stream or head.run.streams else None,
             attempt=_attempt(given),
             pulse=pulse,
             prices=registry.prices,
@@ -343,8 +348,8 @@ class StepActivities:
             transcript=seen.transcript,
             respond=asking,
             ask_task=source.task,
-            retrieve=_retrieve(agent, snapshot),
-            inputs=await self._texts.inputs(opened),
+            retrieve=_retrieve(agent, snapshot) if snapshot.retriever else None,
+            inputs=await self._texts.inputs(opened) if opened.inputs else {},
             at=given.at,
             task_id=task_id(),
             n=given.n,
@@ -410,7 +415,7 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     Tools of MCP servers are always on offer, after the chosen ones. An agent that has lost its
     retriever since then offers the task all tools that it knows.
     """
-    if agent.tool_retriever is None or not snapshot.retriever:
+    if agent.tool_retriever is None:
         return None
     catalogue = {tool.qualified_name for tool in agent.made_tools}
     choose = functools.partial(ask_retriever, agent.tool_retriever, catalogue)
@@ -431,13 +436,9 @@ async def _may_begin(given: AdvanceInput, ctx: StepContext) -> bool:
     return await local_turns.may_begin(ctx.task_id, Place(given.branch, given.n))
 
 
-def _stream_key(
-    given: AdvanceInput, head: TaskHead, journal: Sequence[JournalEntry]
-) -> StreamKey | None:
-    """Name the step's next model call to those who want to see its answer being made."""
-    if not (given.stream or head.run.streams):
-        return None
-    return StreamKey(task_id(), given.n, sum(entry.answer is not None for entry in journal))
+def _stream_key(n: int, journal: Sequence[JournalEntry]) -> StreamKey:
+    """Name a step's next model call to those who want to see its answer being made."""
+    return StreamKey(task_id(), n, sum(entry.answer is not None for entry in journal))
 
 
 def _attempt(given: AdvanceInput) -> int:

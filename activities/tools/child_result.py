@@ -19,7 +19,6 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.server_errors import to_error
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY
@@ -45,31 +44,20 @@ class ChildUnreadError(Exception):
         super().__init__(clean_message(cause))
 
 
-def nested_result(
-    registry: Registry, source: Source, given: ToolInput, state: dict[str, Json]
-) -> ChildRun | None:
-    """Return the run of a call's child task, if the call has one.
-
-    Args:
-        registry: The agents of this process.
-        source: The source of task data.
-        given: The call.
-        state: The state that the call may change: it gets the child's context.
-    """
-    if not given.child:
-        return None
-    child = given.child
-
-    return ChildRun(child, registry, source, state)
-
-
 class ChildRun:
     """The child task of a call, once it has ended."""
 
     def __init__(
         self, child: str, registry: Registry, source: Source, state: dict[str, Json]
     ) -> None:
-        """Take where it is; the arguments are those of `nested_result`."""
+        """Take where it is.
+
+        Args:
+            child: Id of the child task.
+            registry: The agents of this process.
+            source: The source of task data.
+            state: The state that the call may change: it gets the child's context.
+        """
         self._child = child
         self._registry = registry
         self._source = source

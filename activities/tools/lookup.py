@@ -15,7 +15,7 @@ from holdfast.activities.failures import LoggedError, failure_by, users_code
 from holdfast.activities.guardrails import info_of
 from holdfast.activities.heartbeat import attempt_of
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
-from holdfast.activities.tools.child_result import nested_result
+from holdfast.activities.tools.child_result import ChildRun
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.local.base import LocalTool
@@ -39,10 +39,9 @@ from holdfast.task.data.failures import (
     Failure,
     facts,
 )
-from holdfast.task.data.guard_rules import ToolGuarded
+from holdfast.task.data.guard_rules import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED, ToolGuarded
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
-from holdfast.task.data.guard_rules import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.checks.json_shapes import filled_in
@@ -247,7 +246,7 @@ class Ready(NamedTuple):
 
     def returned(self, value: Any, text: str) -> Returned | None:
         """Describe what the tool returned, if that may end the run and its JSON is the text."""
-        if not may_be_final(self.call.name, self.behavior):
+        if not self.behavior or not may_be_final(self.call.name, self.behavior):
             return None
         value = content_of(value)
         try:
@@ -302,7 +301,7 @@ async def find(
         tool,
         state=now,
         usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
-        nested=nested_result(registry, source, given, now),
+        nested=ChildRun(given.child, registry, source, now) if given.child else None,
     )
     ref = head.run.tool_error_formatter
     formatter = registry.code(ref) if ref and runs else None

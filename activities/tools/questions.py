@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -50,6 +51,7 @@ from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import KeepInput, Probed, RecallInput, ToolInput, ToolsInput
 from holdfast.task.people.decisions import REJECTED
 from holdfast.task.undo import active_steps, undoable
+from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import naming
@@ -192,7 +194,8 @@ class JudgingActivities:
                         what = f"the undo of {call.name} {call.arguments}"
                         begun = await begin_effect(self._source.archive, _place(given), what)
                 head = await self._source.head()
-                with undo_of(head, call), interrupted("undo"):
+                traced = undo_of(head, call) if may_trace() else nullcontext()
+                with traced, interrupted("undo"):
                     what = f"undo of tool {tool.name!r}"
                     with certain(), typed_failures(), naming(what, tool.undo):
                         said = await tool.run_undo(ctx, effect)

@@ -58,6 +58,7 @@ from holdfast.errors import (
 from holdfast.task.data.calls import SHORTEST, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import EffectMark, ToolInput
+from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.typed_data import Returned
@@ -245,12 +246,14 @@ class ToolActivities:
             raise LoggedError(msg, *known, type=INTERRUPTED, non_retryable=lasts) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
-        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+        traced = tool_call(ready.head, given, ready.tool, ready.call) if may_trace() else None
+        with traced or nullcontext() as span:
             outcome = await self._outcome(ready, span)
             if outcome.asks is not None:
                 return outcome
             outcome = await ready.watch.end(outcome)
-            came_to(span, outcome)
+            if span is not None:
+                came_to(span, outcome)
         attempts = attempt_of(given.tried) - given.tried
         update = {"attempts": attempts, "worker": worker_identity()}
         outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
@@ -276,10 +279,10 @@ class ToolActivities:
             await self._source.written(outcome)
         return outcome
 
-    async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
+    async def _outcome(self, ready: Ready, span: Recording | None) -> Outcome:
         tool = ready.tool
         try:
-            with span.watching(), calling(f"tool {tool.name!r}"):
+            with span.watching() if span else nullcontext(), calling(f"tool {tool.name!r}"):
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             is_error = isinstance(value, ErrorResult)
             value = ready.watch.value = value.value if is_error else value

@@ -379,7 +379,7 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
             is_dynamic=callable(self.instructions),
-            prompt=fixed_prompt(self, self.prompt),
+            prompt=None if self.prompt is None else fixed_prompt(self, self.prompt),
             makes_prompt=callable(self.prompt),
             leaves_model=self.prompt is not None and self.model is None,
             output=None if self.made_output is None else self.made_output.spec(),

@@ -266,7 +266,8 @@ def made_tools(
         _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:
         given[:] = made  # a function is made into a tool once
-    servers_of(made)
+    if any(isinstance(tool, HostedTool) for tool in made):
+        servers_of(made)
     return made
 
 
@@ -375,6 +376,17 @@ class DeclaredAgent(AgentBase[ContextT]):
         self._check_hosted()
 
     def _check_hosted(self) -> None:
+        """Check what is no plain function: tools of the provider, local and searched ones."""
+        special = [
+            each
+            for each in (*self.made_tools, *self.tools)
+            if not isinstance(each, Tool)
+            or isinstance(each, LocalTool)
+            or each.namespace
+            or each.defer_loading
+        ]
+        if not special and self.prompt is None:
+            return
         check_one_of_kind(self.name, self.made_tools)
         check_names_apart(self.name, self.tools)
         what = [each.name for each in self.tools if isinstance(each, HostedTool | LocalTool)]

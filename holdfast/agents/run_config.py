@@ -251,10 +251,8 @@ class RunConfig:
             as_model_settings(settings, "model_settings of a RunConfig")
         check_fields(RunConfig, self, [name for name in vars(self) if name not in _CHECKED_APART])
         check_data("RunConfig", "trace_metadata", dict(self.trace_metadata or {}))
-        object.__setattr__(self, "model", as_model(self.model))
-        check_model(self.model)
-        if self.model_provider is None:
-            check_prefix(self.model)
+        if self.model is not None:
+            self._take_model()
         check_guardrails("a RunConfig", "input_guardrails", self.input_guardrails, InputGuardrail)
         check_guardrails(
             "a RunConfig", "output_guardrails", self.output_guardrails, OutputGuardrail
@@ -266,6 +264,12 @@ class RunConfig:
                 " get_model, which makes a Model of a name."
             )
             raise UserError(msg)
+
+    def _take_model(self) -> None:
+        object.__setattr__(self, "model", as_model(self.model))
+        check_model(self.model)
+        if self.model_provider is None:
+            check_prefix(self.model)
 
 
 def _tool_execution(given: Mapping[str, Any]) -> ToolExecutionConfig:

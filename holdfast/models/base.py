@@ -20,7 +20,6 @@ from holdfast.errors import (
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import (
     ANSWERED,
     Content,
@@ -124,9 +123,9 @@ class ModelRequest(Value):
         return tuple(tool for tool in self.tools if tool.hosted is None)
 
 
-def _with_role(given: object) -> object:
+def _with_role(given: Any) -> Any:
     """Read a message that is the assistant's unless it names another role."""
-    return {"role": "assistant", **given} if is_object(given) else given
+    return {"role": "assistant", **given} if isinstance(given, dict) else given
 
 
 def _without_role(message: Message, whole: SerializerFunctionWrapHandler) -> dict[str, Json]:

@@ -256,7 +256,7 @@ class Call:
             return "over"
         if policy_of(self.policies, self.asked) is None:
             return "unknown_tool"
-        if self.long_call is not None:
+        if self._ledger.s.long_calls and self.long_call is not None:
             return "runs_on"
         approval = self.approval
         if approval is None or approval.status == "closed":  # closed by an end that failed: again
@@ -271,7 +271,10 @@ class Call:
         cleared = self._ledger.at(self.n).cleared
         if policy.needs_approval == "no" or self.i in cleared:
             return self._allowed()
-        if standing.standing_rule(self._ledger, self.n, self.i, policy, self.recalled or ()):
+        rules = self._ledger.s.standing or self.recalled
+        if rules and standing.standing_rule(
+            self._ledger, self.n, self.i, policy, self.recalled or ()
+        ):
             return "standing"
         if self._asks_session:
             return "recalling"

@@ -87,8 +87,9 @@ def _effects_of_record(record: StepRecord) -> list[EffectRef]:
 
 def _effects_at_provider(messages: Iterable[Message]) -> Iterator[EffectRef]:
     """Yield the calls that MCP servers of the provider have run inside model calls."""
-    for call, is_error in (each for message in messages for each in calls_of_servers(message)):
-        yield EffectRef(call=call, status="failed" if is_error else "done", batch=-1)
+    for message in messages:
+        for call, is_error in calls_of_servers(message) if message.items else ():
+            yield EffectRef(call=call, status="failed" if is_error else "done", batch=-1)
 
 
 def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectRef, ...]:

@@ -262,7 +262,9 @@ def merge(
     """
     conflicts: list[str] = []
     changes: list[Patch] = [plain(dict(patch), "patch") for patch in patches if patch]
-    new = _merge(plain(dict(old)), changes, "", conflicts)
+    new = plain(dict(old))
+    if changes:
+        new = _merge(new, changes, "", conflicts)
     return new, sorted(conflicts)
 
 

@@ -36,7 +36,7 @@ from holdfast.workers.tool_use import FIRST, is_named, may_be_final
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context.context import StepContext
-
+from holdfast.workers.context.offer import StepHandoffs
 
 ResultT = TypeVar("ResultT", bound=ToolOutput)
 
@@ -47,11 +47,13 @@ CUT_OFF = (
 
 
 async def hand_over(
+    handoffs: StepHandoffs,
     step: TaskStep,
     ctx: StepContext,
     answer: ModelAnswer,
     run: Sequence[ToolCall],
-    refused: Sequence[tuple[str, str]] = (),
+    *,
+    refused: Sequence[tuple[str, str]],
 ) -> TaskStepOutput | None:
     """End a step by handing the task over, if the model's answer calls a handoff.
 
@@ -59,6 +61,7 @@ async def hand_over(
     handoff's own call ends with an error, as when a reviewer gives it up, the agent goes on itself.
 
     Args:
+        handoffs: The agent's handoffs.
         step: The step.
         ctx: Its context; the answer is in the transcript already.
         answer: The answer.
@@ -68,9 +71,7 @@ async def hand_over(
     Returns:
         The step's output, or None when no call hands the task over.
     """
-    handoffs, policies = ctx.handoffs, ctx.agent.policies
-    if handoffs is None:
-        return None
+    policies = ctx.agent.policies
     offered = {spec.name for spec in ctx.agent.handoffs}
     wanted = [c for c in run if called_handoff(c, policies) and c.name in offered]
     if not wanted:
@@ -121,15 +122,20 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
         ModelBehaviorError: The model called a tool that was not on offer, and the rules of the
             Agents SDK end the run for that.
     """
+    if not calls:
+        return {}
     told = {} if ctx.handoffs is None else ctx.handoffs.told(calls)
     refused = await ctx.offer.refused(calls, ctx.state)
-    decided = await ctx.code.decided(calls, ctx.state)
+    of_servers = any(call.server for call in calls)
+    decided = await ctx.code.decided(calls, ctx.state) if of_servers else {}
     return {**decided, **refused, **_cut_off(calls, ctx), **told}
 
 
 def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
     """Refuse the calls of answers that were cut off, because their arguments may be incomplete."""
     cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
+    if not cut:
+        return {}
     return {
         i: _not_run(CUT_OFF)
         for i, call in enumerate(calls)
@@ -337,9 +343,10 @@ class FunctionCallingAgentWorker(AgentWorker):
             answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
         )
         used += sum(not call.server for call in run)
-        handed = None if answer.is_cut_off else await hand_over(step, ctx, answer, run, refuse)
-        if handed is not None:
-            return handed
+        if ctx.handoffs is not None and not answer.is_cut_off:
+            handed = await hand_over(ctx.handoffs, step, ctx, answer, run, refused=refuse)
+            if handed is not None:
+                return handed
         state = self._with_progress(step, used, refuse)
         following = TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)
@@ -349,7 +356,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         direct = sole_direct_call(run, refuse, ctx.agent)
         if direct is not None:
             return await _return_direct(direct, ctx, following)
-        if may_end([call for call in run if _is_of_tool(call, ctx)], ctx.agent.behavior):
+        behavior = ctx.agent.behavior
+        if behavior and may_end([call for call in run if _is_of_tool(call, ctx)], behavior):
             return await _follow(run, ctx, following)
         return following.model_copy(update={"calls": run})
 

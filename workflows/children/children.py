@@ -40,6 +40,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details_of, title_of
+from holdfast.tracing.switch import may_trace
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
@@ -303,7 +304,9 @@ class Children:
 
         It reports that to the run that has started them, and this is a later one.
         """
-        known, seen = self._known(), self._followed
+        known, seen = self._ledger.s.children, self._followed
+        if not known:
+            return frozenset()
         names = (name for name in known if name not in seen and name not in self._starting)
         return frozenset(name for name in names if known[name].is_watched)
 
@@ -347,16 +350,17 @@ class Children:
         current = self._ledger.at(n)
         approval = approvals.latest(self._ledger, n, i)
         call = current.calls[i]
-        self._spans.called(
-            approvals.effective_call(approval, call) if approval else call,
-            outcome,
-            child=name,
-            agent=current.open.step.agent,
-            step=child.place[:2],
-            start=child.started,
-            end=now(),
-            status=status,
-        )
+        if may_trace():
+            self._spans.called(
+                approvals.effective_call(approval, call) if approval else call,
+                outcome,
+                child=name,
+                agent=current.open.step.agent,
+                step=child.place[:2],
+                start=child.started,
+                end=now(),
+                status=status,
+            )
         self.change(name, started=0.0)
 
     # ---- signals

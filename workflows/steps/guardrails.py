@@ -38,11 +38,6 @@ class Checks:
         self._failure: Failure | None = None
         self._is_over = False
 
-    @property
-    def are_due(self) -> bool:
-        """Whether there are any."""
-        return bool(self._running)
-
     async def beside(self, work: Coroutine[Any, Any, Advanced]) -> Advanced | None:
         """Do the first turn's work meanwhile, whose tools wait for the guardrails anyway.
 
@@ -53,8 +48,6 @@ class Checks:
         Raises:
             ActivityError: The work failed first.
         """
-        if not self._running:
-            return await work
         doing = begin(work)
         try:
             await workflow.wait_condition(lambda: doing.done() or self._has_failed())

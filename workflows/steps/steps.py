@@ -26,6 +26,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
+from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.money import NOTHING, as_written
@@ -313,7 +314,9 @@ class Steps:
         # else. What a guardrail or a call has stopped does not go on. Input guardrails that block
         # come before the model, all others before tools run. A result ends the step only when all
         # its calls have outcomes and its output was checked.
-        current, due = ledger.at(n), inputs_due(ledger, n)
+        current = ledger.at(n)
+        is_guarded = ledger.is_guarded(current)
+        due = inputs_due(ledger, n) if is_guarded else ()
         stopped = verdict_of_calls(current)
         first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
         if any(call.n == n for call in ledger.s.long_calls):
@@ -331,13 +334,13 @@ class Steps:
             if not core.is_left(work):
                 core.judge(failure, n)
         elif current.result is not None:
-            failure = await check_output(ledger, n)
+            failure = await check_output(ledger, n) if is_guarded else None
             if not core.is_left(work):
                 core.judge(failure, n) if failure is not None else self._finish_step(n)
         elif current.calls:
             ledger.answer_calls(n)
         else:
-            await self._turn(n, Checks(ledger, n, due), work)
+            await self._turn(n, Checks(ledger, n, due) if due else None, work)
 
     async def _run_calls(self, n: int) -> Failure | None:
         """Run a step's tools; from then on a pause does not hold the step."""
@@ -349,7 +352,7 @@ class Steps:
         finally:
             core.agenda.calling.discard(n)
 
-    async def _turn(self, n: int, checks: Checks, work: Work) -> None:
+    async def _turn(self, n: int, checks: Checks | None, work: Work) -> None:
         """Have the AgentWorker take an open step further.
 
         The model's answer enters the ledger before anything that follows from it is decided: it was
@@ -362,7 +365,8 @@ class Steps:
             ledger.reserved[place] = money.allowance(ledger, n)
         try:
             dollars = ledger.reserved.get(place)
-            got = await checks.beside(self._ask_worker(n, apart=checks.are_due, dollars=dollars))
+            asking = self._ask_worker(n, apart=checks is not None, dollars=dollars)
+            got = await (asking if checks is None else checks.beside(asking))
             # A replaced unit must not write: the undo or end that replaced it has counted what it
             # had.
             if core.is_left(work):
@@ -373,7 +377,8 @@ class Steps:
         failure = failure or (got.failure if got is not None else None)
         # The answer is recorded by now. A guardrail that trips is told in place of the answer's own
         # failure.
-        failure = await checks.failure() or failure
+        if checks is not None:
+            failure = await checks.failure() or failure
         if core.is_left(work):
             return
         if failure is not None:
@@ -432,7 +437,8 @@ class Steps:
         # Read before `finish`, which takes the step out of those in progress.
         owner = ledger.at(n).owner
         record = ledger.finish(n, now=now())
-        core.spans.over(record)
+        if may_trace():
+            core.spans.over(record)
         core.show()
         reply = RunReply(n=record.n, branch=record.branch)
         answered = core.requests.answer_joined(n, reply)

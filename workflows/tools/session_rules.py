@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.head import SessionRef
 from holdfast.task.data.wire import KeepInput, RecallInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import standing
@@ -45,13 +46,12 @@ async def recall(ledger: Ledger, n: int, i: int) -> Sequence[StandingRule]:
     return [rule for rule in found if rule.stands(now())]
 
 
-async def hand_over(ledger: Ledger) -> None:
-    """Bring decisions that hold in the session to it, one by one. Runs until it is cancelled.
+async def hand_over(ledger: Ledger, session: SessionRef) -> None:
+    """Bring decisions that hold in a session to it, one by one. Runs until it is cancelled.
 
     A decision that is revoked in transit is brought once more, with who has revoked it.
     """
-    session = ledger.given.head.session
-    while session is not None:
+    while True:
         await workflow.wait_condition(lambda: bool(ledger.s.to_session))
         rule, is_taken = ledger.s.to_session[0], True
         try:

@@ -288,7 +288,8 @@ class ToolCalls:
                 return None
             if edited is not None:
                 outcome = outcome.model_copy(update={"edited": edited.arguments})
-            self._children.done(n, i, outcome)
+            if ledger.s.children:
+                self._children.done(n, i, outcome)
             ledger.outcome(n, i, outcome)
             approvals.settle(ledger, n, i, now=now())
             self._running.discard((n, i))

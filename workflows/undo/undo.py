@@ -21,6 +21,7 @@ from holdfast.task.data.records import OpenState
 from holdfast.task.data.undo import Obstacle, Undoable, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
+from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
@@ -217,7 +218,7 @@ class Undos:
             return
         core.child_undos.release()
         core.running.clear()
-        if core.undo_failure is None:
+        if core.undo_failure is None and may_trace():
             core.spans.left(opens, branch, at=now())
         await self._over(state, cut)
 

@@ -86,10 +86,10 @@ def prompt_data(what: str, given: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def fixed_prompt(
-    agent: AgentBase[Any], given: Prompt | DynamicPromptFunction | None
+    agent: AgentBase[Any], given: Prompt | DynamicPromptFunction
 ) -> dict[str, Json] | None:
-    """Return an agent's prompt as the Responses API has it; None for none, or for a function."""
-    if given is None or callable(given):
+    """Return an agent's prompt as the Responses API has it; None for a function."""
+    if callable(given):
         return None
     return prompt_data(f"prompt of agent {agent.name!r}", given)
 

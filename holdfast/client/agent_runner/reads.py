@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal
 
 from holdfast.archive.contents import checked
@@ -20,8 +19,8 @@ from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.verification import Verification, verified
 from holdfast.reading.listing import is_meant, page_size, tasks_query
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.step_events import EventHandler, StepEvent, print_event
-from holdfast.reading.streams.follower import Follower, follow, told
+from holdfast.reading.step_events import StepEvent
+from holdfast.reading.streams.follower import Follower, follow
 from holdfast.reading.visibility import listed
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
@@ -230,17 +229,6 @@ class TaskReading(RunnerBase):
         ends: tuple[TaskStatus, ...] = ("answered",) if until == "answered" else ()
         async for event in follow(follower, poll=poll, ends=ends):
             yield event
-
-    def _notifying(
-        self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
-    ) -> AbstractAsyncContextManager[None]:
-        """Send a task's events to a handler, and with `verbose` to the terminal, meanwhile."""
-        wanted = (on_event, print_event if self._verbose else None)
-        handlers = [handler for handler in wanted if handler is not None]
-        if not handlers:
-            return nullcontext()
-        follower = Follower(self._read, self.response, task_id)
-        return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
 
     async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
         """Return every event of a task, open or closed, oldest first.

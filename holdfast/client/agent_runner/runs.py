@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.creation import Attempts, TaskCreation, check_request
+from holdfast.client.agent_runner.reads import POLL_SECONDS
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
-from holdfast.reading.step_events import EventHandler
+from holdfast.reading.step_events import EventHandler, print_event
+from holdfast.reading.streams.follower import Follower, told
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
@@ -101,7 +104,7 @@ class TaskRuns(TaskCreation):
             stored=stored,
             images=parts,
             step=(step.step_id if isinstance(step, TaskStep) else step) or "",
-            tool_choice=choice_of(tool_choice),
+            tool_choice="" if tool_choice is None else choice_of(tool_choice),
         )
 
     async def run_request(
@@ -114,6 +117,17 @@ class TaskRuns(TaskCreation):
         if request_id is not None and reply.status == "waiting":  # it may be decided by now
             return await self._read.waiting(task_id, reply.n, or_done=True)
         return await self._reply(task_id, reply.n, reply.status)
+
+    def _notifying(
+        self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Send a task's events to a handler, and with `verbose` to the terminal, meanwhile."""
+        wanted = (on_event, print_event if self._verbose else None)
+        handlers = [handler for handler in wanted if handler is not None]
+        if not handlers:
+            return nullcontext()
+        follower = Follower(self._read, self.response, task_id)
+        return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
 
     async def run_steps_in_queue(
         self,

@@ -249,7 +249,8 @@ class _Run:
         result = await run_result_beside(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
-        await add_followed(result, recorded, self._engine.reader, call.known_by)
+        if recorded.head.follows is not None:
+            await add_followed(result, recorded, self._engine.reader, call.known_by)
         if call.reviver is not None:
             await call.reviver.complete(result)
         if call.tool_call is not None:
@@ -368,7 +369,8 @@ class _Run:
             data = run_data(
                 recorded, call.agent, given=call.input, context=call.context, config=call.config
             )
-            await add_followed(data, recorded, self._engine.reader, call.known_by)
+            if recorded.head.follows is not None:
+                await add_followed(data, recorded, self._engine.reader, call.known_by)
             if call.reviver is not None:
                 await call.reviver.complete(data)
         except (HoldfastError, TemporalError, ValueError) as trouble:

@@ -54,6 +54,13 @@ class Ledger(UpcomingSteps):
             )
             self.change(queue=(custom, *self.s.queue[1:]))
 
+    def is_guarded(self, current: OpenState) -> bool:
+        """Whether guardrails look at a step: its agent's, or those of the run."""
+        described = self.s.described
+        if described is None:
+            return False
+        return bool(described.run_guards or described.rules(current.open.step.agent).guards)
+
     def begin(
         self,
         asked: RunRequest,
@@ -335,6 +342,8 @@ class Ledger(UpcomingSteps):
             return _too_many(len(got.calls))
         if isinstance(got.result.calls, tuple) and len(got.result.calls) > MOST_CALLS:
             return _too_many(len(got.result.calls))
+        if not got.result.next:
+            return None
         text = problem(
             got.result.next,
             queue=self.s.queue,

@@ -144,7 +144,8 @@ def with_defaults(ledger: Ledger, approval: Approval) -> Approval:
     call = asked_call(approval, approval.as_agreed)
     described = ledger.s.described
     policy = policy_of(described.rules(approval.agent).policies, call) if described else None
-    defaults = filled_in(call.arguments, policy.defaults) if policy and call.name else {}
+    schema = policy.defaults if policy and call.name else {}
+    defaults = filled_in(call.arguments, schema) if schema else {}
     return approval.model_copy(update={"defaults": defaults})
 
 
