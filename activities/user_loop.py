@@ -30,6 +30,7 @@ from holdfast.models import close_models
 from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import user_calls
+from holdfast.values.code.user_calls import heard
 from holdfast.values.text.logs import log
 
 MOST_HANGS = 3
@@ -378,7 +379,7 @@ class UserLoops:
 async def _result(loop: UserLoop, work: Work) -> Any:
     """Wait for the end of work on another loop; cancelling the caller cancels it."""
     outer = asyncio.wrap_future(work.done)
-    outer.add_done_callback(_retrieve)
+    outer.add_done_callback(heard)
     is_ours = False
     try:
         limit = _limit()
@@ -439,9 +440,3 @@ def _pass_on(task: asyncio.Task[Any], done: Future[Any]) -> None:
 def _set_error(done: Future[Any], error: BaseException) -> None:
     with suppress(InvalidStateError):
         done.set_exception(error)
-
-
-def _retrieve(ended: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of abandoned work, so that asyncio does not log it."""
-    if not ended.cancelled():
-        ended.exception()

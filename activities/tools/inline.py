@@ -35,6 +35,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
 from holdfast.task.ledger.references import batches_of
+from holdfast.values.code.user_calls import heard
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.logs import log
 
@@ -260,7 +261,7 @@ class InlineCalls:
                 del self._going[key]
                 going.task.cancel()
 
-        going.task.add_done_callback(_retrieve)
+        going.task.add_done_callback(heard)
         asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
 
 
@@ -325,9 +326,3 @@ def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
     if not isinstance(error, ApplicationError) or not error.non_retryable:
         return None
     return failure_in(error)
-
-
-def _retrieve(task: asyncio.Task[Outcome]) -> None:
-    """Retrieve the exception of a call, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()

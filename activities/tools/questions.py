@@ -54,6 +54,7 @@ from holdfast.task.undo import active_steps, undoable
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import data_in
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import ToolCall, clean, shown
 from holdfast.values.runs.run_context import RunContextWrapper
@@ -224,7 +225,7 @@ class JudgingActivities:
         state = merge_patch.plain(task.extra_state)
         ctx = context_of(registry, head, call, place, tool, state=state, usage=task.usage)
         content = await self._source.content(given.effect.content)
-        return tool, ctx, _effect(ctx, "done", _parsed(shown(content)))
+        return tool, ctx, _effect(ctx, "done", data_in(shown(content)))
 
     @activity.defn(name="recall")
     async def recall(self, wanted: list[int]) -> list[Undoable]:
@@ -254,14 +255,6 @@ def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -
         result=result,
         status=status,
     )
-
-
-def _parsed(text: str) -> Json:
-    """Return a recorded result as JSON data where it is that, else as text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 LOOK_TIMEOUT = timedelta(seconds=3)

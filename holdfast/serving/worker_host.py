@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 from holdfast.activities.user_loop import UserLoops
 from holdfast.engine.loop import LoopThread
 from holdfast.engine.search_attributes import is_
-from holdfast.values.code.user_calls import DaemonThreads
+from holdfast.values.code.user_calls import DaemonThreads, heard
 from holdfast.values.text.logs import log
 
 EXTRA_SECONDS = 15.0
@@ -172,7 +172,7 @@ class Host:
         await asyncio.wait([stopping], timeout=seconds)
         if stopping.done():
             stopping.result()
-            self._runs.pop(worker).add_done_callback(_retrieve)
+            self._runs.pop(worker).add_done_callback(heard)
             return True
         stopping.cancel()
         names = await _stuck(worker.client, worker.queues)
@@ -216,12 +216,6 @@ async def hosted(
             await host.stop(worker, grace)
     finally:
         await host.close()
-
-
-def _retrieve(run: asyncio.Task[None]) -> None:
-    """Retrieve the exception of a stopped worker, so that asyncio does not log it."""
-    if not run.cancelled():
-        run.exception()
 
 
 async def _stuck(client: Client, queues: Sequence[str]) -> list[str]:

@@ -60,6 +60,13 @@ class StepCall:
     done: int = 0
 
     @property
+    def child(self) -> str:
+        """Id of its child task, for a call of an agent as a tool; else an empty text."""
+        if self.outcome is not None:
+            return self.outcome.child
+        return self.called.child if self.called is not None else ""
+
+    @property
     def message(self) -> Message | None:
         """The message by which the model gets its result, once there is one."""
         if self.outcome is None or self.said is not None:

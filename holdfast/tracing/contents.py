@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values.base import Json, as_text
+from holdfast.values.checks.json_shapes import data_in
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, shown
 from holdfast.values.parts.images import address
 
@@ -102,14 +102,7 @@ def _calls(message: Message) -> list[Json]:
             "type": "tool_call",
             "id": call.id,
             "name": call.name,
-            "arguments": _parsed(call.arguments),
+            "arguments": data_in(call.arguments),
         }
         for call in message.calls
     ]
-
-
-def _parsed(arguments: str) -> Json:
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments

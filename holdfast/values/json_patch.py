@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, canonical
 from holdfast.values.checks import gate
+from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.text.shown import shown
 
 Patch = dict[str, Json]
@@ -150,13 +151,9 @@ def _diff(old: dict[str, Json], new: dict[str, Json]) -> Patch:
     return patch
 
 
-def _is_list(value: Json) -> TypeGuard[list[Json]]:
-    return isinstance(value, list)
-
-
 def _splice(old: Json, new: Json) -> list[Json] | None:
     """Return the splice that makes `new` of `old`, or None where nothing stays in place."""
-    if not (_is_list(old) and _is_list(new)):
+    if not (is_array(old) and is_array(new)):
         return None
     before, after = [canonical(item) for item in old], [canonical(item) for item in new]
     shorter = min(len(before), len(after))
@@ -204,7 +201,7 @@ def _outcome(old: dict[str, Json], patch: Patch, key: str, member: str) -> Json:
             return _ABSENT
         case "in", dict():
             return _apply(cast("dict[str, Json]", before), patch["in"][key])
-        case "splice", _ if _is_list(before):
+        case "splice", _ if is_array(before):
             at, count, inserted = patch["splice"][key]
             if 0 <= at <= at + count <= len(before):
                 return [*before[:at], *inserted, *before[at + count :]]
@@ -284,7 +281,7 @@ def _merge(
             value = _merge(old[key], nested, f"{prefix}{key}.", conflicts)
         elif all(_appends(old, patch, key) for patch, _ in rivals):
             value = [*old[key], *(item for patch, _ in rivals for item in patch["splice"][key][2])]
-        elif key not in old and len(outcomes) > 1 and all(map(_is_list, outcomes)):
+        elif key not in old and len(outcomes) > 1 and all(map(is_array, outcomes)):
             value = [item for begun in outcomes for item in begun]
         elif key not in old and len(outcomes) > 1 and all(isinstance(o, dict) for o in outcomes):
             begun = [_diff({}, outcome) for outcome in outcomes]

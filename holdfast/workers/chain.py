@@ -27,7 +27,7 @@ from holdfast.workers.compiler.arguments import (
 )
 from holdfast.workers.compiler.plan import MOST_CALLS, Call, Plan, PlanError, plan_of
 from holdfast.workers.compiler.references import LONGEST_ID, references
-from holdfast.workers.compiler.worker import PlanningAgentWorker, observation
+from holdfast.workers.compiler.worker import PlanningAgentWorker, finished, observation
 
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
@@ -231,10 +231,10 @@ class ChainOfAbstractionAgentWorker(PlanningAgentWorker):
         chain = Chain()
         for _ in range(self.max_plan_attempts):
             if ctx.limit_reached:
-                return _finished(step, ctx, (await ctx.call_model()).text)
+                return finished(step, ctx, (await ctx.call_model()).text)
             answer = await ctx.call_model(asked, tools=(), instructions=rules)
             if answer.refusal:
-                return _finished(step, ctx, answer.text)
+                return finished(step, ctx, answer.text)
             try:
                 chain = parse_chain(answer.text, tools)
                 break
@@ -256,10 +256,10 @@ class ChainOfAbstractionAgentWorker(PlanningAgentWorker):
         reasoning = chain.filled(results)
         if ctx.limit_reached:
             ctx.add(user(reasoning))
-            return _finished(step, ctx, (await ctx.call_model()).text)
+            return finished(step, ctx, (await ctx.call_model()).text)
         rules = answering(ctx.agent.instructions, self.answer_prompt, reasoning)
         answer = await ctx.call_model(tools=(), instructions=rules)
-        return _finished(step, ctx, answer.text)
+        return finished(step, ctx, answer.text)
 
 
 def _planned(step: TaskStep, ctx: StepContext, chain: Chain) -> TaskStepOutput:
@@ -285,8 +285,3 @@ def _planned(step: TaskStep, ctx: StepContext, chain: Chain) -> TaskStepOutput:
         "calls": [str(call) for call in chain.plan.calls],
     }
     return TaskStepOutput(output=output, task_step=step, next_steps=(*steps, answer))
-
-
-def _finished(step: TaskStep, ctx: StepContext, text: str) -> TaskStepOutput:
-    ctx.add(assistant(text))
-    return TaskStepOutput(output=text, task_step=step, is_last=True)

@@ -13,13 +13,19 @@ from holdfast.errors import (
     UserError,
     remedy_of,
 )
-from holdfast.models.base import ModelAnswer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced
+from holdfast.task.ledger.references import newest_answer
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.code.user_calls import calling, invoke_here, kept_alive, message_with_place
+from holdfast.values.code.user_calls import (
+    calling,
+    heard,
+    invoke_here,
+    kept_alive,
+    message_with_place,
+)
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
@@ -88,7 +94,7 @@ async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskSt
 
 async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
     """Cancel the step's coroutine; after STOP_SECONDS, stop waiting for its `finally` blocks."""
-    run.add_done_callback(_heard)
+    run.add_done_callback(heard)
     if run.done():
         return
     run.cancel()
@@ -101,12 +107,6 @@ async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
             ctx.task_id,
             STOP_SECONDS,
         )
-
-
-def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
-    """Retrieve the exception of a cancelled run, as asyncio logs exceptions never retrieved."""
-    if not run.cancelled():
-        run.exception()
 
 
 async def _came_to(
@@ -213,7 +213,7 @@ async def _ended(
 def _result(
     worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: TaskStepOutput
 ) -> StepResult:
-    newest = _newest(ctx)
+    newest = newest_answer(ctx.journal)
     said = newest.message.text if newest is not None else None
     echo = isinstance(output.output, str) and output.output == said
     over = ctx.finished
@@ -231,7 +231,7 @@ def _result(
 
 def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
     """End a step that wanted more after its budget's last model call, with that call's answer."""
-    newest = _newest(ctx)
+    newest = newest_answer(ctx.journal)
     if newest is not None and not any(each in _forms(newest.message) for each in ctx.adds):
         ctx.add(newest.message)
     return StepResult(
@@ -244,17 +244,13 @@ def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
     )
 
 
-def _newest(ctx: StepContext) -> ModelAnswer | None:
-    return next((e.answer for e in reversed(ctx.journal) if e.answer is not None), None)
-
-
 def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
     """Return the messages that join the transcript, those in history as references.
 
     The calls of the budget's last answer are not run, so they are removed: providers refuse calls
     without results.
     """
-    newest = _newest(ctx) if ctx.finished else None
+    newest = newest_answer(ctx.journal) if ctx.finished else None
     adds: list[Message | str] = []
     known = _references(ctx, opened)
     for message in ctx.adds:

@@ -41,6 +41,7 @@ from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.switch import may_trace
+from holdfast.values.code.user_calls import heard
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
@@ -91,7 +92,7 @@ class Watch:
             retry_policy=RetryPolicy(initial_interval=FIRST_PAUSE, maximum_interval=LONGEST_PAUSE),
             summary=f"{len(watched)} tasks",
         )
-        looking.add_done_callback(_retrieve)
+        looking.add_done_callback(heard)
         # A task that joins those watched needs a new activity: the input of this one is fixed.
         await workflow.wait_condition(lambda: looking.done() or not self._is_for(watched))
         if not looking.done():
@@ -103,11 +104,6 @@ class Watch:
     def _is_for(self, watched: frozenset[str]) -> bool:
         wanted = self._wanted()
         return bool(wanted) and wanted <= watched
-
-
-def _retrieve(done: asyncio.Task[Any]) -> None:
-    if not done.cancelled():
-        done.exception()  # else asyncio warns that it was never retrieved
 
 
 HEAR_SECONDS = 10.0
@@ -295,8 +291,7 @@ class Children:
     async def _follow(self, name: str, ended: asyncio.Task[Any]) -> None:
         """Record that a child's workflow has ended, for one that could not report it."""
         await workflow.wait([ended])
-        if not ended.cancelled():
-            ended.exception()  # else asyncio warns that it was never retrieved
+        heard(ended)
         self.lose(name)
 
     def unfollowed(self) -> frozenset[str]:

@@ -379,8 +379,18 @@ class MessageOutputItem(RunItemBase):
     type: Literal["message_output_item"] = "message_output_item"
 
 
+class _OfCall(RunItemBase):
+    """An item that is about a call."""
+
+    @property
+    def call_id(self) -> str | None:
+        """The model's id of the call."""
+        found: str | None = member(self._known, "call_id", "id")
+        return found
+
+
 @dataclass
-class ToolCallItem(RunItemBase):
+class ToolCallItem(_OfCall):
     """A tool call of the model.
 
     Attributes:
@@ -400,15 +410,9 @@ class ToolCallItem(RunItemBase):
         found: str | None = member(self._known, "name")
         return found
 
-    @property
-    def call_id(self) -> str | None:
-        """The model's id of the call."""
-        found: str | None = member(self._known, "call_id", "id")
-        return found
-
 
 @dataclass
-class ToolCallOutputItem(RunItemBase):
+class ToolCallOutputItem(_OfCall):
     """The result of a tool call.
 
     Attributes:
@@ -420,24 +424,12 @@ class ToolCallOutputItem(RunItemBase):
     type: Literal["tool_call_output_item"] = "tool_call_output_item"
     tool_origin: ToolOrigin | None = None
 
-    @property
-    def call_id(self) -> str | None:
-        """The model's id of the call."""
-        found: str | None = member(self._known, "call_id", "id")
-        return found
-
 
 @dataclass
-class HandoffCallItem(RunItemBase):
+class HandoffCallItem(_OfCall):
     """The model's call of a handoff."""
 
     type: Literal["handoff_call_item"] = "handoff_call_item"
-
-    @property
-    def call_id(self) -> str | None:
-        """The model's id of the call."""
-        found: str | None = member(self._known, "call_id", "id")
-        return found
 
 
 @dataclass
@@ -462,7 +454,7 @@ class ReasoningItem(RunItemBase):
 
 
 @dataclass(eq=False)
-class ToolApprovalItem(RunItemBase):
+class ToolApprovalItem(_OfCall):
     """A tool call that waits for a reviewer's decision. It is never sent to a model.
 
     Attributes:
@@ -522,12 +514,6 @@ class ToolApprovalItem(RunItemBase):
         if given is None or isinstance(given, str):
             return given
         return json.dumps(given, default=str)
-
-    @property
-    def call_id(self) -> str | None:
-        """The model's id of the call."""
-        found: str | None = member(self._known, "call_id", "id")
-        return found
 
     def to_input_item(self) -> dict[str, Json]:
         """Refuse: the call itself is an item of its own.

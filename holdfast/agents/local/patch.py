@@ -18,9 +18,8 @@ from holdfast.agents.local.base import (
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.errors import UserError
-from holdfast.models.openai.local_items import read_json
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.json_shapes import data_in, is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -152,7 +151,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         Raises:
             ToolArgumentsError: It is not one.
         """
-        given = read_json(arguments)
+        given = data_in(arguments)
         data = given if is_object(given) else {}
         problems: list[str] = []
         if data.get("type") not in get_args(OperationType):

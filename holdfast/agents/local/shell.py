@@ -20,9 +20,8 @@ from holdfast.agents.local.base import (
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
-from holdfast.models.openai.local_items import read_json
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.json_shapes import data_in, is_array, is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -319,7 +318,7 @@ class ShellTool(LocalTool[ShellActionRequest]):
         Raises:
             ToolArgumentsError: There are none.
         """
-        action = read_json(arguments)
+        action = data_in(arguments)
         commands: Json = action.get("commands") if is_object(action) else None
         if not is_array(commands) or not all(isinstance(each, str) for each in commands):
             problem = "its action has no list of commands"
@@ -395,7 +394,7 @@ class LocalShellTool(LocalTool[dict[str, Json]]):
         Raises:
             ToolArgumentsError: It has no command.
         """
-        action = read_json(arguments)
+        action = data_in(arguments)
         command: Json = action.get("command") if is_object(action) else None
         if (
             not is_object(action)

@@ -19,7 +19,7 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.ids import MADE
+from holdfast.values.checks.ids import MADE, task_of
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.text.shown import shown
 
@@ -224,7 +224,7 @@ def check_goes_on(waiting: Iterable[ToolApprovalItem], task_id: str, outer: Agen
         UserError: It may.
     """
     for item in waiting:
-        is_own = item.approval_id.rpartition(":")[0] == task_id
+        is_own = task_of(item.approval_id) == task_id
         agent = item.agent if is_own else outer
         names = [item.qualified_name] if is_own else _agents_as_tools(outer)
         behavior = getattr(agent, "tool_use_behavior", None)

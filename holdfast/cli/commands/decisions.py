@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from holdfast.cli import output
 from holdfast.cli.commands.control import print_output
-from holdfast.cli.commands.open_questions import find_approval, task_of, waiting_in
+from holdfast.cli.commands.open_questions import find_approval, waiting_in
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
@@ -40,6 +40,7 @@ from holdfast.task.people.decisions import Person, is_whole
 from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
+from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.runs.verbs import VERBS, Verb

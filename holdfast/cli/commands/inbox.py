@@ -10,7 +10,7 @@ from typing import Literal
 
 from holdfast.cli import output
 from holdfast.cli.commands.decisions import Decision, data_of, parse_arguments, pretty, show_call
-from holdfast.cli.commands.open_questions import Waiting, task_of, waiting_in
+from holdfast.cli.commands.open_questions import Waiting, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
@@ -27,6 +27,7 @@ from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
+from holdfast.values.checks.ids import task_of
 from holdfast.values.text.decided import exact
 from holdfast.values.text.shown import age
 

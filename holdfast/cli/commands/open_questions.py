@@ -16,6 +16,7 @@ from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, 
 from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.decisions import is_whole
+from holdfast.values.checks.ids import task_of
 
 READ_SECONDS = 12.0
 """Time limit of reading: a worker that was just killed still counts as running."""
@@ -47,11 +48,6 @@ class Waiting:
     def is_whole(self) -> bool:
         """Whether the arguments are whole: without a worker, only their beginning is known."""
         return is_whole(self.approval)
-
-
-def task_of(approval_id: str) -> str:
-    """Return the id of the task that an approval belongs to."""
-    return approval_id.rpartition(":")[0]
 
 
 async def waiting_in(

@@ -23,7 +23,7 @@ from holdfast.desk.pages.sessions import read_sessions
 from holdfast.desk.pages.task.reading import read_forks
 from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
-from holdfast.desk.views.cards import Card, card_of, task_of
+from holdfast.desk.views.cards import Card, card_of
 from holdfast.desk.views.effects import Effect, effects_of
 from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
@@ -37,6 +37,7 @@ from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
 from holdfast.task.people.decisions import Person
+from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message, Usage
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput

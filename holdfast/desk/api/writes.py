@@ -15,11 +15,11 @@ from holdfast.client.agent_runner.creation import Attempts
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
 from holdfast.desk.views.branches import origin_of
-from holdfast.desk.views.cards import task_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
 from holdfast.task.happenings import happenings
+from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.verbs import VERBS, Part, Verb, signature_of
 from holdfast.values.settings import Budget

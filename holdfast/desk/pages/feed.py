@@ -23,6 +23,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.happenings import happenings
 from holdfast.task.people.approvals import decided_by
+from holdfast.values.checks.ids import task_of
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
@@ -143,7 +144,7 @@ class Feed:
 
     async def approval(self, listed_: Approval) -> Approval:
         """Return an approval with its whole arguments, if a worker process is up to give them."""
-        task_id = listed_.id.rpartition(":")[0]
+        task_id = task_of(listed_.id)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 found = await self._runner.pending_approvals(task_id)
@@ -197,7 +198,7 @@ class Feed:
         """Return how an approval was decided, by whom and when; empty when it is not known."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                entries = await self._runner.ledger(approval_id.rpartition(":")[0])
+                entries = await self._runner.ledger(task_of(approval_id))
         except (HoldfastError, TimeoutError):
             return ""
         verb, _, rest = decided_by(entries, approval_id).partition(" ")

@@ -34,6 +34,7 @@ from holdfast.desk.views.tasks import MEANING, STATUSES, Row, TaskFilter, row_of
 from holdfast.desk.views.words import counted, cut, dotted, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
+from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.terminal import printable
@@ -118,7 +119,7 @@ class Tasks:
         self._frame.count(waiting)
         asked: dict[str, list[Approval]] = {}
         for approval in waiting:
-            asked.setdefault(approval.id.rpartition(":")[0], []).append(approval)
+            asked.setdefault(task_of(approval.id), []).append(approval)
         known = await asyncio.gather(*map(self._detail, tasks))
         if wanted is not self._wanted:  # the filter has changed meanwhile
             return

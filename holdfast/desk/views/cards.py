@@ -13,6 +13,7 @@ from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
+from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import exact, for_decision
@@ -146,11 +147,6 @@ _AFTER: Mapping[ApprovalKind, str] = {
     "undo": "the undo ends here",
     "question": "the tool goes on without an answer",
 }
-
-
-def task_of(approval_id: str) -> str:
-    """Return the id of the task that an approval belongs to."""
-    return approval_id.rpartition(":")[0]
 
 
 def card_of(

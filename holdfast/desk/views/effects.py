@@ -85,17 +85,11 @@ def effects_of(found: Iterable[Happening], snapshot: AgentSnapshot | None = None
         for call in body.all_calls():
             policy = _policy(body, call, snapshot)
             place = effect_place(body.branch, body.key, call.batch, call.i)
-            who = undone.get(place, undone.get(_child(call)) if _child(call) else None)
+            who = undone.get(place, undone.get(call.child) if call.child else None)
             effect = _effect(body, call, policy, who)
             if effect is not None:
                 listed.append(effect)
     return listed
-
-
-def _child(call: StepCall) -> str:
-    if call.outcome is not None:
-        return call.outcome.child
-    return call.called.child if call.called is not None else ""
 
 
 def _policy(body: StepBody, call: StepCall, snapshot: AgentSnapshot | None) -> ToolPolicy | None:
@@ -115,7 +109,7 @@ def _effect(
     is_begun = called is not None or (
         outcome is not None and (outcome.attempts > 0 or outcome.status == "unknown")
     )
-    is_read = effect == "read" and not _child(call)
+    is_read = effect == "read" and not call.child
     if not is_begun or is_read or (policy is not None and policy.handoff):
         return None
     state = _state(body, call, policy)
@@ -131,7 +125,7 @@ def _effect(
         at=outcome.ended if outcome is not None else called.at if called else 0.0,
         by=", ".join(dict.fromkeys(each.by for each in decided if each.by)),
         edited=bool(edited),
-        child=_child(call),
+        child=call.child,
         undone_by=undone_by or "",
     )
 

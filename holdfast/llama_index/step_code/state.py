@@ -24,6 +24,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Message
 
 KIND = "$kind"
@@ -142,7 +143,7 @@ class _Writer:
             raise InvalidArgumentError(msg)
         self._around.add(id(value))
         try:
-            if _is_dict(value):
+            if is_object(value):
                 return self._dict(value, at)
             held = [self.encode(each, f"{at}[{k}]") for k, each in _items(value)]
         finally:
@@ -289,10 +290,6 @@ def _labelled(value: Any, label: Any) -> Iterator[Mapping[str, Any]]:
 
 def _is_pipeline(value: object) -> bool:
     return isinstance(value, QueryPipeline)
-
-
-def _is_dict(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.checks.json_shapes import as_text, data_in, is_array, is_object
 from holdfast.values.messages import CallKind, Message, ToolCall
 
 Item = dict[str, Json]
@@ -86,7 +86,7 @@ def asked_in(call: ToolCall) -> Item:
     """Return the members of its item that a call knows."""
     if call.kind == "custom_tool_call":
         return {"name": call.name, "input": call.arguments}
-    return {_ASKS[call.kind]: read_json(call.arguments)}
+    return {_ASKS[call.kind]: data_in(call.arguments)}
 
 
 def call_item(call: ToolCall) -> Item:
@@ -132,7 +132,7 @@ def result_item(stub: Item, message: Message, written: Json) -> Item:
 
 def shell_told(text: str) -> Item:
     """Read what a shell tool has returned, as `ShellTool` writes it; empty if it is other text."""
-    told = read_json(text) if text.startswith('{"output":') else None
+    told = data_in(text) if text.startswith('{"output":') else None
     if not is_object(told):
         return {}
     output: Json = told.get("output")
@@ -179,11 +179,3 @@ def _plain_output(text: str, *, failed: bool) -> Item:
     outcome: Item = {"type": "exit", "exit_code": _FAILED if failed else 0}
     said = ("", text) if failed else (text, "")
     return {"stdout": said[0], "stderr": said[1], "outcome": outcome}
-
-
-def read_json(text: str) -> Json:
-    """Return JSON data, or the text itself if it is not one."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -57,7 +57,7 @@ def plain_call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json
             attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
             decided=[_decision(each) for each in decided],
             seconds=outcome.took if outcome is not None else None,
-            task=child_of(call),
+            task=call.child,
         ),
     }
 
@@ -92,13 +92,6 @@ def effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
         return recorded
     policy = policy_of(described.rules(body.step.agent).policies, call.call)
     return policy.effect if policy is not None else ""
-
-
-def child_of(call: StepCall) -> str:
-    """Return the id of the child task of a call of an agent as a tool, else an empty text."""
-    if call.outcome is not None:
-        return call.outcome.child
-    return call.called.child if call.called is not None else ""
 
 
 def _decision(decided: Decided) -> dict[str, Json]:
@@ -369,7 +362,7 @@ def _effects_in(
     """Yield the calls that were begun and are not read-only, each after its place and step."""
     for body in bodies:
         for call in body.all_calls():
-            acts = bool(child_of(call)) or effect_of(body, call, ledger) != "read"
+            acts = bool(call.child) or effect_of(body, call, ledger) != "read"
             if acts and _was_begun(call):
                 yield effect_place(body.branch, body.key, call.batch, call.i), body, call
 
@@ -387,7 +380,7 @@ def _left_effects(
 
     def list_calls(body: StepBody) -> None:
         for place, _, call in _effects_in([body], ledger):
-            taken_back = undone.pop(place, None) or undone.pop(child_of(call), None)
+            taken_back = undone.pop(place, None) or undone.pop(call.child, None)
             if taken_back is not None:
                 found.append(_undone_call(taken_back))
             elif status_of(call) != "failed":

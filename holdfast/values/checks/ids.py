@@ -262,6 +262,11 @@ def nested_id(task_id: str, place: tuple[int, ...]) -> str:
     return f"{first}{MADE}{sha256[:32]}"
 
 
+def task_of(approval_id: str) -> str:
+    """Return the id of the task that an approval, or a rule made of one, belongs to."""
+    return approval_id.rpartition(":")[0]
+
+
 def approval_parts(approval_id: object) -> tuple[str, str]:
     """Return the task's id in an approval's id, and the approval's id.
 

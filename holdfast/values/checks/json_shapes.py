@@ -36,6 +36,14 @@ def as_array(value: object) -> list[Json]:
     return value if is_array(value) else []
 
 
+def data_in(text: str) -> Json:
+    """Return JSON data, or the text itself if it is not one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def as_text(value: object) -> str:
     """Return `value` when it is a text, else an empty one."""
     return value if isinstance(value, str) else ""

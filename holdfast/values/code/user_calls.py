@@ -151,6 +151,12 @@ class StoppedError(HoldfastError):
     """Code of the user's raised what is not for it to raise: the end of a process or of a task."""
 
 
+def heard(over: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of work that nobody awaits, as asyncio logs those never retrieved."""
+    if not over.cancelled():
+        over.exception()
+
+
 @contextmanager
 def kept_alive() -> Generator[None]:
     """Make an error of a BaseException, which may end the worker process: `sys.exit()` raises one.

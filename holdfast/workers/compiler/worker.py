@@ -271,7 +271,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
         """Make a plan, and queue its calls and its join step."""
         tools = await ctx.offered_tools()
         if not tools:
-            return _finished(step, ctx, (await ctx.call_model()).text)
+            return finished(step, ctx, (await ctx.call_model()).text)
         rounds = _rounds(ctx, step.step_state.get("after"))
         problems: tuple[str, ...] = ()
         asked = _with_results(ctx, rounds, prompts.PLAN_ON)
@@ -281,7 +281,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
                 return await _answer(step, ctx, rounds)
             answer = await ctx.call_model(asked, tools=(), instructions=rules)
             if answer.refusal:
-                return _finished(step, ctx, answer.text)
+                return finished(step, ctx, answer.text)
             try:
                 plan = parse_plan(answer.text, tools)
                 if answer.finish == "length" and not plan.is_joined:
@@ -314,7 +314,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
             answer = await ctx.call_model(asked, tools=(), instructions=rules)
             said = answer.text
             if answer.refusal:
-                return _finished(step, ctx, said)
+                return finished(step, ctx, said)
             decision = parse_decision(said)
             if decision is not None and (decision.kind == "finish" or not is_last):
                 break
@@ -323,7 +323,7 @@ class LLMCompilerAgentWorker(PlanningAgentWorker):
         if decision is not None and decision.kind == "replan" and not is_last:
             reason = decision.text or decision.thought
             return _replanned(step, rounds, reason, replans=replans + 1)
-        return _finished(step, ctx, without_grammar(said))
+        return finished(step, ctx, without_grammar(said))
 
 
 def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> None:
@@ -470,10 +470,11 @@ def _replanned(
 async def _answer(step: TaskStep, ctx: StepContext, rounds: Sequence[Round]) -> TaskStepOutput:
     """Make the last model call of the budget, and end the task with its answer."""
     answer = await ctx.call_model(_with_results(ctx, rounds), tools=())
-    return _finished(step, ctx, without_grammar(answer.text))
+    return finished(step, ctx, without_grammar(answer.text))
 
 
-def _finished(step: TaskStep, ctx: StepContext, text: str) -> TaskStepOutput:
+def finished(step: TaskStep, ctx: StepContext, text: str) -> TaskStepOutput:
+    """End the task with a text as its answer."""
     ctx.add(assistant(text))
     return TaskStepOutput(output=text, task_step=step, is_last=True)
 

@@ -55,6 +55,7 @@ from holdfast.task.data.wire import TaskResult
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import LONGEST_NAME, check_name
+from holdfast.values.code.user_calls import heard
 from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task, UndoReceipt
 
@@ -557,7 +558,7 @@ class TaskUpdates(TaskEnds):
             HoldfastError: The task's own error.
         """
         sending = asyncio.ensure_future(sent)
-        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        sending.add_done_callback(heard)
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
             while not done:

@@ -24,7 +24,6 @@ from holdfast.desk.views.cards import (
     Card,
     Context,
     card_of,
-    task_of,
     title_of,
 )
 from holdfast.desk.views.words import counted
@@ -32,6 +31,7 @@ from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import Choice, Done
 from holdfast.task.people.decisions import Person, cannot_decide
+from holdfast.values.checks.ids import task_of
 from holdfast.values.steps import Task
 
 BARE_SECONDS = 0.4

@@ -20,9 +20,10 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.cards import shown_rule, task_of
+from holdfast.desk.views.cards import shown_rule
 from holdfast.desk.views.words import cut
 from holdfast.task.data.calls import StandingRule
+from holdfast.values.checks.ids import task_of
 from holdfast.values.text.redact import redact
 
 
