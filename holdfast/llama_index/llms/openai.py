@@ -188,6 +188,41 @@ class LLMMetadata(BaseModel):
     num_output: int = -1
 
 
+class AnotherModel:
+    """A model that asks another one."""
+
+    _made: Model | None
+
+    @property
+    def _model(self) -> Model:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Model:
+        """Return the other one, where it is made only when it is asked."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request of an agent."""
+        return self._read(await self._model.respond(self._asked(request)))
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request of an agent, in pieces if the model can."""
+        return self._read(await streamed(self._model, self._asked(request), tell))
+
+    def _asked(self, request: ModelRequest) -> ModelRequest:
+        return request
+
+    def _read(self, answer: ModelAnswer) -> ModelAnswer:
+        return answer
+
+
 class ChatModel:
     """What LlamaIndex's programs call a model by: `chat`, `complete`, `predict` and so on.
 
@@ -286,7 +321,7 @@ class ChatModel:
         return output_cls.model_validate_json(answer.text)
 
 
-class OpenAI(ChatModel):
+class OpenAI(AnotherModel, ChatModel):
     """A model of OpenAI, or behind any server that speaks its Chat Completions API.
 
     For programs without llama-index-llms-openai.
@@ -330,59 +365,29 @@ class OpenAI(ChatModel):
             {**own, "extra_headers": default_headers, **(additional_kwargs or {})}
         )
         self._address = (api_base or base_url, api_key)
-        self._made: Model | None = None
+        self._made = None
 
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._model.name
+    def _make(self) -> Model:
+        base_url, api_key = self._address
+        api = os.environ.get("HOLDFAST_MODEL_API") or "chat"
+        if self._name == "offline" or not (base_url or api_key):
+            prefix = "" if self._name == "offline" or ":" in self._name else f"{api}:"
+            return resolve_model(f"{prefix}{self._name}")
+        from holdfast.models.openai.chat import ChatCompletionsModel
 
-    @property
-    def _model(self) -> Model:
-        if self._made is None:
-            base_url, api_key = self._address
-            api = os.environ.get("HOLDFAST_MODEL_API") or "chat"
-            if self._name == "offline" or not (base_url or api_key):
-                prefix = "" if self._name == "offline" or ":" in self._name else f"{api}:"
-                self._made = resolve_model(f"{prefix}{self._name}")
-            else:
-                from holdfast.models.openai.chat import ChatCompletionsModel
-
-                self._made = ChatCompletionsModel(self._name, base_url=base_url, api_key=api_key)
-        return self._made
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request of an agent."""
-        return await self._model.respond(self._asked(request))
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request of an agent, in pieces if the model can."""
-        return await streamed(self._model, self._asked(request), tell)
+        return ChatCompletionsModel(self._name, base_url=base_url, api_key=api_key)
 
     def _asked(self, request: ModelRequest) -> ModelRequest:
         settings = self._settings.resolve(request.settings)
         return request.model_copy(update={"settings": settings})
 
 
-class HoldfastLLM(ChatModel):
+class HoldfastLLM(AnotherModel, ChatModel):
     """Any model of Holdfast, for a program that calls its model by LlamaIndex's names."""
 
     def __init__(self, model: str | Model | None = None) -> None:
         """Take a model or its name."""
-        self._model = resolve_model(model)
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._model.name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request of an agent."""
-        return await self._model.respond(request)
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request of an agent, in pieces if the model can."""
-        return await streamed(self._model, request, tell)
+        self._made = resolve_model(model)
 
 
 def llm_of(given: Any) -> Any:
@@ -397,7 +402,7 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 """What a parser raises for a text that it does not expect, or in which it finds nothing."""
 
 
-class PrefixedModel:
+class PrefixedModel(AnotherModel):
     """A model that reads some messages before each conversation, as examples for it.
 
     Attributes:
@@ -406,46 +411,20 @@ class PrefixedModel:
 
     def __init__(self, model: Any, prefix: Sequence[Message]) -> None:
         """Take a model, its name or None, and the messages."""
-        self._model = resolve_model(as_model(model))
+        self._made = resolve_model(as_model(model))
         self.prefix = tuple(prefix)
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._model.name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request."""
-        return await self._model.respond(self._asked(request))
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request, in pieces if the model can."""
-        return await streamed(self._model, self._asked(request), tell)
 
     def _asked(self, request: ModelRequest) -> ModelRequest:
         return request.model_copy(update={"messages": (*self.prefix, *request.messages)})
 
 
-class CallParsingModel:
+class CallParsingModel(AnotherModel):
     """A model whose calls are read by a function, for arguments that are no JSON."""
 
     def __init__(self, model: Any, parser: CallParser) -> None:
         """Take a model, its name or None, and the function."""
-        self._model = resolve_model(as_model(model))
+        self._made = resolve_model(as_model(model))
         self._parser = parser
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._model.name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request."""
-        return self._read(await self._model.respond(request))
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request, in pieces if the model can."""
-        return self._read(await streamed(self._model, request, tell))
 
     def _read(self, answer: ModelAnswer) -> ModelAnswer:
         calls = tuple(self._call(each) for each in answer.message.calls)
