@@ -84,6 +84,7 @@ class RegisteredCode(AgentCode):
         registry: The registry for the task.
         live: The agent.
         user: The user's own object for it.
+        head: The task's head.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class RegisteredCode(AgentCode):
         super().__init__(snapshot)
         self.live = agent
         self.user = users_agent(agent)
-        self._head = head
+        self.head = head
         self.registry = registry
         self._source = source
         self._conditional = {
@@ -118,7 +119,7 @@ class RegisteredCode(AgentCode):
         return self._wrapped(state, usage)
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
-        context = self.registry.context(self._head, state)
+        context = self.registry.context(self.head, state)
         return RunContextWrapper(context, RunUsage.of(usage), task_id())
 
     async def turn(self, state: dict[str, Json]) -> Json:
@@ -289,7 +290,7 @@ class RegisteredCode(AgentCode):
 
     async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
         """Word what the model reads of a tool that it was not given."""
-        ref = self._head.run.tool_error_formatter
+        ref = self.head.run.tool_error_formatter
         if not ref:
             return text
         formatter, context = self.registry.code(ref), await self.context(state)
@@ -311,7 +312,7 @@ class RegisteredCode(AgentCode):
             view: What the agent sees in place of the whole conversation, or None.
             store: Keeps messages in the archive and returns their digest.
         """
-        head, registry = self._head, self.registry
+        head, registry = self.head, self.registry
         return AgentHandoffs(
             agent=self.live,
             first=registry.agent(head.agent),
@@ -327,7 +328,7 @@ class RegisteredCode(AgentCode):
 
     def retry_of(self, settings: ModelRetrySettings) -> ModelRetrySettings:
         """Return when a failed model call is made again, with the policy that this process has."""
-        ref = self._head.run.retry_policy
+        ref = self.head.run.retry_policy
         given = self.live.model_settings.retry
         policy = self.registry.code(ref) if ref else given.policy if given is not None else None
         return replace(settings, policy=None if policy is None else self._named_policy(policy))
@@ -361,10 +362,10 @@ class RegisteredCode(AgentCode):
             UserError: The run's filter returned something else.
             Exception: Whatever it raised.
         """
-        if self._head.run.reasoning_ids == "omit":
+        if self.head.run.reasoning_ids == "omit":
             messages = without_reasoning_ids(request.messages)
             request = request.model_copy(update={"messages": messages})
-        ref = self._head.run.model_input_filter
+        ref = self.head.run.model_input_filter
         if not ref:
             return request
         context = self._wrapped(state, Usage()).context
@@ -382,7 +383,6 @@ class StepHooks:
         hooks: AgentHooksBase[Any, Any],
         code: RegisteredCode,
         source: Source,
-        head: TaskHead,
         opened: OpenStep,
         *,
         before: int,
@@ -394,7 +394,7 @@ class StepHooks:
         self._shown = code.user
         self._registry = code.registry
         self._source = source
-        self._head = head
+        self._head = code.head
         self._opened = opened
         self._context: AgentHookContext[Any] | None = None
 

@@ -41,7 +41,7 @@ from holdfast.models.openai.response_tools import named
 from holdfast.models.prices import VARIABLE, MostCost, Prices, priced
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub, write_progress
 from holdfast.task.data.failures import Losses, lost_fact
-from holdfast.task.data.head import KeptConversation, TaskHead
+from holdfast.task.data.head import KeptConversation
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.tracing.switch import may_trace
@@ -300,13 +300,11 @@ class Asking:
         *,
         before: Conversation,
         hooks: StepHooks | None,
-        head: TaskHead,
         given: AdvanceInput,
         state: dict[str, Json],
         key: StreamKey | None,
         attempt: int,
         pulse: Pulse,
-        prices: Prices | None,
         continuation: Continuation | None,
     ) -> None:
         """Ask this model; the agent's filters may change what is sent.
@@ -317,13 +315,11 @@ class Asking:
             source: Where images are.
             before: The messages before the step, with which most requests begin.
             hooks: Called with what is sent, if the agent has any.
-            head: The task's head.
             given: The activity's input.
             state: The task's extra_state.
             key: Names the call's stream to readers; None when the answer is not streamed.
             attempt: Number of this attempt.
             pulse: The activity's heartbeats, which carry the answer to other processes.
-            prices: What models cost; None records no cost.
             continuation: What is sent where the provider keeps the conversation.
         """
         self._model = model
@@ -331,12 +327,12 @@ class Asking:
         self._source = source
         self._before = before
         self._hooks = hooks
-        self._head = head
+        self._head = code.head
         self._given = given
         self._state = state
         self._attempt = attempt
         self._pulse = pulse
-        self._prices = prices
+        self._prices = code.registry.prices
         self._continuation = continuation
         self.key = key
         self.lost = NOTHING

@@ -322,7 +322,7 @@ class StepActivities:
         seen = await seen_before(source, head, opened.step, given.at)
         hooks = continuation = None
         if code.user.hooks is not None:
-            hooks = StepHooks(code.user.hooks, code, source, head, opened, before=seen.given)
+            hooks = StepHooks(code.user.hooks, code, source, opened, before=seen.given)
         if head.run.kept is not None:
             continuation = Continuation.of(head.run.kept, opened, given.n, journal)
         asking = Asking(
@@ -331,13 +331,11 @@ class StepActivities:
             source,
             before=seen.whole,
             hooks=hooks,
-            head=head,
             given=given,
             state=opened.state,
             key=_stream_key(given.n, journal) if given.stream or head.run.streams else None,
             attempt=_attempt(given),
             pulse=pulse,
-            prices=registry.prices,
             continuation=continuation,
         )
         memory, kept = source.memory(), await self._kept(given)

@@ -362,7 +362,8 @@ class Usage(Value):
         """Sum field by field."""
         more = vars(other)
         sums = {name: mine + more[name] for name, mine in vars(self).items()}
-        sums["paid"] = plain(sums["paid"])  # as a copy is not validated: 0.15 + 0.15 is 0.30
+        if sums["paid"]:
+            sums["paid"] = plain(sums["paid"])  # a copy is not validated: 0.15 + 0.15 is 0.30
         return self.model_copy(update=sums)
 
     def __sub__(self, other: Usage) -> Usage:
