@@ -48,11 +48,8 @@ class HandlingActivities:
     async def _handle(self, given: HandleInput) -> Handled:
         head = await self._source.head(given.step.head)
         opened = await self._source.opened(given.step)
-        registry = self._registry.of(head)
-        first = await registry.snapshot(head.snapshot)
-        agent = registry.agent(opened.step.agent or head.agent, first)
-        snapshot = first.of(opened.step.agent)
-        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
+        code = await RegisteredCode.of(self._registry, self._source, head, opened.step.agent)
+        agent, registry = code.live, code.registry
         handler = registry.code(head.run.error_handlers[given.kind])
         error = verdict_of(given.failure) or AgentsException(given.failure.message)
         data = await self._run_data(given, agent, registry.agent(head.agent))

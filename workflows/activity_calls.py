@@ -44,6 +44,7 @@ from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
 from holdfast.task.queries.pages import drop_last_page, keep_last_page
+from holdfast.values.base import Value
 from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
@@ -163,7 +164,8 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     began = now()
     while True:
         try:
-            return await _advance(ledger, n, sent)
+            label = step_label(ledger, n)
+            return await _asking(ledger, n, "step", sent, Advanced, summary=label)
         except ActivityError as error:
             if not is_lost(error) or ledger.find(n) is None:
                 raise
@@ -179,39 +181,31 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
         sent = sent.model_copy(update={"tried": tried, "lost": lost})
 
 
-async def _advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
-    described = ledger.s.described or Described(snapshot="")
-    rules = described.rules(ledger.at(n).open.step.agent)
-    advanced: Advanced = await workflow.execute_activity(
-        "step",
-        sent,
-        result_type=Advanced,
-        start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=COUNTING,
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=step_label(ledger, n),
-    )
-    return advanced
-
-
 async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
     """Run one guardrail on a step's input or output; it may ask a model itself.
 
     A lost worker is not a failed attempt, as in `advance`.
     """
+    sent = GuardInput(step=ledger.advance_input(n, now=now), rule=due.rule, i=due.i)
+    label = f"{due.rule.name}, step {n}"
+    return await _asking(ledger, n, "guard", sent, GuardFound, summary=label)
+
+
+async def _asking(
+    ledger: Ledger, n: int, name: str, sent: Value, kind: type[T], *, summary: str
+) -> T:
+    """Run an activity of a step that asks a model, for as long as its agent allows."""
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)
-    sent = GuardInput(step=ledger.advance_input(n, now=now), rule=due.rule, i=due.i)
-    found: GuardFound = await workflow.execute_activity(
-        "guard",
+    found: T = await workflow.execute_activity(
+        name,
         sent,
-        result_type=GuardFound,
+        result_type=kind,
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=COUNTING,
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=f"{due.rule.name}, step {n}",
+        summary=summary,
     )
     return found
 

@@ -85,6 +85,7 @@ class RegisteredCode(AgentCode):
         live: The agent.
         user: The user's own object for it.
         head: The task's head.
+        first: The agent that the task began with, and its team.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class RegisteredCode(AgentCode):
         agent: Agent,
         snapshot: AgentSnapshot,
         *,
+        first: AgentSnapshot,
         head: TaskHead,
         registry: Registry,
         source: Source,
     ) -> None:
-        """Answer for an agent in one step of a task."""
+        """Answer for an agent in one step of a task; see `of`."""
         super().__init__(snapshot)
+        self.first = first
         self.live = agent
         self.user = users_agent(agent)
         self.head = head
@@ -106,6 +109,29 @@ class RegisteredCode(AgentCode):
         self._conditional = {
             name for name, policy in snapshot.policies.items() if policy.is_conditional
         }
+
+    @classmethod
+    async def of(
+        cls, registry: Registry, source: Source, head: TaskHead, name: str
+    ) -> RegisteredCode:
+        """Answer for the agent that acts in a step, as the task knows it.
+
+        Args:
+            registry: The agents of this process.
+            source: The task's data.
+            head: The task's head.
+            name: Name of the agent; empty for the one that the task began with.
+
+        Raises:
+            AgentNotFoundError: This process lacks it.
+        """
+        registry = registry.of(head)
+        first = await registry.snapshot(head.snapshot)
+        agent = registry.agent(name or head.agent, first)
+        snapshot = first.of(name)
+        if not agent.made_worker.hands_over:
+            snapshot = snapshot.model_copy(update={"handoffs": ()})
+        return cls(agent, snapshot, first=first, head=head, registry=registry, source=source)
 
     @property
     def is_asked(self) -> bool:

@@ -310,13 +310,8 @@ class StepActivities:
         source = self._source
         head = await source.head(given.head)
         recorded = await source.opened(given)
-        registry = self._registry.of(head)
-        first = await registry.snapshot(head.snapshot)
-        agent = registry.agent(recorded.step.agent or head.agent, first)
-        snapshot = first.of(recorded.step.agent)
-        if not agent.made_worker.hands_over:
-            snapshot = snapshot.model_copy(update={"handoffs": ()})
-        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=source)
+        code = await RegisteredCode.of(self._registry, source, head, recorded.step.agent)
+        agent, snapshot = code.live, code.agent
         journal = await source.journal(given)
         opened = await self._texts.whole(recorded)
         seen = await seen_before(source, head, opened.step, given.at)
@@ -326,7 +321,7 @@ class StepActivities:
         if head.run.kept is not None:
             continuation = Continuation.of(head.run.kept, opened, given.n, journal)
         asking = Asking(
-            await registry.model_of_run(agent, snapshot, head),
+            await code.registry.model_of_run(agent, snapshot, head),
             code,
             source,
             before=seen.whole,
@@ -359,7 +354,7 @@ class StepActivities:
             keep=functools.partial(memory.keep, given.n),
             ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
-            used_tools=await self._has_used_tools(head, first, snapshot, given.at),
+            used_tools=await self._has_used_tools(head, code, given.at),
         )
         if snapshot.handoffs:
             ctx.handoffs = code.handoffs(
@@ -370,14 +365,13 @@ class StepActivities:
             )
         return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation, kept)
 
-    async def _has_used_tools(
-        self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef
-    ) -> bool:
+    async def _has_used_tools(self, head: TaskHead, code: RegisteredCode, at: ChainRef) -> bool:
         """Whether the agent has used a tool; found out only where its tool choice depends on it."""
+        agent = code.agent
         wanted = agent.settings_in(head).tool_choice
         if wanted in (None, "auto") or agent.keeps_tool_choice:
             return False
-        return has_used_tools(agent.name, first, await self._source.transcript(at))
+        return has_used_tools(agent.name, code.first, await self._source.transcript(at))
 
     def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> OpenState:
         """Remember what the task is about to record, so that it need not be asked for.
