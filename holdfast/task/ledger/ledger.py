@@ -342,6 +342,7 @@ class Ledger(UpcomingSteps):
             return _too_many(len(got.calls))
         if isinstance(got.result.calls, tuple) and len(got.result.calls) > MOST_CALLS:
             return _too_many(len(got.result.calls))
+        # Its calls are few enough, and it queues nothing that could have a wrong name.
         if not got.result.next:
             return None
         text = problem(
