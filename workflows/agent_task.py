@@ -77,7 +77,6 @@ class AgentTask(Opening):
         self.commands = Commands(self.core, self.parent)
         self.updates = Updates(self.core, self.commands)
         self.steps = Steps(self.core)
-        self.undos = Undos(self.core)
         self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
         self._dated: tuple[tuple[Approval, ...], float] = ((), 0.0)
@@ -172,7 +171,7 @@ class AgentTask(Opening):
                 case "roll":
                     await self.rollover.roll()
                 case "undo":
-                    await self._work(core.background.begin(self.undos.unit()), undoing=True)
+                    await self._work(core.background.begin(Undos(core).unit()), undoing=True)
                 case "steps":
                     await self._work(core.work or core.background.begin(self.steps.unit()))
                 case "end" | "wait":

@@ -40,7 +40,7 @@ from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows.activity_calls import Background, begin, now
-from holdfast.workflows.children.children import Children, ChildUndos
+from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
@@ -202,7 +202,6 @@ class Core:
         background: Work next to the main loop.
         notices: Messages to people about open approvals.
         children: The tasks that calls of agents as tools are.
-        child_undos: Undoes what children did.
         spans: Reports steps to the trace.
         closed: Whether the task is closed: the workflow ends.
         moving: Whether the task is about to continue as new: updates are refused until then.
@@ -230,7 +229,6 @@ class Core:
         self.spans = StepSpans(self.ledger, self.background)
         self.notices = Notices(self.ledger)
         self.children = Children(self.ledger, self.spans, self.background, self.after_news)
-        self.child_undos = ChildUndos(self.ledger, self.children)
         self.closed = False
         self.moving = False
         self.unrollable = False

@@ -269,7 +269,8 @@ class StepActivities:
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
             advanced = await self._run_calls(given, ready, state, advanced)
-            if await has_no_rules(ready.head, state.calls, ctx.agent.policies):
+            session, policies = ready.head.session, ctx.agent.policies
+            if session is not None and await has_no_rules(session, state.calls, policies):
                 advanced = advanced.model_copy(update={"unruled": True})
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)

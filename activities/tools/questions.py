@@ -46,7 +46,7 @@ from holdfast.archive.session_commits import send_rule
 from holdfast.engine.search_attributes import HF_RULES
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Outcome, StandingRule
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import KeepInput, Probed, RecallInput, ToolInput, ToolsInput
 from holdfast.task.people.decisions import REJECTED
@@ -292,25 +292,25 @@ async def session_rules(wanted: RecallInput) -> list[StandingRule]:
 
 
 async def has_no_rules(
-    head: TaskHead, calls: Sequence[ToolCall], policies: Mapping[str, ToolPolicy]
+    session: SessionRef, calls: Sequence[ToolCall], policies: Mapping[str, ToolPolicy]
 ) -> bool:
-    """Whether the task's session certainly has no decision for later calls, for calls to be asked.
+    """Whether a task's session certainly has no decision for later calls, for calls to be asked.
 
     Only the server is asked: that needs no worker process that has the session, and a step's
     activity can look where the answer of its model has asked for such calls. A session that has
     news to take is not certain to have none.
 
     Args:
-        head: The task's head.
+        session: The session.
         calls: The calls.
         policies: Tool name to its rules.
     """
     found = (policy_of(policies, call) for call in calls)
-    if head.session is None or all(each is None or each.needs_approval == "no" for each in found):
+    if all(each is None or each.needs_approval == "no" for each in found):
         return False
     try:
-        session = activity.client().get_workflow_handle(head.session.id)
-        described = await session.describe(rpc_timeout=LOOK_TIMEOUT)
+        handle = activity.client().get_workflow_handle(session.id)
+        described = await handle.describe(rpc_timeout=LOOK_TIMEOUT)
     except RPCError as error:
         return error.status is RPCStatusCode.NOT_FOUND
     if described.raw_description.HasField("pending_workflow_task"):

@@ -99,7 +99,8 @@ def verdict_of_calls(current: OpenState) -> Failure | None:
     It stays until the step stops with it: another call, or an undo that was then refused, may have
     stopped the step before.
     """
-    found = {i: each.failure for i, each in current.outcomes.items() if is_verdict(each.failure)}
+    failures = {i: each.failure for i, each in current.outcomes.items() if each.failure}
+    found = {i: failure for i, failure in failures.items() if is_verdict(failure)}
     return found[min(found)] if found else None
 
 

@@ -193,6 +193,7 @@ class Undos:
     def __init__(self, core: Core) -> None:
         """Drive this task."""
         self._core = core
+        self._children = ChildUndos(core.ledger, core.children)
 
     async def unit(self) -> None:
         """Take the undo further; when it is over, answer the requests that it concerns."""
@@ -208,7 +209,7 @@ class Undos:
         try:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
-            core.undo_failure = await run_undo(core.ledger, core.child_undos)
+            core.undo_failure = await run_undo(core.ledger, self._children)
         except FailureError as error:
             core.undo_failure = calls.failure_of(error)
             core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
@@ -216,7 +217,7 @@ class Undos:
         # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
         if core.ledger.s.undo is not None:
             return
-        core.child_undos.release()
+        self._children.release()
         core.running.clear()
         if core.undo_failure is None and may_trace():
             core.spans.left(opens, branch, at=now())
