@@ -53,7 +53,7 @@ class Notices:
     """Sends the messages of one task.
 
     Attributes:
-        sending: Those that were begun, by their ids.
+        sending: Messages in transit, by id.
     """
 
     def __init__(self, ledger: Ledger) -> None:

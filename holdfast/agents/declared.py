@@ -376,7 +376,7 @@ class DeclaredAgent(AgentBase[ContextT]):
         self._check_hosted()
 
     def _check_hosted(self) -> None:
-        """Check what is no plain function: tools of the provider, local and searched ones."""
+        """Check tools of the provider, local tools and functions of tool search."""
         special = [
             each
             for each in (*self.made_tools, *self.tools)

@@ -70,11 +70,11 @@ def emit(data: Json) -> None:
 
 
 def is_told(found: Collection[Json], none: str, *, as_json: bool) -> bool:
-    """Print what was found as JSON, or that there is none; return whether no table is wanted.
+    """Print a list as JSON, or say that it is empty; return whether a table need not follow.
 
     Args:
         found: One object for each line.
-        none: What is said when there is none.
+        none: The text for an empty list.
         as_json: Whether JSON is wanted.
     """
     if as_json:

@@ -152,7 +152,7 @@ class StoppedError(HoldfastError):
 
 
 def heard(over: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of work that nobody awaits, as asyncio logs those never retrieved."""
+    """Retrieve the exception of unawaited work, as asyncio logs exceptions never retrieved."""
     if not over.cancelled():
         over.exception()
 
