@@ -377,7 +377,7 @@ class DeclaredAgent(AgentBase[ContextT]):
 
     def _check_hosted(self) -> None:
         """Check tools of the provider, local tools and functions of tool search."""
-        special = [
+        special: list[Any] = [
             each
             for each in (*self.made_tools, *self.tools)
             if not isinstance(each, Tool)

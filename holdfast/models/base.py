@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
@@ -123,9 +123,11 @@ class ModelRequest(Value):
         return tuple(tool for tool in self.tools if tool.hosted is None)
 
 
-def _with_role(given: Any) -> Any:
+def _with_role(given: object) -> object:
     """Read a message that is the assistant's unless it names another role."""
-    return {"role": "assistant", **given} if isinstance(given, dict) else given
+    if not isinstance(given, dict):
+        return given
+    return {"role": "assistant", **cast("dict[str, Json]", given)}
 
 
 def _without_role(message: Message, whole: SerializerFunctionWrapHandler) -> dict[str, Json]:

@@ -33,6 +33,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import RunChange, RunSetting
 from holdfast.task.data.records import Entry, EventRecord
+from holdfast.values.checks.ids import task_of
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.code_refs import forget, hold, take_back
 from holdfast.values.runs.status import CLOSED
@@ -220,7 +221,7 @@ async def _send(engine: AgentRunner, state: RunState, change: RunChange, by: str
         if await _ends(engine, state.task_id):  # though it may not be closed yet
             return
         raise
-    decided = {decision.approval.rpartition(":")[0] for decision in state.decisions}
+    decided = {task_of(decision.approval) for decision in state.decisions}
     change = change.inherited
     for task_id in sorted(decided - {state.task_id}) if change.names else ():
         with suppress(CommandRefusedError, TaskClosedError, TaskNotFoundError):
@@ -306,7 +307,7 @@ def _in_order(decisions: Sequence[Decision]) -> list[Decision]:
 
 def _scope(decision: Decision) -> tuple[str, str]:
     """Return the calls for which a standing decision holds: (task, tool)."""
-    return decision.approval.rpartition(":")[0], decision.tool
+    return task_of(decision.approval), decision.tool
 
 
 async def send_decision(
@@ -322,7 +323,7 @@ async def send_decision(
     except (TaskClosedError, TaskNotFoundError):
         return  # the run's outcome says why
     except CommandRefusedError as error:
-        task_id = approval.id.rpartition(":")[0]
+        task_id = task_of(approval.id)
         if any(each.id == approval.id for each in await engine.pending_approvals(task_id)):
             raise
         found = (await _settled(engine, [decision])).get(approval.id)
@@ -364,7 +365,7 @@ def _words(decision: Decision, found: _Settled | None) -> str:
 async def _settled(engine: AgentRunner, decisions: Iterable[Decision]) -> dict[str, _Settled]:
     """Read how the approvals of decisions were settled, by id."""
     found: dict[str, _Settled] = {}
-    for task_id in {decision.approval.rpartition(":")[0] for decision in decisions}:
+    for task_id in {task_of(decision.approval) for decision in decisions}:
         with suppress(TaskNotFoundError):
             found |= _fold(await engine.reader.entries(task_id))
     return found
