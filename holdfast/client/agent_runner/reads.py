@@ -20,7 +20,7 @@ from holdfast.reading.audit.verification import Verification, verified
 from holdfast.reading.listing import is_meant, page_size, tasks_query
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import StepEvent
-from holdfast.reading.streams.follower import Follower, follow
+from holdfast.reading.streams.follower import POLL_SECONDS, Follower, follow
 from holdfast.reading.visibility import listed
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
@@ -31,8 +31,6 @@ from holdfast.values.parts.sources import union
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 from holdfast.values.text.html import Rows
-
-POLL_SECONDS = 0.2
 
 FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
 

@@ -8,7 +8,6 @@ from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.creation import Attempts, TaskCreation, check_request
-from holdfast.client.agent_runner.reads import POLL_SECONDS
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
@@ -127,7 +126,7 @@ class TaskRuns(TaskCreation):
         if not handlers:
             return nullcontext()
         follower = Follower(self._read, self.response, task_id)
-        return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
+        return told(follower, handlers, afresh=afresh)
 
     async def run_steps_in_queue(
         self,

@@ -36,14 +36,7 @@ from holdfast.task.data.commands import Receipt, compose
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
-from holdfast.values.checks.ids import (
-    check_app,
-    check_by,
-    check_name,
-    queue_of,
-    session_id,
-    task_of,
-)
+from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage
 from holdfast.values.text.shown import shown
@@ -206,7 +199,7 @@ class Session:
             await send_rule(self._client, self.id, self.queue, ended)
         if coming is not None:  # its task must not go by it either until it has arrived
             sent = compose("", "revoke", by=name, body={"rule": wanted}).sent()
-            task = self._client.get_workflow_handle(task_of(wanted))
+            task = self._client.get_workflow_handle(wanted.rpartition(":")[0])
             # Not found is a task that has closed meanwhile: its session knows the rule's end.
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 await task.signal("revoke", sent)
@@ -214,7 +207,7 @@ class Session:
 
     async def _coming(self, wanted: str) -> StandingRule | None:
         """Return a rule of this id that is in transit from its task; None for none."""
-        task_id = task_of(wanted)
+        task_id = wanted.rpartition(":")[0]
         try:
             found = await self._reader.standing_rules(task_id) if task_id else []
         except TaskNotFoundError:

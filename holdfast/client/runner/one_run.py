@@ -369,8 +369,7 @@ class _Run:
             data = run_data(
                 recorded, call.agent, given=call.input, context=call.context, config=call.config
             )
-            if recorded.head.follows is not None:
-                await add_followed(data, recorded, self._engine.reader, call.known_by)
+            await add_followed(data, recorded, self._engine.reader, call.known_by)
             if call.reviver is not None:
                 await call.reviver.complete(data)
         except (HoldfastError, TemporalError, ValueError) as trouble:

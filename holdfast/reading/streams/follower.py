@@ -78,6 +78,9 @@ from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.steps import AgentResponse, Task
 from holdfast.values.text.logs import log
 
+POLL_SECONDS = 0.2
+"""Between two readings of a task in which nothing happened."""
+
 LOOK_SECONDS = 1.0
 """Least time between two looks at the pending activities of a task."""
 
@@ -537,7 +540,7 @@ async def follow(
 
 @asynccontextmanager
 async def told(
-    follower: Follower, handlers: Sequence[EventHandler], *, poll: float, afresh: bool
+    follower: Follower, handlers: Sequence[EventHandler], *, afresh: bool
 ) -> AsyncGenerator[None]:
     """Call handlers with the events of a task while the body runs, and the rest at its end.
 
@@ -546,14 +549,13 @@ async def told(
     Args:
         follower: Reads the events.
         handlers: Called with each event.
-        poll: Seconds between two readings of a task in which nothing happened.
         afresh: Whether they get only the events from now on.
     """
     if afresh and not await _skipped(follower):
         yield
         return
     over = asyncio.Event()
-    publishing = asyncio.create_task(_publish(follower, handlers, over, poll))
+    publishing = asyncio.create_task(_publish(follower, handlers, over))
     try:
         yield
     finally:
@@ -571,7 +573,7 @@ async def _skipped(follower: Follower) -> bool:
 
 
 async def _publish(
-    follower: Follower, handlers: Sequence[EventHandler], over: asyncio.Event, poll: float
+    follower: Follower, handlers: Sequence[EventHandler], over: asyncio.Event
 ) -> None:
     last = False
     while not follower.ended:
@@ -590,7 +592,7 @@ async def _publish(
         last = over.is_set()  # read once more after the end: the last events may have come since
         if not last and not events:
             try:
-                await asyncio.wait_for(over.wait(), timeout=poll)
+                await asyncio.wait_for(over.wait(), timeout=POLL_SECONDS)
             except TimeoutError:
                 continue
 

@@ -12,7 +12,6 @@ its record, closed by other means, or never created.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections import defaultdict
@@ -58,8 +57,7 @@ from holdfast.values.checks.ids import LONGEST_NAME, check_name
 from holdfast.values.code.user_calls import heard
 from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task, UndoReceipt
-
-log = logging.getLogger("holdfast")
+from holdfast.values.text.logs import log
 
 REST_SECONDS = 1.0
 CLOSING_SECONDS = 2.0
@@ -487,7 +485,8 @@ class TaskUpdates(TaskEnds):
                 await asyncio.sleep(pause)
                 continue
             failing_since, again = None, True
-            if reply is not None and not _is_moved(reply):
+            is_moved = isinstance(reply, RunReply) and reply.status == "moved"
+            if reply is not None and not is_moved:
                 return reply
             record = await self.ended(task_id)
             if record is not None:
@@ -585,7 +584,3 @@ class TaskUpdates(TaskEnds):
         if isinstance(reply, RunReply) and reply.record:
             self._reader.records.ended(task_id, reply.record)
         return reply
-
-
-def _is_moved(reply: object) -> bool:
-    return isinstance(reply, RunReply) and reply.status == "moved"
