@@ -427,6 +427,11 @@ DAMAGED = (BlobMissingError, DigestMismatchError, KeyMissingError)
 """What reading one value of the archive raises when this value alone cannot be read."""
 
 
+def is_torn(error: ArchiveError) -> bool:
+    """Whether a record is not as it was written: cut, or changed, with keys and without."""
+    return isinstance(error, DigestMismatchError) or isinstance(error.__cause__, ValueError)
+
+
 class MCPConnectionError(HoldfastError):
     """An MCP server cannot be reached now, or was lost before it answered; it may be back soon."""
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import EFFECTS, SUPERSEDED, folder_of
-from holdfast.errors import ArchiveError, DigestMismatchError
+from holdfast.errors import ArchiveError, is_torn
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.text.logs import log
@@ -42,9 +42,7 @@ async def find_answer(
     try:
         found = await archive.afind_record(_name(task_id, lane))
     except ArchiveError as error:
-        if not isinstance(error, DigestMismatchError) and not isinstance(
-            error.__cause__, ValueError
-        ):
+        if not is_torn(error):
             raise
         log.warning("An answer is lost that was kept just before a power cut: %s", error)
         return NOTHING_KEPT

@@ -17,6 +17,7 @@ from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
+    DefaultFailureConverter,
     DefaultPayloadConverter,
     ExternalStorage,
     JSONPlainPayloadConverter,
@@ -165,6 +166,13 @@ def _refuse_unknown(given: dict[str, Json]) -> None:
         except WrongTypeError as error:
             msg = f"it says nothing in 'input'. {error} Nothing has begun: start the task again."
             raise WrongTypeError(msg) from None
+
+
+def telling(converter: DataConverter) -> DataConverter:
+    """Return a data converter for a replay in this process: why it fails is not encrypted."""
+    if not issubclass(converter.failure_converter_class, DefaultFailureConverter):
+        return converter
+    return dataclasses.replace(converter, failure_converter_class=DefaultFailureConverter)
 
 
 def holdfast_converter(current: DataConverter | None = None) -> DataConverter:

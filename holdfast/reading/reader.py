@@ -23,6 +23,7 @@ from holdfast.errors import (
     StuckTaskError,
     TaskClosedError,
     TaskNotFoundError,
+    is_torn,
 )
 from holdfast.reading.ended import has_begun, why_blocked, why_ended
 from holdfast.reading.queries import TaskQueries
@@ -90,7 +91,7 @@ class Reader(TaskQueries):
             try:
                 record = await self.records.read(task_id)
             except ArchiveError as error:
-                if not (is_known and isinstance(error.__cause__, ValueError)):
+                if not (is_known and is_torn(error)):
                     raise
                 log.warning("The history of %r is read in place of its record: %s", task_id, error)
                 record = None

@@ -15,6 +15,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, WorkerDeploymentConfig
 
+from holdfast.engine.converter import telling
 from holdfast.engine.search_attributes import BEHAVIOUR, SESSIONS, TASKS, VERSION, is_
 from holdfast.errors import InvalidArgumentError, OpenTasksError
 from holdfast.reading.server_errors import server_errors
@@ -126,7 +127,7 @@ async def check_open_tasks(
         ConnectError: The server did not answer.
     """
     replayer = Replayer(
-        workflows=_workflows(), data_converter=client.data_converter, build_id="check"
+        workflows=_workflows(), data_converter=telling(client.data_converter), build_id="check"
     )
     failed: dict[str, str] = {}
     unread: list[str] = []

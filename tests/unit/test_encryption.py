@@ -36,12 +36,13 @@ from holdfast.archive.encryption.store import EncryptedStore
 from holdfast.archive.names import blob_path, key_id, key_path
 from holdfast.cli.commands.start.codec import codec_app
 from holdfast.desk.identity.tokens import Tokens
-from holdfast.engine.converter import holdfast_converter
+from holdfast.engine.converter import holdfast_converter, telling
 from holdfast.errors import (
     ArchiveError,
     DigestMismatchError,
     InvalidArgumentError,
     KeyMissingError,
+    is_torn,
 )
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.text.logs import log
@@ -239,6 +240,23 @@ def test_a_store_is_asked_once_whether_it_keeps_one_data_key_of_two() -> None:
     assert len(store.find("")) == 2
 
 
+def test_a_record_that_is_not_as_it_was_written_is_told_with_keys_as_without(
+    tmp_path: Path,
+) -> None:
+    for given, errors in ((None, {"cut": True}), (keys(), {"cut": True, "lost": False})):
+        archive = Archive(tmp_path / str(given), keys=given)
+        archive.put_record("tasks/t.json", {"a": 1})
+        file = tmp_path / str(given) / "tasks/t.json"
+        whole = file.read_bytes()
+        data_key = b"\0" * 16  # of another archive
+        damages = {"cut": whole[:-3], "lost": whole[:5] + data_key + whole[21:]}
+        for damage, torn in errors.items():
+            file.write_bytes(damages[damage])
+            with pytest.raises(ArchiveError) as bad:
+                archive.find_record("tasks/t.json")
+            assert is_torn(bad.value) == torn
+
+
 def test_a_key_service_wraps_data_keys_and_its_failure_tells_no_secret(tmp_path: Path) -> None:
     class Kms:
         def __init__(self) -> None:
@@ -399,9 +417,14 @@ async def test_a_failure_converter_of_a_team_stays_and_encodes_texts_if_it_can(
         await converter.encode_failure(ValueError(TEXT.decode()), failure)
         assert (failure.source, failure.message) == (source, "Encoded failure")
         assert TEXT not in failure.SerializeToString()
-        assert str(await converter.decode_failure(failure)) == f"ValueError: {TEXT.decode()}"
+        for reader in (converter, telling(converter)):
+            read = Failure()
+            read.CopyFrom(failure)
+            assert str(await reader.decode_failure(read)) == f"ValueError: {TEXT.decode()}"
+        await telling(converter).encode_failure(ValueError(TEXT.decode()), failure)
+        assert failure.message == TEXT.decode()
     kept = encrypting(DataConverter(failure_converter_class=Other), data_keys)
-    assert kept.failure_converter_class is Other
+    assert kept.failure_converter_class is telling(kept).failure_converter_class is Other
     assert "no DefaultFailureConverter of Temporal" in caplog.text
 
 

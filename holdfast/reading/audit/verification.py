@@ -22,6 +22,7 @@ from holdfast.errors import (
     QueryFailedError,
     TaskClosedError,
     TaskNotFoundError,
+    is_torn,
 )
 from holdfast.reading.audit.audit import Finding, verify
 from holdfast.reading.reader import Reader
@@ -330,7 +331,7 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> Kept | Non
         try:
             data = await reader.archive.afind_record(name)
         except ArchiveError as error:
-            if not isinstance(error.__cause__, ValueError):
+            if not is_torn(error):
                 raise
             found.cannot_read("the record", error)
             return None

@@ -27,6 +27,7 @@ from temporalio.worker import (
 from holdfast.activities.task_end import record_of
 from holdfast.archive.segments import read_archived, write_record
 from holdfast.client.agent_runner.task_client.updates import unique_id
+from holdfast.engine.converter import telling
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
 from holdfast.reading.ended import why_stuck
 from holdfast.reading.reader import Reader
@@ -182,7 +183,7 @@ async def _replayed(
     found: list[AgentTask] = []
     replayer = Replayer(
         workflows=[AgentTask],
-        data_converter=reader.client.data_converter,
+        data_converter=telling(reader.client.data_converter),
         workflow_runner=_Runner(left),
         interceptors=[_Finds(found)],
         build_id=BUILD_ID,
