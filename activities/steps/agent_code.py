@@ -39,7 +39,7 @@ from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.task.ledger.references import newest_answer
 from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke, naming
+from holdfast.values.code.user_calls import invoke, naming, yes_or_no
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
 from holdfast.values.runs.retries import (
     ModelRetrySettings,
@@ -287,13 +287,14 @@ class RegisteredCode(AgentCode):
         context = await self.context(state)
         with naming(f"tool_use_behavior of agent {self.agent.name!r}", decide):
             said: object = await invoke(decide, context, told)
-        if not isinstance(said, ToolsToFinalOutputResult):
-            msg = (
-                f"The tool_use_behavior of agent {self.agent.name!r} must return a"
-                f" ToolsToFinalOutputResult; it returned a {type(said).__name__}."
-            )
-            raise UserError(msg)
-        return said
+            if isinstance(said, ToolsToFinalOutputResult):
+                yes_or_no(decide, said.is_final_output, "is_final_output=True or False")
+                return said
+        msg = (
+            f"The tool_use_behavior of agent {self.agent.name!r} must return a"
+            f" ToolsToFinalOutputResult; it returned a {type(said).__name__}."
+        )
+        raise UserError(msg)
 
     async def decided(
         self, calls: Sequence[ToolCall], state: dict[str, Json]

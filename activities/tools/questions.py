@@ -57,6 +57,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import data_in
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import ToolCall, clean, shown
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.tool_result import read_result
 from holdfast.workers.context.offer import not_found_text
@@ -105,27 +106,32 @@ class JudgingActivities:
         return lost
 
     @activity.defn(name="gate")
-    async def gate(self, given: ToolInput) -> bool:
-        """Ask a tool's predicate whether a call needs approval."""
+    async def gate(self, given: ToolInput) -> bool | ApprovalRule:
+        """Ask a tool's predicate whether a call needs approval, and of whom."""
         with typed_failures():
             async with heartbeats():
-                ready = await self._find(given, usage=True)
-                tool = ready.tool
-                asks = tool.needs_approval if callable(tool.needs_approval) else None
-                with users_code(f"needs_approval of tool {tool.name!r}", asks):
-                    return await tool.asks_approval(ready.ctx, ready.call.arguments)
+                return await _asked(await self._find(given, usage=True))
 
     @activity.defn(name="check")
     async def check(self, given: ToolInput) -> str:
-        """Validate edited arguments; return what is wrong with them, or empty."""
+        """Validate edited arguments; return what is wrong with them, or empty.
+
+        Who was asked about other arguments may not be whom the tool's predicate asks about these.
+        """
         with typed_failures():
             async with heartbeats():
-                ready = await self._find(given)
+                ready = await self._find(given, usage=True)
                 try:
                     ready.tool.parse(ready.call.arguments)
                 except ToolArgumentsError as error:
                     return str(error)
-                return ""
+                rule = await _asked(ready) if callable(ready.tool.needs_approval) else False
+                if isinstance(rule, bool) or rule == given.rule:
+                    return ""
+                return (
+                    "With these arguments the tool asks by another ApprovalRule. Reject the call,"
+                    " and say what to call instead."
+                )
 
     @activity.defn(name="rejected")
     async def rejected(self, given: ToolInput) -> str:
@@ -240,6 +246,13 @@ class JudgingActivities:
     async def _find(self, given: ToolInput, *, usage: bool = False) -> Ready:
         """Look up a call that is not about to be run."""
         return await find(self._registry, self._source, given, runs=False, usage=usage)
+
+
+async def _asked(ready: Ready) -> bool | ApprovalRule:
+    tool = ready.tool
+    asks = tool.needs_approval if callable(tool.needs_approval) else None
+    with users_code(f"needs_approval of tool {tool.name!r}", asks):
+        return await tool.asks_approval(ready.ctx, ready.call.arguments)
 
 
 def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -> Effect:

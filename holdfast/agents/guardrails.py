@@ -281,10 +281,14 @@ def check_blocked_message(given: object) -> None:
 
 
 def _found(name: str, found: object) -> GuardrailFunctionOutput:
+    said = type(found).__name__
     if isinstance(found, GuardrailFunctionOutput):
-        return found
+        tripped: object = found.tripwire_triggered
+        if isinstance(tripped, bool):
+            return found
+        said = f"tripwire_triggered={shown(tripped)}, neither True nor False"
     msg = (
-        f"Guardrail {name!r} returned {type(found).__name__}; it must return a"
+        f"Guardrail {name!r} returned {said}; it must return a"
         " GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
     )
     raise UserError(msg)

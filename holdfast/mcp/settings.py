@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, cast
 from typing_extensions import TypedDict
 
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
@@ -111,7 +112,8 @@ if TYPE_CHECKING:
     ToolFilterCallable = Callable[[ToolFilterContext, MCPTool], bool | Awaitable[bool]]
     """Decides whether an agent sees a tool of a server."""
     LocalMCPApprovalCallable = Callable[
-        [RunContextWrapper[Any], AgentBase, MCPTool], bool | Awaitable[bool]
+        [RunContextWrapper[Any], AgentBase, MCPTool],
+        bool | ApprovalRule | Awaitable[bool | ApprovalRule],
     ]
     """Decides whether a call of a server's tool needs a person's approval."""
 else:

@@ -10,7 +10,7 @@ from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer, title_of
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from holdfast.agents.tools.hooks import FailureFormatter
+from holdfast.agents.tools.hooks import Asked, FailureFormatter, answer_of
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.errors import DeclarationError, UserError
 from holdfast.mcp.settings import (
@@ -21,7 +21,7 @@ from holdfast.mcp.settings import (
 )
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke, naming, yes_or_no
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -176,13 +176,14 @@ def _options(server: ServerSettings, served: ServedTool, agent: AgentBase | None
 def _approval(server: ServerSettings, served: ServedTool, agent: AgentBase | None) -> Any:
     """Return a tool's `needs_approval`."""
     found = server.needs_approval(served.name)
-    return found if isinstance(found, bool) else _asking(found, served, agent)
+    if isinstance(found, bool):
+        return found
+    what = f"require_approval of MCP server {server.name!r}"
 
-
-def _asking(decide: LocalMCPApprovalCallable, served: ServedTool, agent: AgentBase | None) -> Any:
-    async def asks(ctx: ToolContext[Any, Any], _arguments: dict[str, Any], _call_id: str) -> bool:
+    async def asks(ctx: ToolContext[Any, Any], _arguments: dict[str, Any], _call_id: str) -> Asked:
         caller = ctx.agent if ctx.agent is not None else agent
-        return bool(await invoke(decide, ctx, caller, tool_of(served)))
+        with naming(what, found):
+            return answer_of(found, await invoke(found, ctx, caller, tool_of(served)))
 
     return asks
 
@@ -198,7 +199,7 @@ def _filtered(server: ServerSettings, asked: ToolFilterCallable, served: ServedT
 async def is_used(asked: ToolFilterCallable, context: ToolFilterContext, tool: MCPTool) -> bool:
     """Ask a filter function; as in the Agents SDK, a tool for which it fails is left out."""
     try:
-        return bool(await invoke(asked, context, tool))
+        return yes_or_no(asked, await invoke(asked, context, tool))
     except Exception:
         log.exception("The tool_filter failed for tool %r, which is left out", tool.name)
         return False

@@ -16,6 +16,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs.approval_rules import ApprovalRule
 
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.
@@ -166,6 +167,7 @@ class Call:
         n: Number of its step.
         i: Its position among the step's open calls.
         is_gated: Whether the tool's predicate has said that a person decides.
+        asked_by: By which rule, if it has said that.
         is_screened: Whether guardrails have let it pass before a person is asked.
         recalled: Decisions that the task's session has for such calls; None until it was asked.
     """
@@ -175,6 +177,7 @@ class Call:
         self.n = n
         self.i = i
         self.is_gated = False
+        self.asked_by: ApprovalRule | None = None
         self.is_screened = False
         self.recalled: Sequence[StandingRule] | None = None
         self._ledger = ledger
@@ -198,11 +201,23 @@ class Call:
 
     @property
     def policy(self) -> ToolPolicy:
-        """The rules of its tool."""
+        """The rules of its tool, and who decides about this call."""
         found = policy_of(self.policies, self.asked)
         if found is None:
             raise KeyError(self.asked.name)
-        return found
+        rule = self.rule
+        if rule is None:
+            return found
+        seconds = rule.expires_seconds or found.approval_seconds
+        return found.model_copy(update={"approval": rule, "approval_seconds": seconds})
+
+    @property
+    def rule(self) -> ApprovalRule | None:
+        """By which people are asked about it, if the tool's predicate has said that."""
+        approval = self.approval
+        if approval is None or approval.status == "closed":
+            return self.asked_by
+        return approval.rule
 
     @property
     def approval(self) -> Approval | None:
@@ -272,10 +287,7 @@ class Call:
         cleared = self._ledger.at(self.n).cleared
         if policy.needs_approval == "no" or self.i in cleared:
             return self._allowed()
-        rules = self._ledger.s.standing or self.recalled
-        if rules and standing.standing_rule(
-            self._ledger, self.n, self.i, policy, self.recalled or ()
-        ):
+        if self._standing(policy) is not None:
             return "standing"
         if self._asks_session:
             return "recalling"
@@ -283,6 +295,21 @@ class Call:
             return "gating"
         screens = policy.guarded and self._ledger.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"
+
+    def _standing(self, policy: ToolPolicy) -> StandingRule | None:
+        state, recalled = self._ledger.s, self.recalled or ()
+        if not (state.standing or state.to_session or recalled):
+            return None
+        return standing.standing_rule(self._ledger, self.n, self.i, policy, recalled)
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether a standing approval waits for the tool's predicate, which may name others."""
+        policy = self.policy
+        if self.is_gated or policy.needs_approval != "ask":
+            return False
+        found = self._standing(policy)
+        return found is not None and found.verb == "approve"
 
     @property
     def _asks_session(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.models.openai.hosted_items import calls_of_servers
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
-from holdfast.task.data.calls import Outcome
+from holdfast.task.data.calls import Decided, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
     DEPARTED,
@@ -54,6 +54,7 @@ from holdfast.task.ledger.references import told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, user
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.steps import TaskStep, UndoReceipt
 
 
@@ -106,7 +107,10 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
         if outcome is not None:
             effects.append(_effect((), call, outcome, len(done), i))
         elif i in cut:
-            effects.append(EffectRef(call=call, status="unknown", batch=len(done), i=i))
+            begun = current.called.get(i)
+            rule = _rule_in(begun.decided) if begun else None
+            cut_off = EffectRef(call=call, status="unknown", batch=len(done), i=i, rule=rule)
+            effects.append(cut_off)
     answers = (entry.answer.message for entry in current.journal if entry.answer is not None)
     return (*effects, *_effects_at_provider(answers))
 
@@ -122,7 +126,13 @@ def _effect(
         batch=batch,
         i=i,
         child=outcome.child,
+        rule=_rule_in(outcome.decided),
     )
+
+
+def _rule_in(decided: Iterable[Decided]) -> ApprovalRule | None:
+    """Return the rule by which people were asked about a call, if its tool's predicate gave one."""
+    return next((each.rule for each in decided if each.rule is not None), None)
 
 
 def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obstacle]:

@@ -98,6 +98,15 @@ def test_options_are_those_of_our_tools() -> None:
     assert (made.name, made.effect, made.needs_approval) == ("twice", "read", True)
     asks = sdk_function_tool(double, needs_approval=True)
     assert agents_sdk_tool(asks).needs_approval is True
+
+    async def large(_ctx: Any, arguments: dict[str, Any], _call_id: str) -> bool:
+        return bool(arguments["number"] > 9)
+
+    def is_on(_ctx: Any, _agent: Any) -> bool:
+        return False
+
+    judged: Any = agents_sdk_tool(sdk_function_tool(double, needs_approval=large, is_enabled=is_on))
+    assert (judged.needs_approval, judged.is_enabled) == (large, is_on)
     assert pydantic_ai_tool(writer(None), name="helper").name == "helper"
 
 

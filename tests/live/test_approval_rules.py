@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import AgentRunner, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import CommandRefusedError
+from holdfast.agents.tools.hooks import ApprovalPredicate
+from holdfast.errors import CommandRefusedError, StepFailedError
+from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
+FINANCE = ApprovalRule(by="role:finance", not_asker=True, expires_seconds=600)
 
-def paying(world: World, rule: ApprovalRule) -> Tool:
+
+def above_ten(arguments: dict[str, Any]) -> bool | ApprovalRule:
+    """Finance decides about large payments, anybody about small ones."""
+    return FINANCE if arguments["amount"] > 10 else True
+
+
+def paying(world: World, rule: ApprovalRule | ApprovalPredicate, **options: Any) -> Tool:
     """Make a tool whose calls are decided by a rule."""
 
-    @tool(needs_approval=rule, undo=lambda effect: world.done.append("undone"))
+    @tool(needs_approval=rule, undo=lambda effect: world.done.append("undone"), **options)
     def pay(amount: int) -> str:
         """Pay."""
         world.done.append(f"pay {amount}")
@@ -105,3 +116,77 @@ async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
     await runner.approve(asked, "ben")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["pay 5"]
+
+
+async def test_the_rule_of_a_predicate_decides_on_the_call_on_its_edit_and_on_its_undo(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    async def undone() -> bool:
+        return world.done[2:] == ["undone"]
+
+    pays = paying(world, above_ten, undo_needs_approval=True)
+    runner = await make_runner(pays, roles={"finance": ["anna", "kim"]})
+    model.add(call("pay", {"amount": 9}), call("pay", {"amount": 11}), "done")
+    task = await started(runner, by="kim")
+    small = await ask(runner, task)
+    assert (small.who, small.expires) == ((), 0)
+    with pytest.raises(CommandRefusedError, match="by another ApprovalRule"):
+        await runner.approve(small, "eve", arguments={"amount": 12})
+    await runner.approve(small, "eve", arguments={"amount": 8})
+    assert (await runner.run_task(task)).status == "waiting"
+    large = await ask(runner, task)
+    assert (large.who, large.asker, large.expires - large.asked) == (("role:finance",), "kim", 600)
+    await refused(runner, large)
+    await runner.approve(large, "anna")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 8", "pay 11"]
+    first = (await runner.get_completed_steps(task))[0]
+    assert (await runner.rewind(task, to=first)).status == "waiting"
+    undo = await ask(runner, task)
+    assert (undo.kind, undo.who, undo.asker) == ("undo", ("role:finance",), "kim")
+    await refused(runner, undo)
+    await runner.approve(undo, "anna")
+    await until(undone)
+    assert not await runner.verify(task)
+
+
+async def refused(runner: AgentRunner, asked: Approval) -> None:
+    """See that neither somebody else nor the asker may decide."""
+    for name, why in (("eve", "these may: role:finance"), ("kim", "kim created the task")):
+        with pytest.raises(CommandRefusedError, match=why):
+            await runner.approve(asked, name)
+
+
+async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world, above_ten), roles={"finance": ["anna"]})
+    for amount in (5, 6, 11):
+        model.call("pay", {"amount": amount})
+    model.reply("done")
+    task = await started(runner, by="kim")
+    await runner.approve(await ask(runner, task), "eve", always=True)
+    assert (await runner.run_task(task)).status == "waiting"
+    assert world.done == ["pay 5", "pay 6"]
+    large = await ask(runner, task)
+    assert large.who == ("role:finance",)
+    await runner.approve(large, "anna")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_predicate_that_gives_no_answer_lets_nothing_run_until_it_is_mended(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    said: list[Any] = [None]
+    runner = await make_runner(paying(world, lambda arguments: said[0]))
+    model.call("pay", {"amount": 11})
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError) as raised:
+        await runner.run_step(task)
+    assert "<lambda> returned None (did you forget return?)" in str(raised.value)
+    assert f"needs_approval of tool 'pay': {__name__}" in str(raised.value)
+    assert f"{__file__}:" in str(raised.value)
+    assert world.done == []
+    said[0] = True
+    assert (await runner.run_step(task)).status == "waiting"
+    assert (await ask(runner, task)).who == ()

@@ -14,6 +14,7 @@ import pytest
 from holdfast import (
     Agent,
     AgentRunner,
+    ApprovalRule,
     Effect,
     KeywordToolRetriever,
     RunContextWrapper,
@@ -174,9 +175,9 @@ async def test_an_approval_that_the_server_object_asks_for(
 ) -> None:
     asked: list[str] = []
 
-    def decide(_ctx: RunContextWrapper[Any], agent: Any, of: Any) -> bool:
+    def decide(_ctx: RunContextWrapper[Any], agent: Any, of: Any) -> ApprovalRule:
         asked.append(f"{agent.name} {of.name} {of.annotations}")
-        return True
+        return ApprovalRule(by="ann")
 
     runner = await serve(place.stdio(require_approval=decide))
     model.add(call("book", THING), "done")
@@ -184,11 +185,11 @@ async def test_an_approval_that_the_server_object_asks_for(
     await runner.run_task(task)
     assert place.calls == {}
     [approval] = await runner.pending_approvals(task)
-    assert (approval.tool, approval.effect) == ("book", "irreversible")
+    assert (approval.tool, approval.effect, approval.who) == ("book", "irreversible", ("ann",))
     await runner.approve(approval, by="ann", arguments={"thing": "y"})
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"book:y": 1}
-    assert asked == ["agent book None"]
+    assert set(asked) == {"agent book None"}
 
 
 async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(

@@ -57,6 +57,11 @@ async def test_a_guardrail_must_return_its_finding() -> None:
     assert result.output.output_info == "text"
     with pytest.raises(UserError, match="'other name' returned str"):
         await wrong.run(context, "agent", "text")
+    undecided: Any = GuardrailFunctionOutput("info", tripwire_triggered=None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="tripwire_triggered=None, neither True nor False"):
+        await wrong.run(context, "agent", undecided)
+    with pytest.raises(UserError, match="tripwire_triggered=None, neither True nor False"):
+        await input_guardrail(lambda *_: undecided).run("agent", "text", context)
 
 
 def test_agents_and_tools_refuse_what_is_no_guardrail() -> None:

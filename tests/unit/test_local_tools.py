@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, ToolContext, UserError
+from holdfast import Agent, ApprovalRule, ToolContext, UserError
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents_sdk import (
     ApplyPatchResult,
@@ -190,6 +190,17 @@ async def test_an_approval_that_says_nothing_usable_is_told() -> None:
     with pytest.raises(UserError, match="must return"):
         await undecided.rejection(CONTEXT, json.dumps(CALL["action"]))
     assert await undecided.rejection(CONTEXT, "{}") is None
+
+
+async def test_a_predicate_of_a_local_tool_gives_an_answer_or_a_rule() -> None:
+    action = json.dumps(CALL["action"])
+    rule = ApprovalRule(by="ann")
+    assert await shell(needs_approval=lambda *_: rule).asks_approval(CONTEXT, action) == rule
+    with pytest.raises(UserError, match="returned None"):
+        await shell(needs_approval=lambda *_: None).asks_approval(CONTEXT, action)
+    decided = shell(needs_approval=lambda *_: rule, on_approval=say_nothing)
+    with pytest.raises(DeclarationError, match="in place of the persons"):
+        await decided.rejection(CONTEXT, action)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_t
 from holdfast.agents.tools.hooks import ApprovalPredicate
 from holdfast.errors import HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
+from holdfast.values.runs.approval_rules import ApprovalRule
 
 REQUEST = contextvars.ContextVar("REQUEST", default="none")
 
@@ -458,3 +459,65 @@ def test_a_long_list_of_problems_is_cut() -> None:
     with pytest.raises(ToolArgumentsError, match="and 90 more") as caught:
         tool(take).parse(f'{{"numbers": {["x"] * 100}}}'.replace("'", '"'))
     assert len(caught.value.problems) == 100
+
+
+FINANCE = ApprovalRule(by=["role:finance"], quorum=2)
+
+
+def lost_return(arguments: dict[str, Any]) -> None:
+    arguments["a"] > 10  # noqa: B015  what people forget
+
+
+@pytest.mark.parametrize(
+    ("predicate", "said"),
+    [
+        (lost_return, r"lost_return returned None \(did you forget return\?\)"),
+        (lambda arguments: "role:finance", "returned 'role:finance'"),
+        (lambda arguments: 1, "returned 1"),
+        (lambda arguments: [FINANCE], r"returned \[ApprovalRule"),
+        (lambda arguments: ApprovalRule, "returned <class"),
+    ],
+)
+async def test_what_is_no_answer_of_an_approval_predicate_is_refused(
+    predicate: Any, said: str
+) -> None:
+    made = tool(add, needs_approval=predicate)
+    with pytest.raises(UserError, match=said) as raised:
+        await made.asks_approval(ToolContext(), '{"a": 11, "b": 2}')
+    assert "must return True, False or an ApprovalRule" in str(raised.value)
+
+
+async def test_the_rule_of_a_predicate_counts_also_for_values_that_the_function_gets() -> None:
+    def pay(euros: int, note: str = "") -> None:
+        """Pay."""
+
+    def rule(arguments: dict[str, Any]) -> bool | ApprovalRule:
+        return FINANCE if arguments["euros"] > 100 else False
+
+    made = tool(pay, needs_approval=rule, strict=False)
+    found = [
+        await made.asks_approval(ToolContext(), each)
+        for each in (
+            '{"euros": 101, "note": ""}',
+            '{"euros": 100, "note": ""}',
+            '{"euros": 101}',
+            '{"euros": "101"}',
+            '{"euros": 100}',
+            '{"euros": "many"}',
+        )
+    ]
+    assert found == [FINANCE, False, FINANCE, FINANCE, True, True]
+
+
+@pytest.mark.parametrize("said", [None, "yes", 1, ["a"]])
+async def test_a_predicate_that_offers_a_tool_says_true_or_false(said: Any) -> None:
+    made = tool(add, is_enabled=lambda ctx: said)
+    with pytest.raises(UserError, match="it must return True or False"):
+        await made.is_offered("ctx", None)
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_probe_says_what_the_result_was(said: bool) -> None:
+    made = tool(add, probe=lambda effect: said)
+    with pytest.raises(UserError, match=f"returned {said}; it must return the call's result"):
+        await made.run_probe(ToolContext(), EFFECT)

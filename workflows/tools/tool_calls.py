@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from typing import cast
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import Asks, Outcome
+from holdfast.task.data.calls import ApprovalKind, Asks, Outcome
 from holdfast.task.data.failures import (
     AGENT_MISSING,
     INTERRUPTED,
@@ -26,6 +27,8 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.people.questions import question_text
 from holdfast.task.tool_calls import MOST_AT_ONCE, Call, Room, Running, ready_calls
+from holdfast.values.messages import Content, ToolCall
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     failure_of,
@@ -56,6 +59,8 @@ BREATH = timedelta(milliseconds=1)
 
 OF_CALLS = frozenset({"tool", "rejoin"})
 """Types of the activities in which a tool runs."""
+
+_ASKED = cast("type[bool | ApprovalRule]", bool | ApprovalRule)
 
 NOT_HAPPENED = "It did not take effect: so says the probe of its tool."
 
@@ -163,11 +168,9 @@ class ToolCalls:
                 case "to_run" | "runs_on":
                     return await self._run(call)
                 case "to_ask":
-                    seconds = call.policy.approval_seconds
-                    approvals.ask(self._ledger, call.n, call.i, "tool", now=now(), seconds=seconds)
+                    self._ask(call, "tool", call.asked, seconds=call.policy.approval_seconds)
                 case "standing":
-                    found = call.recalled or ()
-                    standing.stands(self._ledger, call.n, call.i, call.policy, found, now=now())
+                    await self._stand(call)
                 case "checking":
                     await self._look(call)
                     return None  # it is approved now, and `run` takes it anew
@@ -187,9 +190,7 @@ class ToolCalls:
                 # the answer changes nothing.
                 call.recalled = await recall(ledger, n, i)
             case "gating":
-                call.is_gated = await quick(ledger, "gate", ledger.tool_input(n, i), bool)
-                if not call.is_gated and not call.is_left:
-                    ledger.clear(n, i)
+                await self._gate(call)
             case "screening":
                 stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
                 call.is_screened = True
@@ -204,6 +205,50 @@ class ToolCalls:
             case _:
                 pass
 
+    async def _stand(self, call: Call) -> None:
+        """Apply a decision for later calls, once the predicate has said whose it is to approve."""
+        # The predicate may name others for this call than for the one that was decided.
+        if call.is_unjudged and workflow.patched("ask-predicate-first"):
+            await self._gate(call)
+            return
+        found = call.recalled or ()
+        standing.stands(self._ledger, call.n, call.i, call.policy, found, now=now())
+
+    async def _gate(self, call: Call) -> None:
+        """Ask the tool's predicate whether a person decides, and by which rule."""
+        ledger, n, i = self._ledger, call.n, call.i
+        said = await quick(ledger, "gate", ledger.tool_input(n, i), _ASKED)
+        call.is_gated = said is not False
+        call.asked_by = said if isinstance(said, ApprovalRule) else None
+        if not call.is_gated and not call.is_left:
+            ledger.clear(n, i)
+
+    def _ask(
+        self,
+        call: Call,
+        kind: ApprovalKind,
+        made: ToolCall,
+        *,
+        text: str = "",
+        seconds: float = 0,
+        asks: Asks | None = None,
+        after: Content = "",
+    ) -> None:
+        """Open an approval about a call, as it was made or as it runs."""
+        approvals.ask(
+            self._ledger,
+            call.n,
+            call.i,
+            kind,
+            now=now(),
+            seconds=seconds,
+            text=text,
+            call=made,
+            asks=asks,
+            after=after,
+            rule=call.rule,
+        )
+
     async def _check(self, call: Call) -> None:
         """Check edited arguments; where that fails, as without the tool, a person decides again.
 
@@ -212,6 +257,7 @@ class ToolCalls:
         """
         ledger, approval = self._ledger, call.approval
         given = ledger.tool_input(call.n, call.i, call.effective)
+        given = given.model_copy(update={"rule": call.rule})
         try:
             refused = await quick(ledger, "check", given, str)
         except ActivityError as error:
@@ -313,15 +359,12 @@ class ToolCalls:
         if not asks.repeats or call.policy.repeatable:
             ledger.call_failed(n, i, "It waits for an answer.", now=now())
         text = question_text(asks, call.asked.name, outcome.content)
-        approvals.ask(
-            ledger,
-            n,
-            i,
+        self._ask(
+            call,
             "question",
-            now=now(),
-            seconds=call.policy.approval_seconds,
+            call.effective,
             text=text,
-            call=call.effective,
+            seconds=call.policy.approval_seconds,
             asks=asks,
             after=outcome.content,
         )
@@ -364,14 +407,14 @@ class ToolCalls:
         ledger, n, i = self._ledger, call.n, call.i
         edited = call.edited
         if not call.policy.has_probe:
-            approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
+            self._ask(call, "unknown", call.effective, text=text)
             return None
         try:
             # A probe only reads, so it may be repeated. If it cannot tell, a person is asked.
             probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).text}"
-            approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
+            self._ask(call, "unknown", call.effective, text=text)
             return None
         about = {"tool": call.asked.name, "call_id": call.asked.id}
         step = ledger.at(n).open.step.step_id

@@ -155,8 +155,18 @@ def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
 
     The approval names its kind: a step in progress that has this number is not held by it.
     """
-    call, agent = target.effects[i].call, target.step.agent or ledger.given.head.agent
-    approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=call, agent=agent)
+    effect, agent = target.effects[i], target.step.agent or ledger.given.head.agent
+    approvals.ask(
+        ledger,
+        target.n,
+        i,
+        "undo",
+        now=now(),
+        text=text,
+        call=effect.call,
+        agent=agent,
+        rule=effect.rule,
+    )
 
 
 def _asked(ledger: Ledger, target: Undoable, i: int) -> Approval | None:

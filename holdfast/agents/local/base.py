@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, NotRequired, cast
+from typing import Any, Generic, Literal, NoReturn, NotRequired, cast
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
@@ -12,7 +12,12 @@ from holdfast.agents.items.run_items import RawItem, ToolApprovalItem
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from holdfast.agents.tools.hooks import EffectHook, EnabledPredicate, FailureFormatter
+from holdfast.agents.tools.hooks import (
+    EffectHook,
+    EnabledPredicate,
+    FailureFormatter,
+    answer_of,
+)
 from holdfast.agents.tools.tool import Tool, refuse_to_offer
 from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
@@ -28,6 +33,8 @@ from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ToolResultError
 
 AskedT = TypeVar("AskedT", default=Any)
+
+_NAMED = "decides in place of the persons whom needs_approval=ApprovalRule(...) names"
 
 
 class OnApprovalResult(TypedDict):
@@ -171,12 +178,16 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         """
         return {"asked": self.asked(None, arguments)}
 
-    async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
+    async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool | ApprovalRule:
         """Whether a person must approve this call; a predicate gets (ctx, what is asked, call id).
+
+        Returns:
+            The predicate's rule, if it returned one.
 
         Raises:
             ToolArgumentsError: The call asks for nothing that can be read.
-            Exception: An error that the predicate raised.
+            UserError: The predicate returned something else.
+            Exception: An error that it raised.
         """
         if self.on_approval is not None:
             return False
@@ -198,8 +209,9 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         A call that asks for nothing that can be read is not asked about: it is not run either.
 
         Raises:
-            UserError: `on_approval` has returned no decision.
-            Exception: An error that it raised, or the predicate.
+            UserError: `on_approval` has returned no decision, or the predicate no answer.
+            DeclarationError: The predicate has named persons to decide.
+            Exception: An error that one of them raised.
         """
         if self.on_approval is None:
             return None
@@ -207,7 +219,10 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             asked = self.asked(ctx, arguments)
         except ToolArgumentsError:
             return None
-        if not await self._needs_approval(ctx, asked):
+        needs = await self._needs_approval(ctx, asked)
+        if isinstance(needs, ApprovalRule):
+            self._refuse(_NAMED)
+        if not needs:
             return None
         return await self._decide(ctx, self.on_approval)
 
@@ -223,18 +238,22 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         if self.needs_approval is False:
             why = "is never asked without needs_approval=; give needs_approval=True or a function"
         elif isinstance(self.needs_approval, ApprovalRule):
-            why = "decides in place of the persons whom needs_approval=ApprovalRule(...) names"
+            why = _NAMED
         elif self.approval_seconds is not None:
             why = "decides at once, so approval_seconds= limits nothing"
         if why:
-            msg = f"Tool {self.name!r}: on_approval= {why}."
-            raise DeclarationError(msg)
+            self._refuse(why)
 
-    async def _needs_approval(self, ctx: ToolContext, asked: AskedT) -> bool:
+    def _refuse(self, why: str) -> NoReturn:
+        msg = f"Tool {self.name!r}: on_approval= {why}."
+        raise DeclarationError(msg)
+
+    async def _needs_approval(self, ctx: ToolContext, asked: AskedT) -> bool | ApprovalRule:
         needs = self.needs_approval
         if isinstance(needs, bool | ApprovalRule):
             return bool(needs)
-        return bool(await invoke(cast("Callable[..., Any]", needs), ctx, asked, ctx.call_id))
+        predicate = cast("Callable[..., Any]", needs)
+        return answer_of(predicate, await invoke(predicate, ctx, asked, ctx.call_id))
 
     async def _decide(self, ctx: ToolContext, decide: OnApproval) -> str | None:
         item = ToolApprovalItem(ctx.agent, self.raw_call(ctx), tool_name=self.name)

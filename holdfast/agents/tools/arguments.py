@@ -111,21 +111,23 @@ class Parsing(Protocol):
         ...
 
 
-def data_as_given(tool: Parsing, arguments: str) -> dict[str, Any] | None:
-    """Return the arguments as JSON data; None if the tool refuses them or runs with others.
+def data_as_given(tool: Parsing, arguments: str) -> tuple[dict[str, Any] | None, bool]:
+    """Return the arguments as JSON data, and whether the tool runs with just these.
 
-    A person who decides by the data must be shown the arguments that the tool runs with: where a
-    default is filled in or a value is converted, the data say too little.
+    A predicate must decide by the arguments that the tool runs with: where a default is filled in
+    or a value is converted, those are returned. None if the tool refuses them.
     """
     text = _object_text(tool.signature, arguments.strip())
     try:
         values = tool.parse(text)
     except ToolArgumentsError:
-        return None
-    data = parse_arguments(tool.name, None, text)
-    signature = tool.signature
-    same = signature.is_as_written(text) if signature is not None else is_as_written(values, data)
-    return data if same else None
+        return None, False
+    data, signature = parse_arguments(tool.name, None, text), tool.signature
+    if signature is None:
+        same = is_as_written(values, data)
+        return (data if same else values), same
+    same = signature.is_as_written(text)
+    return (data if same else signature.data(text)), same
 
 
 def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:

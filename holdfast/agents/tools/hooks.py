@@ -9,7 +9,8 @@ from typing import Any, Literal, cast
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.functions.signature import EMPTY
 from holdfast.errors import DeclarationError, InvalidArgumentError
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke, yes_or_no
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 Verdict = bool | Awaitable[bool]
@@ -17,13 +18,18 @@ Verdict = bool | Awaitable[bool]
 EffectHook = Callable[[Effect], Any] | Callable[[ToolContext[Any], Effect], Any]
 """An undo or a probe, sync or async."""
 
+Asked = bool | ApprovalRule
+"""Whether a call needs an approval, or of whom."""
+
+Asking = Asked | Awaitable[Asked]
+
 ApprovalPredicate = (
-    Callable[[dict[str, Any]], Verdict]
-    | Callable[[ToolContext[Any], dict[str, Any]], Verdict]
-    | Callable[[ToolContext[Any], dict[str, Any], str], Verdict]
+    Callable[[dict[str, Any]], Asking]
+    | Callable[[ToolContext[Any], dict[str, Any]], Asking]
+    | Callable[[ToolContext[Any], dict[str, Any], str], Asking]
 )
-"""Whether a call needs an approval; takes (arguments), (ctx, arguments) or (ctx, arguments,
-call_id)."""
+"""Whether a call needs an approval, or the rule by which it does; takes (arguments), (ctx,
+arguments) or (ctx, arguments, call_id)."""
 
 EnabledPredicate = Callable[[], Verdict] | Callable[[Any], Verdict] | Callable[[Any, Any], Verdict]
 """Whether a tool is offered to the model; takes (), (ctx) or (ctx, agent)."""
@@ -71,23 +77,40 @@ async def run_hook(
 
 async def invoke_predicate(
     predicate: ApprovalPredicate, ctx: ToolContext, arguments: dict[str, Any], call_id: str
-) -> Any:
-    """Call an approval predicate with as many arguments as it takes."""
+) -> Asked:
+    """Call an approval predicate with as many arguments as it takes.
+
+    Raises:
+        UserError: It returned something else.
+        Exception: An error that it raised.
+    """
     everything = (ctx, arguments, call_id)
     if _wanted(predicate, len(everything)) >= len(everything):
-        return await invoke(predicate, *everything)
-    return await invoke_hook(predicate, ctx, arguments, keep="last")
+        return answer_of(predicate, await invoke(predicate, *everything))
+    return answer_of(predicate, await invoke_hook(predicate, ctx, arguments, keep="last"))
+
+
+def answer_of(predicate: Callable[..., Any], said: object) -> Asked:
+    """Return what an approval predicate said.
+
+    Raises:
+        UserError: It said something else.
+    """
+    if isinstance(said, ApprovalRule):
+        return said
+    return yes_or_no(predicate, said, "True, False or an ApprovalRule")
 
 
 async def is_offered(is_enabled: bool | EnabledPredicate, ctx: Any, agent: Any) -> bool:  # noqa: FBT001  a tool's attribute
     """Whether a tool or handoff is offered to the model in this turn.
 
     Raises:
-        Exception: An error that the predicate raised.
+        UserError: The predicate returned neither True nor False.
+        Exception: An error that it raised.
     """
     if not callable(is_enabled):
         return is_enabled
-    return bool(await invoke_hook(is_enabled, ctx, agent, keep="first"))
+    return yes_or_no(is_enabled, await invoke_hook(is_enabled, ctx, agent, keep="first"))
 
 
 def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ...]) -> None:

@@ -583,24 +583,40 @@ class Tool(Generic[P, R]):
 
         Raises:
             InvalidArgumentError: The tool has no `probe=`.
-            Exception: An error that the probe raised.
+            UserError: The probe returned True or False, which is not a result.
+            Exception: An error that it raised.
         """
-        return await run_hook(self.probe, "probe", self.name, ctx, effect)
+        found = await run_hook(self.probe, "probe", self.name, ctx, effect)
+        if isinstance(found, bool):
+            msg = (
+                f"The probe of tool {self.name!r} returned {found}; it must return the call's"
+                " result, or None if the call has not happened."
+            )
+            raise UserError(msg)
+        return found
 
-    async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
+    async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool | ApprovalRule:
         """Whether this call needs an approval. A predicate gets the decoded JSON arguments.
 
         With a predicate, arguments that do not fit always need one: a reviewer may correct them. So
-        do arguments that the function would get in another form than the predicate.
+        do arguments that the function gets in another form: the predicate then sees that form, and
+        only decides by which rule.
+
+        Returns:
+            The predicate's rule, if it returned one.
 
         Raises:
-            Exception: An error that the predicate raised.
+            UserError: The predicate returned something else.
+            Exception: An error that it raised.
         """
         asks = self.needs_approval
         if isinstance(asks, bool | ApprovalRule):
             return bool(asks)
-        data = data_as_given(self, arguments)
-        return data is None or bool(await invoke_predicate(asks, ctx, data, ctx.call_id))
+        data, is_as_written = data_as_given(self, arguments)
+        if data is None:
+            return True
+        said = await invoke_predicate(asks, ctx, data, ctx.call_id)
+        return said or not is_as_written
 
     async def is_offered(self, ctx: Any, agent: Any) -> bool:
         """Whether the tool is offered to the model.

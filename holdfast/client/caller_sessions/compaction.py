@@ -22,6 +22,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.code.user_calls import yes_or_no
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         if by_id and response is None:
             msg = "run_compaction by previous_response_id needs response_id."
             raise ValueError(msg)
-        if not asked.get("force") and not self._decide(told):
+        if not asked.get("force") and not yes_or_no(self._decide, self._decide(told)):
             return
         sent: dict[str, Any] = (
             {"previous_response_id": response} if by_id else {"input": without_plain_ids(items)}

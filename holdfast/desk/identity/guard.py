@@ -24,6 +24,7 @@ from holdfast.desk.identity.identities import (
 )
 from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.code.user_calls import yes_or_no
 
 COOKIE = "holdfast_desk"
 _HOST_ONLY = "__Host-"
@@ -159,7 +160,8 @@ class Guard:
         Who decides for later calls as well, must be allowed to decide this one as well.
 
         Raises:
-            Exception: What the application's own `may` raised.
+            UserError: The application's own `may` returned neither True nor False.
+            Exception: What it raised.
         """
         one = _THIS_ONE.get(verb)
         if not visitor.can(verb) or (one and not await self.allows(visitor, one, subject)):
@@ -167,7 +169,7 @@ class Guard:
         if self._may is None:
             return True
         answer = self._may(visitor, verb, subject)
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+        return yes_or_no(self._may, await answer if inspect.isawaitable(answer) else answer)
 
     async def barred(self, visitor: Identity, verb: Verb, subject: str) -> str:
         """Return why an identity may not do this with a task or an approval; empty when it may."""

@@ -14,6 +14,7 @@ from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import Blob, CallKind, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import time_shown
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question"]
@@ -120,6 +121,7 @@ class Approval(Value):
         answers: Key of a question to its answer: `action`, and `content` if it was accepted.
         defaults: What runs as well: place of each argument that the call leaves out, as
             "to.city", to the value that the tool fills in.
+        rule: By which it was asked, when the tool's predicate said so.
     """
 
     id: str
@@ -164,6 +166,7 @@ class Approval(Value):
     after: Content = ""
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
     defaults: dict[str, Json] = Field(default_factory=dict[str, Json])
+    rule: ApprovalRule | None = None
 
     @property
     def is_as_it_stands(self) -> bool:
@@ -275,6 +278,7 @@ class Decided(Value):
         by: Who decided; empty for the clock.
         at: When, seconds since the epoch.
         note: Comment of the reviewer.
+        rule: As of the approval.
     """
 
     approval: str
@@ -283,6 +287,7 @@ class Decided(Value):
     by: str = ""
     at: float = 0.0
     note: str = ""
+    rule: ApprovalRule | None = None
 
 
 SHORTEST = 0.001

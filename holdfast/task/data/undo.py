@@ -13,6 +13,7 @@ from pydantic import Field
 from holdfast.task.data.commands import UpdateRequest
 from holdfast.values.base import ChainRef, Json, Value, canonical
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.steps import TaskStep
 
 T = TypeVar("T")
@@ -386,6 +387,7 @@ class EffectRef(Value):
         batch: Which of the step's batches of calls it was in.
         i: Its position there.
         child: Id of its child task, for a call of an agent as a tool.
+        rule: By which people were asked about it, when the tool's predicate said so.
     """
 
     call: ToolCall
@@ -395,6 +397,7 @@ class EffectRef(Value):
     batch: int = 0
     i: int = 0
     child: str = ""
+    rule: ApprovalRule | None = None
 
 
 class Undoable(Value):

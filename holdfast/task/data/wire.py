@@ -28,6 +28,7 @@ from holdfast.task.data.state import CommitRef, TaskInput
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import ATTEMPTS
 from holdfast.values.steps import Task
@@ -304,6 +305,7 @@ class ToolInput(Value):
         answers: Key of a question of the call to the answer of a person.
         resume: What the tool wants back with the answers.
         head: Digest of the task's head, cut to 16 digits, if it has changed since the task began.
+        rule: By which people were asked about the call, when the tool's predicate said so.
     """
 
     n: int
@@ -322,6 +324,7 @@ class ToolInput(Value):
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
     resume: str = ""
     head: str = ""
+    rule: ApprovalRule | None = None
 
 
 class ToolsInput(Value):

@@ -242,7 +242,15 @@ class OpenSteps(LedgerState):
         policies = described.rules(current.open.step.agent).policies if described else {}
         policy = policy_of(policies, current.calls[i])
         decided = tuple(
-            Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
+            Decided(
+                approval=a.id,
+                kind=a.kind,
+                status=a.status,
+                by=a.by,
+                at=a.at,
+                note=a.note,
+                rule=a.rule,  # the undo of the call asks the same people
+            )
             for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
             if a.status in ("approved", "rejected", "responded", "expired")
         )

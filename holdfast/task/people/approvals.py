@@ -40,7 +40,7 @@ from holdfast.task.people.decisions import (
 )
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Content, ToolCall
-from holdfast.values.runs.approval_rules import Until
+from holdfast.values.runs.approval_rules import ApprovalRule, Until
 from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.shown import named, time_shown
 
@@ -77,6 +77,7 @@ def ask(
     agent: str = "",
     asks: Asks | None = None,
     after: Content = "",
+    rule: ApprovalRule | None = None,
 ) -> Approval:
     """Open an approval.
 
@@ -92,6 +93,7 @@ def ask(
         agent: The agent that asks; the step's by default.
         asks: The questions of a call.
         after: What the call came to without answers.
+        rule: Who decides, when the tool's predicate has said so; else the tool's own rule holds.
     """
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
@@ -121,8 +123,9 @@ def ask(
         text=text,
         asks=asks,
         after=after,
+        rule=rule,
     )
-    rule = policy.approval if policy else None
+    rule = rule or (policy.approval if policy else None)
     asker = ledger.given.head.asker
     approval = approval.model_copy(update=decisions.of_rule(rule, kind, asker=asker, now=now))
     approval = with_defaults(ledger, approval)

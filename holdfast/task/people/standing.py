@@ -92,7 +92,7 @@ def stands(
     if rule.until and now >= rule.until:
         _drop(ledger, rule.id)
         return False
-    asked = approvals.ask(ledger, n, i, "tool", now=now)
+    asked = approvals.ask(ledger, n, i, "tool", now=now, rule=policy.approval)
     _apply(ledger, asked, rule, now=now)
     return True
 

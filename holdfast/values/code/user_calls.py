@@ -24,8 +24,9 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, message_of
+from holdfast.errors import HoldfastError, OutcomeUnknownError, UserError, message_of
 from holdfast.values.checks.ids import outermost
+from holdfast.values.text.shown import shown
 
 LOOK_SECONDS = 1.0
 """How often a call that runs in the caller's loop looks whether the loop was closed."""
@@ -252,13 +253,31 @@ def place_of(function: Callable[..., Any], error: BaseException) -> str:
     If the traceback has no line of that file, as after a call with wrong arguments, it is the line
     of the function's definition.
     """
-    name, function = name_of(function), _plain(function)
+    name, function = name_of(function), inspect.unwrap(_plain(function))
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     if code is None:
         return name
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
     return f"{name}, {code.co_filename}:{lines[-1] if lines else code.co_firstlineno}"
+
+
+def yes_or_no(function: Callable[..., Any], said: object, wanted: str = "True or False") -> bool:
+    """Return what a predicate said. Nothing else than a bool is an answer: None is a lost return.
+
+    Args:
+        function: The predicate, for the error.
+        said: What it returned.
+        wanted: What it may return.
+
+    Raises:
+        UserError: It said something else.
+    """
+    if isinstance(said, bool):
+        return said
+    hint = " (did you forget return?)" if said is None else ""
+    msg = f"{name_of(function)} returned {shown(said)}{hint}; it must return {wanted}."
+    raise UserError(msg)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -124,8 +124,10 @@ def _sdk_function(given: Any, options: ToolOptions) -> Tool:
         )
         return _plain(await given.on_invoke_tool(made, arguments))
 
-    if given.needs_approval is True:
-        options.setdefault("needs_approval", True)
+    if given.needs_approval is not False:
+        options.setdefault("needs_approval", given.needs_approval)
+    if given.is_enabled is not True:
+        options.setdefault("is_enabled", given.is_enabled)
     return _tool(run, given.name, given.description, given.params_json_schema, options)
 
 

@@ -267,6 +267,14 @@ class FuncSchema:
         valid = self.params_pydantic_model.model_validate_json(arguments)
         return is_as_written(valid, from_json(arguments))
 
+    def data(self, arguments: str) -> dict[str, Any]:
+        """Return the arguments with which the function runs, models as dicts, defaults filled in.
+
+        Raises:
+            pydantic.ValidationError: The arguments do not fit.
+        """
+        return self.params_pydantic_model.model_validate_json(arguments).model_dump(by_alias=True)
+
     def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the keyword arguments of one call, with the context."""
         positional, named = self._bound(values)
