@@ -57,7 +57,9 @@ async def make(
     name: NameArgument,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="viewer, operator or approver; may be given again."),
+        typer.Option(
+            "--role", help="viewer, operator or approver, and groups of rules; may be given again."
+        ),
     ] = None,
     days: Annotated[
         float | None,

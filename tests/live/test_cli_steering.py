@@ -249,6 +249,11 @@ def test_mine_lists_what_a_person_can_decide(run: Here) -> None:
     assert "Nothing waits" in run(*mine).err
     [found] = run(*mine, "--role", "boss", "--json").lines
     assert found["id"] == f"{task}:1"
+    refused = run("approve", f"{task}:1", "--by", "eve", expect=1).err
+    assert "eve (no roles) may not decide" in refused
+    assert "If eve is of such a group, add --role boss." in refused
+    assert "--role" not in run("approve", f"{task}:2", "--by", "eve", expect=1).err
+    run("approve", f"{task}:1", "--by", "eve", "--role", "boss")
 
 
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_with_all(run: Here) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
-from holdfast import AgentRunner, Task, ToolCall, tool
-from holdfast.desk import desk_app
+from holdfast import AgentRunner, ApprovalRule, Task, ToolCall, tool
+from holdfast.desk import Tokens, desk_app
 from holdfast.desk.pages.feed import Feed
 from holdfast.engine import cluster
 from holdfast.reading import queries
@@ -190,6 +193,39 @@ async def test_who_may_decide_uncovers_what_looks_like_a_secret_and_it_is_record
     me = (await got(api, "me"))["name"]
     shown = [e for e in await runner.audit(task_id) if e.verb == "uncover"]
     assert [(e.actor, e.approval, e.decision) for e in shown] == [(me, f"{task_id}:1", "")]
+
+
+async def test_groups_of_a_token_decide_and_a_card_says_who_may_not(
+    runner: AgentRunner, rig: Rig, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    rule = ApprovalRule(by="role:finance", not_asker=True)
+    await rig.serve(make_agent(dataclasses.replace(pay, needs_approval=rule)))
+    tokens = Tokens(tmp_path / "tokens.json")
+    roles = {"anna": ["finance"], "ole": ["operator", "finance"], "eve": []}
+    made = {name: tokens.make(name, ["approver", *more]) for name, more in roles.items()}
+    app = desk_app(runner, tokens=tokens)
+
+    async def is_mine(api: httpx.AsyncClient) -> bool:
+        found = await got(api, "approvals", mine=True)
+        return approval in [f"approvals/{each['id']}" for each in found]
+
+    async with (
+        client_of(app, token=made["ole"]) as ole,
+        client_of(app, token=made["eve"]) as eve,
+        client_of(app, token=made["anna"]) as anna,
+    ):
+        approval, digest = await asking(ole, await created(ole, "pay kim 9"))
+        for who, why in ((ole, "ole created the task"), (eve, "these may: role:finance")):
+            card = await got(who, approval)
+            assert all(why in each["barred"] for each in card["buttons"])
+            refused = await who.post(f"/api/v1/{approval}/approve", json={"digest": digest})
+            assert why in refused.json()["detail"]
+        await until(lambda: is_mine(anna))
+        assert (await is_mine(ole), await is_mine(eve)) == (False, False)
+        assert all(not each["barred"] for each in (await got(anna, approval))["buttons"])
+        assert (await got(anna, "me"))["roles"] == ["approver", "finance"]
+        await done(anna, f"{approval}/snooze", until=time.time() + 600)
+        await done(anna, f"{approval}/approve", digest=digest)
 
 
 async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(

@@ -87,6 +87,8 @@ class Desk:
         ({"by": ["ann", "ANN"], "quorum": 2}, "cannot be reached by 1"),
         ({"by": ["role:"]}, "neither"),
         ({"by": [""]}, "neither"),
+        ({"by": ["roles:finance"]}, "a role is written 'role:finance'"),
+        ({"by": ["ann"], "escalate_to": ["Role: boss"]}, "a role is written 'role:boss'"),
         ({"expires_seconds": 0}, "expires_seconds"),
         ({"escalate_after_seconds": 5}, "need each other"),
         ({"by": ["ann"], "escalate_to": ["ben"]}, "need each other"),

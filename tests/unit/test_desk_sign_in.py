@@ -15,6 +15,7 @@ from holdfast import Agent, AgentRunner
 from holdfast.desk import Limits, Tokens, desk_app, desk_url
 from holdfast.desk.identity.guard import Guard
 from holdfast.desk.identity.protection import VISITOR, Protection, Rates
+from holdfast.errors import InvalidArgumentError
 from tests.support.desk_api import ELSEWHERE, client_of
 
 HTTPS = {"x-forwarded-proto": "https"}
@@ -180,3 +181,22 @@ async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_th
         end.set()
         assert await asyncio.gather(*running) == [200, 200, 200]
         assert await get("anna") == 200
+
+
+@pytest.mark.parametrize(
+    ("roles", "why"),
+    [
+        (["finance"], "Roles are viewer, operator, approver; 'finance' was given"),
+        ([], "no role was given"),
+        (["viewer", "approvr"], "Did you mean 'approver'"),
+        (["viewer", "role:finance"], "without 'role:'"),
+        (["viewer", " "], "A role is a name"),
+    ],
+)
+def test_a_token_has_a_role_and_any_groups(tmp_path: Path, roles: list[str], why: str) -> None:
+    tokens = Tokens(tmp_path / "t.json")
+    with pytest.raises(InvalidArgumentError, match=why):
+        tokens.make("anna", roles)
+    anna = tokens.identity(tokens.make("anna", ["approver", "finance"]))
+    assert anna is not None
+    assert (anna.can("approve"), anna.can("run"), *anna.groups) == (True, False, "finance")

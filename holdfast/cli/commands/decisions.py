@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,12 +37,12 @@ from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.choices import Done
-from holdfast.task.people.decisions import Person, is_whole
+from holdfast.task.people.decisions import Person, is_whole, refused
 from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import task_of
-from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.approval_rules import ROLE, Always
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import Task, TaskStepOutput
@@ -281,6 +282,8 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
         try:
             receipt = await decision.send(runner, wanted)
         except (CommandRefusedError, TaskClosedError) as error:
+            if known is not None and (remedy := _of_group(known, decision)):
+                raise CommandRefusedError(str(error), remedy=remedy) from None
             raise await _with_who(runner, approval_id, error) from None
         facts: dict[str, Json] = {
             "approval": approval_id,
@@ -298,6 +301,17 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
     if common.json:
         output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
     return _print_settled(common, task, got)
+
+
+def _of_group(approval: Approval, decision: Decision) -> str:
+    """Return how a person says to be of a group who may decide, if that is what is missing."""
+    groups = [name.removeprefix(ROLE) for name in approval.may_decide if name.startswith(ROLE)]
+    own = decision.roles or ()
+    if not groups or not refused(approval, decision.by, own):
+        return ""
+    if refused(approval, decision.by, groups):
+        return ""
+    return f"If {decision.by} is of such a group, add --role {shlex.quote(groups[0])}."
 
 
 def show_call(approval: Approval) -> None:

@@ -28,6 +28,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.tools.foreign.llama_index import tool_name
 from holdfast.cli.mcp_serving.decisions import decided, question_form, waiting_text
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.identity.identities import ROLES
 from holdfast.errors import (
     CommandRefusedError,
     HoldfastError,
@@ -39,6 +40,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.step_events import event_text
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.decisions import Person
 from holdfast.values.base import Json, digest
 from holdfast.values.text.decided import for_decision
 from holdfast.values.text.logs import log
@@ -162,7 +164,7 @@ class AgentTools:
         try:
             await self._ensure(runner, agent, task_id, message, by=self._who(ctx))
             async with _progress(runner, ctx, task_id):
-                await self._take(runner, task_id, params, by=self._decider(ctx))
+                await self._take(runner, task_id, params, self._decider(ctx))
                 return await self._run(runner, ctx, task_id)
         except HoldfastError as error:
             log.warning("A call of agent %r failed: %s", agent.name, error)
@@ -191,7 +193,7 @@ class AgentTools:
         self, runner: AgentRunner, ctx: ServerRequestContext[Any, Any], task_id: str
     ) -> CallToolResult | InputRequiredResult:
         """Run a task to its answer, or until something waits that this client cannot ask."""
-        by = self._decider(ctx)
+        person = self._decider(ctx)
         while True:
             try:
                 is_over = (await runner.run_task(task_id)).status != "waiting"
@@ -201,7 +203,7 @@ class AgentTools:
                 answer = str(await runner.finalize_response(task_id))
                 return _result(answer, task_id, "done", answer=answer)
             waiting = await runner.pending_approvals(task_id)
-            if not (waiting and by and _can_ask(ctx)):
+            if not (waiting and person.name and _can_ask(ctx)):
                 return self._waits(task_id, waiting)
             if ctx.protocol_version >= ENDS_WITH_QUESTIONS:
                 requests = {each.id: ElicitRequest(params=question_form(each)) for each in waiting}
@@ -211,32 +213,32 @@ class AgentTools:
                 answered = await ctx.session.elicit_form(
                     form.message, form.requested_schema, related_request_id=ctx.request_id
                 )
-                refused = await self._decide(runner, each, answered, by=by)
+                refused = await self._decide(runner, each, answered, person)
                 if refused is not None:
                     return self._waits(task_id, await runner.pending_approvals(task_id), refused)
 
     async def _take(
-        self, runner: AgentRunner, task_id: str, params: CallToolRequestParams, *, by: str
+        self, runner: AgentRunner, task_id: str, params: CallToolRequestParams, person: Person
     ) -> None:
         """Take the answers that a client brings to the questions with which its call ended."""
-        if not (params.input_responses and by):
+        if not (params.input_responses and person.name):
             return
         open_now = {each.id: each for each in await runner.pending_approvals(task_id)}
         for key, answered in params.input_responses.items():
             approval = open_now.get(key)
             if approval is not None and isinstance(answered, ElicitResult):
-                refused = await self._decide(runner, approval, answered, by=by)
+                refused = await self._decide(runner, approval, answered, person)
                 if refused:
                     raise CommandRefusedError(refused)
 
     async def _decide(
-        self, runner: AgentRunner, approval: Approval, answered: ElicitResult, *, by: str
+        self, runner: AgentRunner, approval: Approval, answered: ElicitResult, person: Person
     ) -> str | None:
         """Decide an approval as the user says; return why it stays open, empty for no answer."""
         if answered.action == "cancel":
             return ""
         try:
-            await decided(runner, approval, answered, by=by)
+            await decided(runner, approval, answered, person)
         except CommandRefusedError as error:
             return None if error.is_decided else redact(str(error))
         return None
@@ -249,12 +251,13 @@ class AgentTools:
         client = ctx.session.client_params
         return self._by or f"mcp:{client.client_info.name if client is not None else ''}"
 
-    def _decider(self, ctx: ServerRequestContext[Any, Any]) -> str:
-        """Return the name under which a client's user decides; empty for one who may not."""
+    def _decider(self, ctx: ServerRequestContext[Any, Any]) -> Person:
+        """Return who decides for a client; without a name, one who may not."""
         user = _user(ctx)
         if user is None:
-            return self._by
-        return user.username if "approver" in user.scopes else ""
+            return Person(self._by)
+        name = user.username if "approver" in user.scopes else ""
+        return Person(name, sorted({*user.scopes} - {*ROLES}))
 
     def _waits(
         self, task_id: str, approvals: Sequence[Approval], refused: str = ""

@@ -9,6 +9,7 @@ from mcp.types import ElicitRequestFormParams, ElicitResult
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.decisions import Person
 from holdfast.values.base import Json
 from holdfast.values.text.decided import for_decision
 
@@ -47,7 +48,7 @@ def question_form(approval: Approval) -> ElicitRequestFormParams:
 
 
 async def decided(
-    runner: AgentRunner, approval: Approval, answered: ElicitResult, *, by: str
+    runner: AgentRunner, approval: Approval, answered: ElicitResult, person: Person
 ) -> None:
     """Decide an approval as the client's user has answered.
 
@@ -56,14 +57,16 @@ async def decided(
     """
     content: dict[str, Any] = answered.content or {}
     reason = str(content.get("reason") or "")
+    by = person.name
+    roles = [*person.roles, *runner.roles_of(by)]
     if answered.action == "decline":
-        await runner.reject(approval, by=by, reason="declined")
+        await runner.reject(approval, by=by, reason="declined", roles=roles)
     elif "decision" not in content and approval.asks is not None:
-        await runner.respond(approval, by=by, result=content)
+        await runner.respond(approval, by=by, result=content, roles=roles)
     elif content.get("decision") == "approve":
-        await runner.approve(approval, by=by, note=reason or None)
+        await runner.approve(approval, by=by, note=reason or None, roles=roles)
     else:
-        await runner.reject(approval, by=by, reason=reason)
+        await runner.reject(approval, by=by, reason=reason, roles=roles)
 
 
 def waiting_text(task_id: str, approvals: Sequence[Approval], *, where: str) -> str:

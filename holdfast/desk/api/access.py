@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -17,7 +18,9 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
 from holdfast.desk.identity.identities import READ, Identity, Verb
 from holdfast.desk.identity.protection import VISITOR
+from holdfast.desk.views.cards import Card, seen_by
 from holdfast.desk.views.words import without_secrets
+from holdfast.task.people.decisions import Person
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import covered
 
@@ -83,6 +86,15 @@ class Access:
         self.visitor: Identity = request.scope[VISITOR]
         self._guard: Guard = request.app.state.guard
         self._request = request
+
+    @property
+    def person(self) -> Person:
+        """The visitor as the rules of tools see them."""
+        return self._guard.person(self.visitor, self.runner)
+
+    async def seen(self, card: Card) -> Card:
+        """Return a card whose buttons say why the visitor may not press them."""
+        return await seen_by(self.person, card, partial(self._guard.barred, self.visitor))
 
     async def may(self, verb: Verb, subject: str) -> str:
         """Return the name to be recorded as `by`, if the visitor may do this.

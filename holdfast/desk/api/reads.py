@@ -17,7 +17,6 @@ from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
-from holdfast.desk.identity.identities import Role
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
 from holdfast.desk.pages.task.reading import read_forks
@@ -36,7 +35,6 @@ from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
-from holdfast.task.people.decisions import Person
 from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message, Usage
 from holdfast.values.runs.status import TaskStatus
@@ -57,7 +55,7 @@ class Me(BaseModel):
     """Who sends the request."""
 
     name: str
-    roles: list[Role]
+    roles: list[str]
     source: Literal["local", "token", "proxy"]
 
 
@@ -276,10 +274,9 @@ async def list_approvals(
 
     With `mine`, only what the sender of the request can decide.
     """
-    person = Person(asked.visitor.name, asked.runner.roles_of(asked.visitor.name))
     now = time.time()
     found = await open_approvals(asked.runner)
-    return [approval for approval in found if wanted.takes(approval, person, now=now)]
+    return [approval for approval in found if wanted.takes(approval, asked.person, now=now)]
 
 
 @reads.get("/approvals/{approval_id:path}", response_class=DecisionJSON)
@@ -293,7 +290,8 @@ async def card(asked: Asked, approval_id: str) -> Card:
         what = f"It was {said}." if said else "There was none, or it was withdrawn."
         msg = f"No approval {approval_id!r} waits. {what}"
         raise NotFoundError(msg)
-    return card_of(approval, await Feed(asked.runner).context(task_id), now=time.time())
+    context = await Feed(asked.runner).context(task_id)
+    return await asked.seen(card_of(approval, context, now=time.time()))
 
 
 @reads.get("/sessions")

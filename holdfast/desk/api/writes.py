@@ -262,7 +262,9 @@ async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
     if body.always:
         await asked.may("approve_always", approval_id)
     wanted = Approval(id=approval_id, digest=body.digest)
-    return await asked.runner.approve(wanted, by, body.arguments, body.note, always=body.always)
+    return await asked.runner.approve(
+        wanted, by, body.arguments, body.note, roles=asked.person.roles, always=body.always
+    )
 
 
 @writes.post("/approvals/{approval_id:path}/uncover", response_class=JSONResponse)
@@ -270,7 +272,7 @@ async def uncover(asked: Asked, approval_id: str) -> Approval:
     """Return an approval that waits with its secrets, and record who was shown them."""
     by = await asked.may("uncover", approval_id)
     found = await asked.runner.pending_approvals(task_of(approval_id))
-    await asked.runner.uncover(approval_id, by)
+    await asked.runner.uncover(approval_id, by, roles=asked.person.roles)
     return next(each for each in found if each.id == approval_id)
 
 
@@ -278,7 +280,8 @@ async def uncover(asked: Asked, approval_id: str) -> Approval:
 async def edit(asked: Asked, approval_id: str, body: Edit) -> Receipt:
     """Let a call run with other arguments."""
     by = await asked.may("edit", approval_id)
-    return await asked.runner.approve(approval_id, by, body.arguments, body.note)
+    roles = asked.person.roles
+    return await asked.runner.approve(approval_id, by, body.arguments, body.note, roles=roles)
 
 
 def _new_id(by: str, key: str | None, given: str | None) -> str | None:
@@ -321,6 +324,7 @@ def _serve(verb: Verb) -> None:
     declared = VERBS[verb]
     method = getattr(AgentRunner, declared.method or verb)
     body_type = _body_of(method, declared.form or {})
+    takes_roles = "roles" in inspect.signature(method).parameters
 
     async def act(
         asked: Access, body: Body | None = None, key: str | None = None, **id: str
@@ -330,6 +334,7 @@ def _serve(verb: Verb) -> None:
         role_of: Any = f"{verb}_always" if given.get("always") else verb
         by = await asked.may(role_of, subject)
         given |= {"request_id": _request(by, key)} if key else {}
+        given |= {"roles": asked.person.roles} if takes_roles else {}
         receipt: Receipt = await method(asked.runner, subject, by=by, **given)
         return receipt
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.identities import (
     ALLOWED,
     ROLES,
@@ -17,13 +18,13 @@ from holdfast.desk.identity.identities import (
     May,
     NotAllowedError,
     NotAuthenticatedError,
-    Role,
     Verb,
     check_identity,
     check_roles,
 )
 from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.errors import InvalidArgumentError
+from holdfast.task.people.decisions import Person
 from holdfast.values.code.user_calls import yes_or_no
 
 COOKIE = "holdfast_desk"
@@ -44,9 +45,10 @@ class Proxy:
     Args:
         secret: What the proxy sends as `secret_header`; at least 16 characters.
         user_header: Header with the name of the person.
-        roles_header: Header with roles, separated by commas; without it, `roles` hold for all.
+        roles_header: Header with roles and groups, separated by commas; without it, `roles` hold
+            for all.
         secret_header: Header with the secret.
-        roles: Roles of people for whom the proxy names no roles.
+        roles: Roles and groups of people for whom the proxy names no roles.
 
     Raises:
         InvalidArgumentError: The secret is short, or a role is not known.
@@ -56,7 +58,7 @@ class Proxy:
     user_header: str = "X-Forwarded-User"
     roles_header: str = ""
     secret_header: str = "X-Desk-Secret"  # noqa: S105  the name of a header
-    roles: frozenset[Role] = frozenset({"viewer"})
+    roles: frozenset[str] = frozenset({"viewer"})
 
     def __post_init__(self) -> None:
         """Check the secret and the roles."""
@@ -182,6 +184,11 @@ class Guard:
             why = f"that needs the role {needed}, and {visitor.name} has the role {roles}"
         what = f"{verb.replace('_', ' ')} {subject}".rstrip()
         return f"{visitor.name} may not {what}: {why}."
+
+    def person(self, visitor: Identity, runner: AgentRunner) -> Person:
+        """Return a visitor as the rules of tools see them: with all of their groups."""
+        groups = visitor.groups | {*runner.roles_of(visitor.name)}
+        return Person(visitor.name, sorted(groups))
 
     async def ensure(self, visitor: Identity, verb: Verb, subject: str) -> None:
         """Return if an identity may do this.

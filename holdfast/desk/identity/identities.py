@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal, cast, get_args
 
+from holdfast.client.agent_runner.base import check_role
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.checks.ids import check_name
 from holdfast.values.runs import verbs
@@ -34,6 +36,9 @@ Verb = Literal[
 
 READ: Verb = "read"
 
+NEAR = 0.85
+"""How like a role's name is that of a group which is taken for a typing error."""
+
 
 def _of_role(role: Role, *more: Verb) -> frozenset[Verb]:
     return frozenset({*(verb for verb, each in VERBS.items() if each.role == role), READ, *more})
@@ -61,17 +66,23 @@ class Identity:
 
     Attributes:
         name: The name that is recorded as `by`.
-        roles: What it may do.
+        roles: What it may do, and its groups: other names, as an ApprovalRule has them behind
+            "role:".
         source: How it is known: "local", "token" or "proxy".
     """
 
     name: str
-    roles: frozenset[Role] = frozenset({"viewer"})
+    roles: frozenset[str] = frozenset({"viewer"})
     source: Literal["local", "token", "proxy"] = "token"
 
     def can(self, verb: Verb) -> bool:
         """Whether one of the roles allows a verb."""
-        return any(verb in ALLOWED[role] for role in self.roles)
+        return any(verb in each for role, each in ALLOWED.items() if role in self.roles)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The roles that rules of tools ask for."""
+        return self.roles - {*ROLES}
 
 
 May = Callable[[Identity, str, str], bool | Awaitable[bool]]
@@ -88,16 +99,23 @@ def check_identity(name: object) -> str:
     return check_name("The name of an identity", name)
 
 
-def check_roles(given: Iterable[str]) -> frozenset[Role]:
-    """Return roles, checked.
+def check_roles(given: Iterable[str]) -> frozenset[str]:
+    """Return roles and names of groups, checked.
 
     Raises:
-        InvalidArgumentError: There are none, or one is not known.
+        InvalidArgumentError: There is no role, or one is misspelt.
     """
     roles = frozenset(given)
-    unknown = roles - set(ROLES)
-    if unknown or not roles:
-        what = ", ".join(map(shown, sorted(unknown))) or "no role"
-        msg = f"Roles are {', '.join(ROLES)}; {what} was given."
+    groups = roles - {*ROLES}
+    for each in sorted(groups):
+        check_role(each)
+        if near := get_close_matches(each.casefold(), ROLES, n=1, cutoff=NEAR):
+            raise InvalidArgumentError(f"There is no role {each!r}. Did you mean {near[0]!r}?")
+    if roles == groups:
+        what = ", ".join(map(shown, sorted(groups))) or "no role"
+        msg = (
+            f"Roles are {', '.join(ROLES)}; {what} was given. Give one of them, and names of groups"
+            " as well: those are for the people of an ApprovalRule."
+        )
         raise InvalidArgumentError(msg)
-    return cast("frozenset[Role]", roles)
+    return roles

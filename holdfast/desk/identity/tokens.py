@@ -22,7 +22,7 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import ValidationError
 
-from holdfast.desk.identity.identities import ROLES, Identity, Role, check_identity, check_roles
+from holdfast.desk.identity.identities import ROLES, Identity, check_identity, check_roles
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.values.base import Strict, Value
 from holdfast.values.code.private_files import make_directory, write_private
@@ -45,7 +45,7 @@ class TokenRecord(Value):
 
     Attributes:
         name: The identity that it stands for.
-        roles: What that may do.
+        roles: What that may do, and its groups.
         digest: SHA-256 of the secret, in hex.
         created: When it was made, seconds since the epoch.
         expires: When it ends; 0 for never.
@@ -53,7 +53,7 @@ class TokenRecord(Value):
     """
 
     name: str
-    roles: tuple[Role, ...]
+    roles: tuple[str, ...]
     digest: str
     created: float = 0.0
     expires: float = 0.0
@@ -83,7 +83,7 @@ class Tokens:
 
         Args:
             name: The identity that it stands for.
-            roles: "viewer", "operator" or "approver".
+            roles: "viewer", "operator" or "approver", and names of groups.
             expires: When it ends, seconds since the epoch; 0 for never.
 
         Raises:

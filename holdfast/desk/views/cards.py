@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from holdfast.desk.views.arguments import Field, fields_of
 from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
@@ -11,7 +12,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
-from holdfast.task.people.decisions import is_whole
+from holdfast.task.people.decisions import Person, cannot_decide, is_whole
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message
@@ -147,6 +148,21 @@ _AFTER: Mapping[ApprovalKind, str] = {
     "undo": "the undo ends here",
     "question": "the tool goes on without an answer",
 }
+
+
+async def seen_by(person: Person, card: Card, barred: Callable[[Any, str], Awaitable[str]]) -> Card:
+    """Return a card whose buttons say why a person may not press them.
+
+    Args:
+        person: Who looks at it.
+        card: The card.
+        barred: Returns why their roles at the desk do not allow a verb; empty when they do.
+    """
+    why = cannot_decide(card.approval, person)
+    verbs = ["approve_always" if each.verb == "always" else each.verb for each in card.buttons]
+    reasons = [await barred(verb, card.id) or why for verb in verbs]
+    pairs = zip(card.buttons, reasons, strict=True)
+    return replace(card, buttons=tuple(replace(each, barred=reason) for each, reason in pairs))
 
 
 def card_of(

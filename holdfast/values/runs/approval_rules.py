@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from holdfast.values.base import Written
 from holdfast.values.text.shown import shown
@@ -23,6 +23,9 @@ ROLE = "role:"
 
 MOST_PEOPLE = 100
 """Most people and roles that a rule names: they are listed with each approval."""
+
+
+_MISSPELT = frozenset({"role", "roles", "group", "groups"})
 
 
 class ApprovalRule(Written):
@@ -54,13 +57,18 @@ class ApprovalRule(Written):
 
     @field_validator("by", "escalate_to")
     @classmethod
-    def _are_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+    def _are_names(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(given) > MOST_PEOPLE:
             msg = f"at most {MOST_PEOPLE} people and roles can be named, and these are {len(given)}"
             raise ValueError(msg)
         for name in given:
             if not name.removeprefix(ROLE).strip() or name != name.strip():
                 msg = f"{shown(name)} is neither a person's name nor a role as 'role:finance'"
+                raise ValueError(msg)
+            before, colon, role = name.partition(":")
+            is_odd = bool(colon) and before + colon != ROLE and before.casefold() in _MISSPELT
+            if is_odd and info.mode == "python":  # a task that has recorded it goes on
+                msg = f"{shown(name)} is nobody's name; a role is written {ROLE + role.strip()!r}"
                 raise ValueError(msg)
         return given
 

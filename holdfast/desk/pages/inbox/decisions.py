@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import Choice, Done
+from holdfast.task.people.decisions import Person
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.verbs import VERBS
@@ -66,14 +67,16 @@ _TITLES = {
 }
 
 
-async def decide(runner: AgentRunner, approval: Approval, verb: Done, by: str, said: Said) -> bool:
+async def decide(
+    runner: AgentRunner, approval: Approval, verb: Done, person: Person, said: Said
+) -> bool:
     """Send a decision.
 
     Args:
         runner: Sends it.
         approval: What is decided.
         verb: How.
-        by: Who decides.
+        person: Who decides.
         said: What this person adds.
 
     Returns:
@@ -82,16 +85,17 @@ async def decide(runner: AgentRunner, approval: Approval, verb: Done, by: str, s
     Raises:
         HoldfastError: It was refused, or could not be sent.
     """
+    by, roles = person.name, person.roles
     try:
         match verb:
             case "approve" | "edit":
                 note = said.text or None
-                await runner.approve(approval, by, arguments=said.arguments, note=note)
+                await runner.approve(approval, by, said.arguments, note, roles=roles)
             case "always":
-                await runner.approve(approval, by, always=said.always or True)
+                await runner.approve(approval, by, always=said.always or True, roles=roles)
             case _:
                 await getattr(runner, VERBS[verb].method or verb)(
-                    approval, by, said.until or said.text
+                    approval, by, said.until or said.text, roles=roles
                 )
     except (TaskClosedError, NotFoundError):
         return False

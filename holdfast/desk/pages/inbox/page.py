@@ -24,6 +24,7 @@ from holdfast.desk.views.cards import (
     Card,
     Context,
     card_of,
+    seen_by,
     title_of,
 )
 from holdfast.desk.views.words import counted
@@ -216,16 +217,10 @@ class Inbox:
         create: Any = getattr(background_tasks, "create")  # noqa: B009  its type is partly unknown
         self._reading = create(self._fill(found))
 
-    async def _barred(self, approval: Approval, verb: Done) -> str:
-        """Return why who looks at the page may not decide an approval so; empty when they may."""
-        guard, visitor = self._frame.desk.guard, self._frame.visitor
-        by_role = await guard.barred(visitor, _of(verb), approval.id)
-        return by_role or cannot_decide(approval, self._person)
-
     @property
     def _person(self) -> Person:
-        name = self._frame.visitor.name
-        return Person(name, self._frame.desk.runner.roles_of(name))
+        desk = self._frame.desk
+        return desk.guard.person(self._frame.visitor, desk.runner)
 
     async def _fill(self, found: Approval) -> None:
         """Read what a card says, and draw it; without that, if it takes its time."""
@@ -243,9 +238,8 @@ class Inbox:
         now = time.time()
         is_uncovered = approval.id in self._uncovered
         found = card_of(approval, context, now=now, is_uncovered=is_uncovered)
-        barred = [await self._barred(approval, each.verb) for each in found.buttons]
-        pairs = zip(found.buttons, barred, strict=True)
-        self._card = replace(found, buttons=tuple(replace(each, barred=why) for each, why in pairs))
+        barred = partial(self._frame.desk.guard.barred, self._frame.visitor)
+        self._card = await seen_by(self._person, found, barred)
         ids = [each.id for each in self._shown]
         place = f"{ids.index(approval.id) + 1} of {len(ids)}" if approval.id in ids else ""
         self._detail.clear()
@@ -267,7 +261,8 @@ class Inbox:
             return
 
         async def run(by: str) -> None:
-            await self._frame.desk.runner.uncover(card.approval, by)
+            runner, roles = self._frame.desk.runner, self._person.roles
+            await runner.uncover(card.approval, by, roles=roles)
             self._uncovered.add(card.id)
 
         if await self._frame.act("uncover", card.id, run, "Recorded, and shown."):
@@ -351,8 +346,8 @@ class Inbox:
         gone: list[Approval],
     ) -> Callable[[str], Awaitable[None]]:
         async def run(by: str) -> None:
-            runner = self._frame.desk.runner
-            if not await decide(runner, approval, chosen.verb, by, said):
+            runner, person = self._frame.desk.runner, replace(self._person, name=by)
+            if not await decide(runner, approval, chosen.verb, person, said):
                 gone.append(approval)
 
         return run
