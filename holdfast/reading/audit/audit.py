@@ -18,6 +18,7 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.undo import UNDONE, active_steps, effect_place
 from holdfast.values.base import Json, Value, extend
+from holdfast.values.checks.ids import time_in
 from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.redact import REDACTED
 
@@ -133,6 +134,12 @@ def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
     return ""
 
 
+READ_SECONDS = 3.0
+"""A command that waited longer for a worker process has two times in the audit."""
+
+LONGEST_WAIT = 365 * 86_400.0
+"""How far back an id may say that it was made."""
+
 ABOUT_APPROVALS = ("asked", "expired", "withdrawn", "standing", "escalated")
 
 
@@ -151,6 +158,7 @@ def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) ->
     status = "applied" if event.kind in ("command", "vote") else str(body.get("status", ""))
     return AuditEvent(
         time=event.at,
+        sent=_sent(event),
         kind=event.kind,
         actor=event.by or "task",
         verb=verb,
@@ -166,6 +174,13 @@ def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) ->
         branch=int(body.get("branch", branch)),
         body=body,
     )
+
+
+def _sent(event: EventRecord) -> float:
+    """Return when a command was sent; 0 if it was read at once, or has an id of another kind."""
+    is_command = event.kind in ("command", "vote", "refused") and "verb" in event.body
+    at = time_in(str(event.body.get("id", ""))) if is_command else 0.0
+    return at if at and READ_SECONDS < event.at - at < LONGEST_WAIT else 0.0
 
 
 def _text(value: Json) -> str:

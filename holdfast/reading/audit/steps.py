@@ -36,6 +36,8 @@ class AuditEvent(Value):
 
     Attributes:
         time: Seconds since the epoch; of a call, the time at which it ended.
+        sent: Of a person's verb: when it was sent, by the clock of the sender, if the task has read
+            it later. While no worker is up, nothing reads it.
         kind: "created", "step", "model_call", "tool_call", "hosted_call" (a tool
             that the provider ran inside a model call), "memo", "asked", "command",
             "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
@@ -80,6 +82,7 @@ class AuditEvent(Value):
 
     time: float
     kind: str
+    sent: float = 0.0
     actor: str = "task"
     verb: str = ""
     reason: str = ""

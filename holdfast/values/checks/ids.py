@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import unicodedata
+import uuid
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError, NoWorkerError
@@ -36,6 +38,29 @@ ARCHIVE_WORKFLOW = f"holdfast{MADE}archive"
 _SESSION = f"{MADE}session{MADE}"
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp", "Zs"}
 """Unicode categories: control characters, lone surrogates, separators of lines, and blanks."""
+
+
+TIMED = 7
+"""Version of the UUIDs that begin with the time."""
+
+
+def timed_id(now: float) -> str:
+    """Make up an id that says when it was made: a UUID of version 7, as hex digits.
+
+    Args:
+        now: Time, seconds since the epoch.
+    """
+    parts = (int(now * 1000) << 80, TIMED << 76, secrets.randbits(12) << 64, 2 << 62)
+    return f"{sum(parts) + secrets.randbits(62):032x}"
+
+
+def time_in(made: str) -> float:
+    """Return when an id was made, seconds since the epoch; 0 for one that does not say it."""
+    try:
+        known = uuid.UUID(hex=made)
+    except ValueError:
+        return 0.0
+    return (known.int >> 80) / 1000 if known.version == TIMED else 0.0
 
 
 def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:

@@ -38,7 +38,7 @@ from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.ids import check_by
+from holdfast.values.checks.ids import check_by, timed_id
 from holdfast.values.runs.verbs import VERBS, Verb
 
 MOST_EVENTS = 30_000
@@ -166,7 +166,7 @@ class TaskClient(TaskUpdates):
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
-        name = request_id_of(request_id)
+        name = timed_id(time.time()) if request_id is None else request_id_of(request_id)
         sent = compose(name, verb, by=check_by(by), body=body or {})
         if VERBS[verb].can_wait:
             await self._refuse_when_full(task_id, verb)
