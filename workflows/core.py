@@ -141,7 +141,7 @@ def introduce(given: TaskInput) -> None:
             HF_AGENT.value_set(given.head.agent),
         ]
         workflow.upsert_search_attributes(named)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-    if CREATED_MEMO not in workflow.memo():
+    if CREATED_MEMO not in info.raw_memo:  # other entries may be of any encoding
         began = round(info.workflow_start_time.timestamp(), 3)
         workflow.upsert_memo(memo(given.input, now=began))
 

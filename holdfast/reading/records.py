@@ -25,6 +25,7 @@ from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import ArchiveError, TaskNotFoundError
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import memo_of
 from holdfast.task.data.failures import fact_of
 from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
@@ -116,7 +117,7 @@ async def seal_of(client: Client, found: WorkflowExecution) -> Seal | None:
     """
     if found.close_time is None:
         return None
-    kept: object = (await found.memo()).get(SEAL_MEMO)
+    kept: object = (await memo_of(found)).get(SEAL_MEMO)
     if kept is None:
         run = client.get_workflow_handle(found.id, run_id=found.run_id, result_type=TaskResult)
         try:

@@ -58,20 +58,21 @@ def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> di
 
 
 async def memo_of(found: WorkflowExecution) -> Mapping[str, Any]:
-    """Return a run's memo; of one that this process cannot read only why."""
+    """Return a run's memo; in place of what this process cannot read, its input is why."""
     return await read_memo(found.data_converter, found.raw_info)
 
 
 async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> Mapping[str, Any]:
     """Do as `memo_of` does with a run as the server lists it."""
-    try:
-        return {
-            name: (await converter.decode([each]))[0] for name, each in found.memo.fields.items()
-        }
-    except KeyMissingError as error:
-        return {INPUT_MEMO: f"({message_of(error)})"}
-    except Exception:  # noqa: BLE001  each codec has its own errors, and the list goes on
-        return {INPUT_MEMO: UNREAD}
+    why, read = "", dict[str, Any]()
+    for name, each in found.memo.fields.items():
+        try:
+            read[name] = (await converter.decode([each]))[0]
+        except KeyMissingError as error:
+            why = f"({message_of(error)})"
+        except Exception:  # noqa: BLE001  each codec has its own errors, and the list goes on
+            why = UNREAD
+    return {INPUT_MEMO: why, **read} if why else read
 
 
 async def listed(found: WorkflowExecution) -> Task:

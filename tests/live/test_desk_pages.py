@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -15,13 +17,16 @@ import pytest
 from fastapi import FastAPI
 from playwright.async_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
 
 from holdfast import AgentRunner
 from holdfast.desk.pages.task.page import TABS
 from tests.live.test_damaged_archive import damaged
+from tests.live.test_sealed_memos import Sealed
 from tests.support.desk import PATIENCE_MS, SETTLED, Served, person, serve_app, serve_desk
 from tests.support.desk_agent import EVIL, desk, rig_of_desk, runner, waiting
-from tests.support.rig import until_status
+from tests.support.rig import Rig, until_status
 
 __all__ = ["desk", "rig_of_desk", "runner"]
 
@@ -37,6 +42,17 @@ LOOKS: tuple[tuple[Literal["light", "dark"], int, dict[str, Any]], ...] = (
     ("dark", 1280, COLOURS),
     ("dark", 400, {}),
     ("light", 400, COLOURS),
+)
+READS = (
+    "steps",
+    "calls",
+    "transcript",
+    "usage",
+    "timeline",
+    "branches",
+    "forks",
+    "effects",
+    "audit",
 )
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -137,6 +153,71 @@ async def test_pages_say_what_is_lost_of_a_task_and_show_the_rest(
             for what in ("effects", "branches"):
                 said = await page.request.get(f"{desk.url}/api/v1/tasks/{task}/{what}")
                 assert (said.status, "cannot be read" in await said.text()) == (503, True)
+
+
+async def sealed(rig: Rig, monkeypatch: pytest.MonkeyPatch, wish: str, **listed: Any) -> str:
+    """Begin a task whose memo says "secret", sealed by a codec that this process has not."""
+    monkeypatch.setattr("holdfast.client.agent_runner.task_client.task_client.memo", kept)
+    own = rig.engine
+    converter = dataclasses.replace(own.client.data_converter, payload_codec=SealedMemo())
+    client = Client(
+        own.client.service_client, namespace=own.client.namespace, data_converter=converter
+    )
+    rig.engine = dataclasses.replace(own, client=client)
+    task = await rig.runner().create_task(wish, **listed)
+    rig.engine = own
+    return task.task_id
+
+
+def kept(*_: object, **_more: object) -> dict[str, Any]:
+    return {"input": "secret", "from": "secret", "created": "secret"}
+
+
+class SealedMemo(Sealed):
+    """A codec that seals memos alone: workers read the task."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        [sealed] = await super().encode(payloads[:1])
+        return [sealed if each.data == b'"secret"' else each for each in payloads]
+
+
+async def test_a_memo_that_cannot_be_read_fails_no_page_and_hides_no_approval(
+    rig_of_desk: Rig,
+    runner: AgentRunner,
+    desk: Served,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks = await sealed(rig_of_desk, monkeypatch, "pay Ann 7")
+    await runner.run_task(asks)
+    ended = await sealed(rig_of_desk, monkeypatch, "hello", session="of sealed")
+    await runner.run_task(ended)
+    await runner.finalize_response(ended)
+    left = await sealed(rig_of_desk, monkeypatch, "hello")
+    await runner.client.get_workflow_handle(left).cancel()
+    await until_status(runner, left, "abandoned")
+    pages = {
+        f"/?q={asks}": "Ann",
+        "/tasks": "the memo cannot be read here",
+        f"/compare?left={ended}&right={left}": "Done.",
+        "/sessions": "of sealed",
+        "/sessions?name=of%20sealed": "hello",
+        "/charts?of=week": "Tasks begun",
+        "/workers": "serving",
+    }
+    for task in (asks, ended, left):
+        pages |= {f"/tasks/{task}?tab={tab}": task for tab in TABS}
+    reads = [f"/tasks/{task}/{what}" for task in (asks, ended, left) for what in READS]
+    async with person(browser, desk) as page:
+        for path, shown in pages.items():
+            answer = await page.goto(desk.url + path)
+            assert answer is not None
+            assert answer.status == 200, path
+            await expect(page.locator("main")).to_contain_text(shown)
+            assert "went wrong" not in await page.locator("main").inner_text(), path
+        for path in ("/tasks", "/approvals", "/sessions", "/rules", "/workers", *reads):
+            said = await page.request.get(f"{desk.url}/api/v1{path}")
+            assert said.status == 200, (path, await said.text())
 
 
 async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(

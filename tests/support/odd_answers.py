@@ -28,17 +28,8 @@ ARGUMENTS: list[Any] = [
 ]  # fmt: skip
 CONTENTS: list[Any] = [None, "", " ", "\n\n", [], [{"type": "text", "text": "done"}], {"a": 1}, 5]
 FINISHES: list[Any] = [
-    "stop",
-    None,
-    "",
-    "tool_calls",
-    "function_call",
-    "length",
-    "content_filter",
-    "odd",
-    5,
-    [],
-]
+    "stop", None, "", "tool_calls", "function_call", "length", "content_filter", "odd", 5, [],
+]  # fmt: skip
 USAGES: list[Any] = [
     None, [], "much", {"prompt_tokens": 2.5, "input_tokens": 2.5},
     {"prompt_tokens": "7", "input_tokens": "7"}, {"prompt_tokens": -1, "input_tokens": -1},
