@@ -26,7 +26,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import MakeRunner, Rig
+from tests.support.rig import MakeRunner, Rig, until
 
 __all__ = ["logs_are_told_again"]
 
@@ -151,6 +151,29 @@ async def test_an_undo_is_never_called_with_a_hole(
         assert (failed.kind, "Restore" in failed.reason, undone) == ("undo_failed", True, [])
     assert (await runner.undo_step(task)).steps == ("s1",)
     assert undone == [seen(1)]
+
+
+async def test_a_person_says_what_became_of_an_effect_whose_undo_cannot_be_called(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    book = tool(seen, name="book", undo=lambda _: "never")
+    runner = await make_runner(book)
+    model.call("book", {"n": 1})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with damaged(runner, digest(seen(1).encode())):
+        await make_runner(book)  # a worker that has nothing in memory
+        assert (await runner.undo_step(task, residue="keep")).status == "waiting"
+        [approval] = await runner.pending_approvals(task)
+        assert "Restore" in approval.text
+        await runner.respond(approval, by="ann", result="called off by telephone")
+
+        async def is_undone() -> bool:
+            return not await runner.get_completed_steps(task)
+
+        await until(is_undone)
+    model.reply("done")
+    assert (await runner.run_step(task)).output == "done"
 
 
 async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(

@@ -16,6 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityHandle
 
+from holdfast.errors import BlobMissingError, DigestMismatchError
 from holdfast.task import undo
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval
@@ -98,6 +99,9 @@ GRACE_SECONDS = 8
 
 CUT = "The task was ended meanwhile: it is unknown whether it was undone."
 
+_LOST = frozenset({BlobMissingError.__name__, DigestMismatchError.__name__})
+"""Failures of an undo whose effect is recorded by a value that the archive has lost."""
+
 REPEATED = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 ONCE = RetryPolicy(maximum_attempts=1)
 """For an `undo=` that must not be called again blindly: its worker may have been lost inside it."""
@@ -146,8 +150,11 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
         note_unclear(ledger, state, key, what, text)
         _ask(ledger, target, i, text)
         return None
-    state = note_clear(ledger, state, key)
-    return fail_undo(ledger, state, what, failure_of(said).text, _facts(target, i))
+    state, failure = note_clear(ledger, state, key), failure_of(said)
+    if state.asked.residue == "keep" and failure.type in _LOST:
+        _ask(ledger, target, i, f"The undo of {what} cannot be called: {failure.text}")
+        return None
+    return fail_undo(ledger, state, what, failure.text, _facts(target, i))
 
 
 def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
