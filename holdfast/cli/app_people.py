@@ -372,7 +372,7 @@ async def export(
         Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the bundle.")
     ],
     session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="All tasks of this session.")
+        str | None, typer.Option("--session", metavar="NAME", help="The tasks whose turns it has.")
     ] = None,
     app: AppOption = None,
 ) -> ExitCode | None:

@@ -29,10 +29,11 @@ def read(bundle: Path) -> Files:
 
 
 def verified(bundle: Path, **environment: str) -> tuple[int, str]:
-    """Verify a bundle with its own program, without any package and in another directory."""
+    """Verify a bundle with the program of the first one here, and without any package."""
     home = bundle.parent / "auditor"
-    home.mkdir(exist_ok=True)
-    (home / "verify.py").write_bytes(read(bundle)["verify.py"])
+    if not home.exists():
+        home.mkdir()
+        (home / "verify.py").write_bytes(read(bundle)["verify.py"])
     command = [sys.executable, "-I", "-S", "verify.py", str(bundle)]
     done = subprocess.run(
         command, cwd=home, env=environment, capture_output=True, text=True, check=False
@@ -75,7 +76,7 @@ async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_veri
     assert bundle.file.stat().st_mode & 0o777 == 0o600
     code, said = verified(bundle.file)
     assert code == 0, said
-    assert said.count("is the one that Temporal had sealed.") == 2
+    assert said.count("is the one that Temporal had sealed, says the manifest.") == 2
     assert f"digest of the manifest: {bundle.digest}" in said
     with pytest.raises(InvalidArgumentError, match="is a file"):
         await write_bundle(rig.runner().reader, [*bundle.tasks], bundle.file)
@@ -145,13 +146,24 @@ def resealed(files: Files) -> None:
     files["manifest.json"] = canonical(manifest)
 
 
+def unsigned(files: Files) -> None:
+    """Rewrite it without any signature."""
+    resealed(files)
+    for name in ("manifest.json", record_of(files)):
+        data = json.loads(files[name])
+        del data["signature"]
+        files[name] = canonical(data)
+    in_manifest(files)
+
+
 CHANGES: list[tuple[Callable[[Files], None], str]] = [
     (changed_event, "audit.jsonl was changed"),
     (lost_value, "the bundle lacks values/"),
     (added_value, "the manifest does not name values/"),
     (named_in_manifest, "does not hold the value that it is named by"),
     (rewritten, "its record is not the one that Temporal had sealed"),
-    (resealed, "the signature of The manifest is not that of a known key"),
+    (resealed, "the manifest has no signature of a known key"),
+    (unsigned, "the manifest has no signature of a known key"),
 ]
 
 
@@ -171,3 +183,10 @@ async def test_whatever_is_changed_in_a_bundle_is_found(bundle: Bundle, tmp_path
         code, said = verified(other, HOLDFAST_SIGNING_KEY="k")
         assert code == 1, change.__name__
         assert text in said, (change.__name__, said)
+    whole = bytearray(bundle.file.read_bytes())
+    whole[200] ^= 1  # inside the first file
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(whole)
+    code, said = verified(broken, HOLDFAST_SIGNING_KEY="k")
+    assert code == 1
+    assert "cannot be read: " in said

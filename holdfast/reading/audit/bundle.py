@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
@@ -18,7 +19,7 @@ from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from holdfast.archive.archive import Archive
-from holdfast.errors import ArchiveError, HoldfastError, InvalidArgumentError
+from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.verification import Kept, Verification, evidence, sealed
@@ -84,8 +85,9 @@ async def write_bundle(
                 continue
             done[task_id] = found
             told.append(facts)
-            for name, data in (await pages(task_id) if pages else {}).items():
-                bundle.add(f"{_folder(task_id)}/{name}", data)
+            if pages is not None:
+                for name, data in (await pages(task_id)).items():
+                    bundle.add(f"{_folder(task_id)}/{name}", data)
             todo += sorted({child for event in events if (child := _child(event))})
         bundle.add("verify.py", inspect.getsource(check_bundle).encode())
         manifest: dict[str, Json] = {
@@ -107,8 +109,15 @@ async def _one(
 ) -> tuple[Verification, list[AuditEvent], dict[str, Json]]:
     """Add a task; return what was found, its audit, and what the manifest says of it."""
     kept, found = await evidence(reader, task_id)
-    if kept is None:
-        raise ArchiveError(found[0].text, remedy="Restore the record from a backup.")
+    facts: dict[str, Json] = {
+        "id": task_id,
+        "folder": "",
+        "findings": [each.text for each in found],
+        "proved": list[Json](found.proved),
+        "unproved": list[Json](found.unproved),
+    }
+    if kept is None:  # its record is lost or damaged: the findings say so
+        return found, [], facts
     entries, opens = await reader.ledger(task_id, legible=True)
     events = audit_events(entries, opens=opens)
     folder = _folder(task_id)
@@ -116,16 +125,8 @@ async def _one(
     lines = [json.dumps(event.model_dump(mode="json"), ensure_ascii=False) for event in events]
     bundle.add(f"{folder}/audit.jsonl", "".join(f"{line}\n" for line in lines).encode())
     known = None if kept.record is None else await sealed(reader, task_id)
-    facts: dict[str, Json] = {
-        "id": task_id,
-        "folder": folder,
-        "is_closed": kept.record is not None,
-        "seal": known.record if isinstance(known, seal.Seal) else None,
-        "findings": [each.text for each in found],
-        "proved": list[Json](found.proved),
-        "unproved": list[Json](found.unproved),
-    }
-    return found, events, facts
+    proof = known.record if isinstance(known, seal.Seal) else None
+    return found, events, {**facts, "folder": folder, "is_open": kept.is_open, "seal": proof}
 
 
 def _record(kept: Kept) -> dict[str, Json]:
@@ -174,24 +175,26 @@ class _Writer:
 @contextmanager
 def _writer(file: Path) -> Generator[_Writer]:
     """Write a bundle next to its place, and put it there once it is whole."""
-    part = file.with_name(f"{file.name}.part")
+    remedy = "Name another one: evidence is not replaced."
     try:
         if file.exists():
-            msg = f"There is a file {str(file)!r} already."
-            raise InvalidArgumentError(msg, remedy="Name another one: evidence is not replaced.")
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            raise FileExistsError
+        handle, part = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")  # its owner's
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                with ZipFile(stream, "w", ZIP_DEFLATED) as bundle:
+                    yield _Writer(bundle)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.link(part, file)  # which replaces nothing
+        finally:
+            Path(part).unlink()
+    except FileExistsError:
+        msg = f"There is a file {str(file)!r} already."
+        raise InvalidArgumentError(msg, remedy=remedy) from None
     except OSError as error:
         msg = f"The bundle {str(file)!r} cannot be written: {error}"
         raise InvalidArgumentError(msg) from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            with ZipFile(stream, "w", ZIP_DEFLATED) as bundle:
-                yield _Writer(bundle)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class _Copying(Archive):

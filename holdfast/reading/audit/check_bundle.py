@@ -5,9 +5,11 @@
 It checks that the bundle has exactly the files of its manifest, unchanged; that each value has the
 digest it is named by; that the ledger of each task, with its archived parts, gives the digest that
 its record tells; and that the record of each closed task is the one that Temporal had sealed when
-the bundle was made. With the key in HOLDFAST_SIGNING_KEY it also checks the signatures of records
-and of the manifest. Without a key, compare the digest of the manifest with the one that was printed
-when the bundle was made.
+the bundle was made. With the key in HOLDFAST_SIGNING_KEY the manifest must have a valid signature.
+Without a key, compare the digest of the manifest with the one that was printed when the bundle was
+made: else the manifest could be a forged one.
+
+Use a copy of this program that you trust. Who forges a bundle can forge the copy in it as well.
 
 The exit code is 0 when nothing is wrong, 1 when something is, 2 when there is no bundle.
 """
@@ -42,9 +44,14 @@ def unsigned(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name != "signature"}
 
 
+def known_keys() -> list[str]:
+    """Return the keys that signatures are checked with."""
+    return [key.strip() for key in os.environ.get(KEY_VARIABLE, "").split(",") if key.strip()]
+
+
 def is_signed(what: str, name: str, data: dict[str, Any]) -> bool | None:
     """Say whether data have the signature of a known key; None when that cannot be known."""
-    keys = [key.strip() for key in os.environ.get(KEY_VARIABLE, "").split(",") if key.strip()]
+    keys = known_keys()
     given = str(data.get("signature") or "")
     if not keys or not given:
         return None
@@ -74,6 +81,7 @@ class Bundle:
         self.wrong: list[str] = []
         self.proved: list[str] = []
         self.unproved: list[str] = []
+        self.is_signed = False
 
     def json(self, name: str) -> Any:
         """Read a file that holds JSON data."""
@@ -83,11 +91,15 @@ class Bundle:
         """Check everything."""
         manifest = self.json(MANIFEST)
         self.check_files(manifest["files"])
-        self.note("The manifest", manifest, signed=is_signed("holdfast export", "", manifest))
+        self.is_signed = bool(is_signed("holdfast export", "", manifest))
+        if known_keys() and not self.is_signed:
+            self.wrong.append("the manifest has no signature of a known key")
+        else:
+            self.note("The manifest", manifest, signed=self.is_signed or None)
         for task in manifest["tasks"]:
             try:
                 self.check_task(task)
-            except (KeyError, TypeError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  whatever a forged file causes is a finding
                 self.wrong.append(f"task {task['id']}: {type(error).__name__}: {error}")
         for name, why in manifest["missing"].items():
             self.unproved.append(f"Task {name} was called, and is not in the bundle: {why}")
@@ -101,7 +113,11 @@ class Bundle:
         self.wrong += [f"the manifest does not name {each}" for each in sorted({*there} - {*files})]
         self.wrong += [f"the bundle lacks {each}" for each in sorted({*files} - {*there})]
         for name in sorted({*files} & {*there}):
-            digest = sha256(self.archive.read(name))
+            try:
+                digest = sha256(self.archive.read(name))
+            except Exception as error:  # noqa: BLE001  libraries have their own errors
+                self.wrong.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+                continue
             if digest != files[name]:
                 self.wrong.append(f"{name} was changed")
             if name.startswith("values/") and name != value_name(digest):
@@ -123,6 +139,9 @@ class Bundle:
     def check_task(self, task: dict[str, Any]) -> None:
         """Compare the ledger of a task with its record, and the record with its seal."""
         name, before = f"task {task['id']}", len(self.wrong)
+        self.wrong += [f"{name}: when it was exported, {each}" for each in task["findings"]]
+        if not task["folder"]:
+            return
         record = self.json(f"{task['folder']}/record.json")
         entries = [*self.archived(record.get("segment")), *record.get("entries", ())]
         length, digest = record.get("ledger") or (0, "")
@@ -131,21 +150,21 @@ class Bundle:
             actual = sha256(actual.encode() + canonical(entry))[:32]
         if (len(entries), actual) != (length, digest):
             self.wrong.append(f"{name}: its ledger does not have the digest of its record")
-        self.wrong += [f"{name}: when it was exported, {each}" for each in task["findings"]]
         if len(self.wrong) == before:
             self.proved.append(f"The {len(entries)} entries of {name} give its digest.")
-        if not task["is_closed"]:
+        if task["is_open"]:
             self.unproved.append(f"{name} was open: its ledger goes on.")
             return
         signed = is_signed("holdfast task", task["id"], record)
         self.note(f"The record of {name}", record, signed=signed)
         if task["seal"] is None:
-            self.unproved.append(f"Temporal had no seal of {name} when it was exported.")
+            self.unproved += [f"{name}: {each}" for each in task["unproved"]]
             return
         plain = unsigned(record)
         kept = {name: value for name, value in plain.items() if name != "prepared"}
         if task["seal"] in {sha256(canonical(plain)), sha256(canonical(kept))}:
-            self.proved.append(f"The record of {name} is the one that Temporal had sealed.")
+            says = "" if self.is_signed else ", says the manifest"
+            self.proved.append(f"The record of {name} is the one that Temporal had sealed{says}.")
         else:
             self.wrong.append(f"{name}: its record is not the one that Temporal had sealed")
 
@@ -166,10 +185,10 @@ def main(given: list[str]) -> int:
         return 2
     try:
         with zipfile.ZipFile(given[0]) as archive:
+            digest = sha256(archive.read(MANIFEST))
             bundle = Bundle(archive)
             bundle.verify()
-            digest = sha256(archive.read(MANIFEST))
-    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001  a file that is no bundle can be anything
         sys.stderr.write(f"{given[0]} is not a bundle: {type(error).__name__}: {error}\n")
         return 2
     lines = [f"WRONG: {each}" for each in bundle.wrong]

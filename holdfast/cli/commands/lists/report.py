@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -16,18 +17,19 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.timeline import COLUMNS, timeline
 from holdfast.cli.options import Common
-from holdfast.errors import InvalidArgumentError, NotFoundError
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.reading.audit.verification import Verification
 from holdfast.task.data.state import SessionState
 from holdfast.values.base import Json, as_text
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
-from holdfast.values.money import Dollars
+from holdfast.values.checks.json_shapes import as_array, as_object
 from holdfast.values.text.redact import redact
 from holdfast.values.text.terminal import printable
 
-UNCERTAIN = ("unknown", "pending", "cut off")
+UNCERTAIN = ("unknown", "pending")
 """States of a call that may have had its effect."""
 
 NOTHING_OPEN = "Nothing: each effect is known, and nothing waits for a person."
@@ -142,7 +144,10 @@ async def _sections(engine: Engine, task_id: str) -> list[Section]:
     shown = await read_task(engine, task_id)
     runner = engine.runner()
     events, found = await runner.audit(task_id), await runner.verify(task_id)
-    calls = [each for each in events if each.kind == "tool_call" and each.effect != "read"]
+    open_ = list[tuple[str, ...]]()
+    below = [*events, *await _of_children(runner, events, open_)]
+    calls = [each for each in below if each.kind == "tool_call" and each.effect != "read"]
+    open_[:0] = _open(calls, shown)
     decided = [each for each in events if each.verb or each.kind in ("vote", "expired")]
     asked = {each.approval: _call(each) for each in events if each.kind == "asked"}
     is_open = "What is still open in the world?"
@@ -150,13 +155,31 @@ async def _sections(engine: Engine, task_id: str) -> list[Section]:
     about = ("when (UTC)", "who", "what", "about", "why")
     return [
         Section("The task", ("what", "is"), _facts(shown)),
-        Section(is_open, ("since (UTC)", "what", "why"), _open(calls, shown), NOTHING_OPEN),
+        Section(is_open, ("since (UTC)", "what", "why"), open_, NOTHING_OPEN),
         Section("What did it do outside?", effects, _effects(calls), "Nothing: it only read."),
         Section("Who decided what, and why?", about, _decisions(decided, asked), "No person."),
         Section("What happened, and when?", COLUMNS, _timeline(shown), "Nothing yet."),
-        Section("What did it cost?", ("model", "calls", "tokens", "dollars"), _costs(events)),
+        Section("What did it cost?", ("model", "calls", "tokens", "dollars"), _costs(below)),
         Section("Is the record intact?", ("finding", "text"), _proof(found)),
     ]
+
+
+async def _of_children(
+    runner: AgentRunner, events: Sequence[AuditEvent], lost: list[tuple[str, ...]]
+) -> list[AuditEvent]:
+    """Return the events of all tasks that a task has called; add what cannot be read to `lost`."""
+    found = list[AuditEvent]()
+    for call in events:
+        child = str(call.body.get("task", "")) if call.kind == "tool_call" else ""
+        if not child:
+            continue
+        try:
+            own = await runner.audit(child)
+        except HoldfastError as error:
+            lost.append((output.clock(call.time), f"task {child}", f"it cannot be read: {error}"))
+            continue
+        found += [*own, *await _of_children(runner, own, lost)]
+    return found
 
 
 def _facts(shown: Shown) -> list[tuple[str, ...]]:
@@ -212,10 +235,8 @@ def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[t
     """
     rows = list[tuple[str, ...]]()
     for each in events:
-        given = each.body.get("arguments")
-        said = given if isinstance(given, dict) else {}
-        steps = each.body.get("steps")
-        undone = ", ".join(map(str, steps)) if isinstance(steps, list) else each.step
+        said = as_object(each.body.get("arguments"))
+        undone = ", ".join(map(str, as_array(each.body.get("steps")))) or each.step
         about = asked.get(each.approval) or (f"step {undone}" if undone else "")
         edited = f" as {as_text(said['arguments'])}" if "arguments" in said else ""
         what = f"{each.decision or each.verb or each.kind}{edited}"
@@ -235,7 +256,7 @@ def _costs(events: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
     for model in sorted({str(each.body.get("model", "")) for each in calls}):
         of_it = [each for each in calls if str(each.body.get("model", "")) == model]
         known = [each.cost for each in of_it if each.cost is not None]
-        cost = str(sum(known, Dollars(0))) if len(known) == len(of_it) else "not known"
+        cost = str(sum(known, Decimal(0))) if len(known) == len(of_it) else "not known"
         rows.append((model, str(len(of_it)), str(sum(each.tokens for each in of_it)), cost))
     return rows
 
