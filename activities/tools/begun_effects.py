@@ -5,7 +5,7 @@ would make its payments again. So before such a call begins, the archive gets a 
 of an activity that the history does not have makes the call *unknown*: its tool's probe, or a
 person, says whether it happened.
 
-Without a restore a mark costs one small read and two small writes of a call.
+Without a restore a mark costs two small reads and two small writes of a call.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.source import task_id, worker_identity
+from holdfast.activities.heartbeat import NotOursError
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import EFFECTS, folder_of
 from holdfast.errors import ArchiveError, OutcomeUnknownError
+from holdfast.task.data.failures import NOT_STARTED
 from holdfast.task.data.wire import EffectMark
 from holdfast.values.base import Json
 from holdfast.values.text.logs import log
@@ -46,6 +48,7 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
             has answered, and it begins.
         RPCError: The server does not answer, and nothing was called.
         ArchiveError: The archive cannot be read or written, and nothing was called.
+        NotOursError: A later activity has begun the call: the server has given this one up.
     """
     info, name = activity.info(), _name(place)
     mine = EffectMark(
@@ -65,6 +68,9 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
     elif (before.activity, before.scheduled) != (mine.activity, mine.scheduled) and await is_known(
         activity.client(), before, info.workflow_run_id
     ):
+        if before.scheduled > mine.scheduled:  # its mark must stay: the call may have been made
+            text = f"{mine.what} was begun again elsewhere."
+            raise NotOursError(text, type=NOT_STARTED, non_retryable=True)
         before = mine
         await archive.aput_record(name, mine.wire())
     if before == mine:
@@ -94,7 +100,10 @@ _ends = set[asyncio.Task[None]]()
 
 async def _write_end(archive: Archive, name: str, done: EffectMark) -> None:
     try:
-        await archive.aput_record(name, done.wire())
+        now = await read_mark(archive, name)
+        # A call that the server had given up may end after a later one has begun.
+        if now is not None and (now.activity, now.scheduled) == (done.activity, done.scheduled):
+            await archive.aput_record(name, done.wire())
     except ArchiveError as error:
         log.warning("The end of a call is not marked in the archive: %s", error)
 

@@ -200,6 +200,7 @@ class JudgingActivities:
                     if not tool.undo_idempotent:
                         what = f"the undo of {call.name} {call.arguments}"
                         begun = await begin_effect(self._source.archive, _place(given), what)
+                        await ensure_ours("undo")  # the archive may have taken its time
                 head = await self._source.head()
                 traced = undo_of(head, call) if may_trace() else nullcontext()
                 with traced, interrupted("undo"):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from temporalio.api.history.v1 import HistoryEvent
@@ -20,8 +21,15 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRespons
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
-from holdfast.activities.tools.begun_effects import begin_effect
+from holdfast.activities.heartbeat import NotOursError
+from holdfast.activities.tools.begun_effects import (
+    _ends,  # pyright: ignore[reportPrivateUsage]
+    begin_effect,
+    end_effect,
+    read_mark,
+)
 from holdfast.errors import ArchiveError, OutcomeUnknownError
+from holdfast.task.data.wire import EffectMark
 from tests.simulation.clock import Clock
 from tests.simulation.run import CONVERTER
 from tests.simulation.server import Server
@@ -86,6 +94,17 @@ class Play(Service):
         elif not self.database.is_done and move != AGAIN:
             await self.run(move)
 
+    def activity(self, sent: HistoryEvent) -> ActivityEnvironment:
+        """Return the environment of the activity that an event has scheduled."""
+        environment = ActivityEnvironment(Client(self, data_converter=CONVERTER))
+        environment.info = dataclasses.replace(
+            environment.info,
+            activity_id=sent.activity_task_scheduled_event_attributes.activity_id,
+            scheduled_time=dt.datetime.fromtimestamp(sent.event_time.seconds, dt.UTC),
+            started_time=dt.datetime.fromtimestamp(self.time, dt.UTC),
+        )
+        return environment
+
     async def run(self, move: str | int) -> None:
         """Run the activity that waits, or schedule one first."""
         now = self.database
@@ -94,13 +113,7 @@ class Play(Service):
             now.waits.activity_task_scheduled_event_attributes.activity_id = str(len(now.events))
             return
         sent, now.waits = now.waits, None
-        environment = ActivityEnvironment(Client(self, data_converter=CONVERTER))
-        environment.info = dataclasses.replace(
-            environment.info,
-            activity_id=sent.activity_task_scheduled_event_attributes.activity_id,
-            scheduled_time=dt.datetime.fromtimestamp(sent.event_time.seconds, dt.UTC),
-            started_time=dt.datetime.fromtimestamp(self.time, dt.UTC),
-        )
+        environment = self.activity(sent)
         vars(self.archive)["_store"].fails = move if isinstance(move, int) else -1
         kind = ""
         try:
@@ -158,3 +171,30 @@ def test_no_payment_is_made_twice_without_a_persons_word(moves: list[str | int])
             await it.move(AGAIN if it.database.asks else RUN)
 
     asyncio.run(play())
+
+
+async def test_an_activity_that_was_given_up_does_not_replace_the_mark_of_a_later_one() -> None:
+    it, marks = Play(), list[EffectMark]()
+    for _ in range(2):
+        await it.move(RUN)
+        sent, it.database.waits = it.database.waits, None
+        assert sent is not None
+        taken = it.database.add(it.time).activity_task_started_event_attributes
+        taken.scheduled_event_id = sent.event_id
+        marks.append(await it.activity(sent).run(begin_effect, it.archive, "0.1.0.0", "pay"))
+    [name] = await it.archive.alist_records("effects")
+    first = it.activity(it.database.events[0])
+    with pytest.raises(NotOursError):
+        await first.run(begin_effect, it.archive, "0.1.0.0", "pay")
+    assert await read_mark(it.archive, name) == marks[1]
+
+    async def end(mark: EffectMark) -> None:
+        end_effect(it.archive, "0.1.0.0", mark, "done")
+        await asyncio.gather(*_ends)
+
+    await first.run(end, marks[0])
+    assert await read_mark(it.archive, name) == marks[1]
+    await first.run(end, marks[1])
+    ended = await read_mark(it.archive, name)
+    assert ended is not None
+    assert (ended.activity, ended.status) == (marks[1].activity, "done")
