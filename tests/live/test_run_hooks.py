@@ -69,7 +69,7 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
             return 0
 
     class Broken(RunHooks):
-        async def on_llm_start(self, context: Any, *_given: Any) -> None:
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
             raise BrokenError("the hook is broken")
 
     model.call("hold")
@@ -101,7 +101,7 @@ async def test_the_call_of_a_model_that_raises_an_error_of_its_own_has_begun(run
         async def on_agent_start(self, context: Any, agent: Any) -> None:
             told.append("agent_start")
 
-        async def on_llm_start(self, context: Any, *_given: Any) -> None:
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
             told.append("llm_start")
 
     await run.serve(model=OwnModel())

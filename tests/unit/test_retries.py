@@ -100,8 +100,8 @@ async def test_a_locked_conversation_waits_longer_each_time_and_no_policy_is_ask
 
 
 async def test_no_policy_is_asked_after_the_last_attempt_and_none_repeats_nothing() -> None:
-    error = ValueError("mine")
-    for policy in (None, lambda _: False):
+    error, policies = ValueError("mine"), list[RetryPolicy | None]([None, lambda _: False])
+    for policy in policies:
         assert not isinstance(await after(error, policy), ModelUnavailableError)
     assert await after(error, lambda _: pytest.fail("asked"), attempt=3) is error
 
