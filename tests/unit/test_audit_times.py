@@ -23,6 +23,7 @@ NOW = 1_800_000_000.25
         ("my request", NOW, 0),
         ("", NOW, 0),
     ],
+    ids=["waited", "at once", "ahead", "no time", "own id", "none"],  # the ids are random
 )
 def test_a_command_that_waited_for_a_worker_has_two_times(
     id: str, read: float, sent: float
