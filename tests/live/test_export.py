@@ -17,7 +17,7 @@ from holdfast.reading.audit.bundle import Bundle, write_bundle
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.runs import look, serve_nested
 
 Files = dict[str, bytes]
@@ -57,6 +57,7 @@ async def bundle(
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
+    await until_status(runner, f"{task.task_id}~0.1.0.0", "finished")
     bundle = await write_bundle(runner.reader, [task.task_id], tmp_path / "bundle.zip")
     assert bundle.tasks == {task.task_id: [], f"{task.task_id}~0.1.0.0": []}
     return bundle
