@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, overload
+from typing import Any, Generic, cast, overload
 
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.guard_rules import GuardRule
@@ -283,7 +283,7 @@ def check_blocked_message(given: object) -> None:
 def _found(name: str, found: object) -> GuardrailFunctionOutput:
     said = type(found).__name__
     if isinstance(found, GuardrailFunctionOutput):
-        tripped: object = found.tripwire_triggered
+        tripped = cast("object", found.tripwire_triggered)
         if isinstance(tripped, bool):
             return found
         said = f"tripwire_triggered={shown(tripped)}, neither True nor False"
