@@ -79,7 +79,7 @@ class AgentTask(Opening):
         self.steps = Steps(self.core)
         self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
-        self._dated: tuple[tuple[Approval, ...], float] = ((), 0.0)
+        self._dated: tuple[tuple[Approval, ...], frozenset[str], float] = ((), frozenset(), 0.0)
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
@@ -231,10 +231,10 @@ class AgentTask(Opening):
         if self.core.ending.due:
             return self.core.ending.due
         # Conditions look at this many times, and an answer may bring thousands of approvals.
-        asked = self.core.ledger.s.approvals
-        if asked is not self._dated[0]:
-            self._dated = asked, approvals.deadline(self.core.ledger)
-        return self._dated[1]
+        asked, questioned = self.core.ledger.s.approvals, self.core.ledger.questioned
+        if asked is not self._dated[0] or questioned is not self._dated[1]:
+            self._dated = asked, questioned, approvals.deadline(self.core.ledger)
+        return self._dated[2]
 
     def _left(self) -> timedelta | None:
         """Return the time until then; None for never."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from pydantic_core import to_jsonable_python
 from temporalio import activity
 from temporalio.client import WorkflowQueryRejectedError
-from temporalio.common import QueryRejectCondition
+from temporalio.common import QueryRejectCondition, RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.registry import Registry
@@ -46,6 +46,7 @@ from holdfast.archive.session_commits import send_rule
 from holdfast.engine.search_attributes import HF_RULES
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Outcome, StandingRule
+from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import KeepInput, Probed, RecallInput, ToolInput, ToolsInput
@@ -303,6 +304,31 @@ async def session_rules(wanted: RecallInput) -> list[StandingRule]:
                 return []
             raise
     return [rule for rule in found if (rule.tool, rule.agent) == (wanted.tool, wanted.agent)]
+
+
+@activity.defn(name="sent_at")
+async def sent_at(command: Command) -> float:
+    """Return when the server got a signal of this run of the task, seconds since the epoch.
+
+    Of a signal without an id, the newest that says the same counts.
+
+    Returns:
+        0 if the history has no such signal.
+    """
+    info, client, found = activity.info(), activity.client(), 0.0
+    handle = client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+    with typed_failures():
+        async for event in handle.fetch_history_events():
+            signal = event.workflow_execution_signaled_event_attributes
+            if signal.signal_name != command.verb:
+                continue
+            raw = await client.data_converter.decode(signal.input.payloads, [RawValue])
+            got = decode(command.verb, [each.payload.data for each in raw])
+            if got == command or (command.id and got.id == command.id):
+                found = event.event_time.ToMicroseconds() / 1e6
+                if command.id:  # a repeated id is dropped
+                    break
+    return found
 
 
 async def has_no_rules(

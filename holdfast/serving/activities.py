@@ -15,7 +15,12 @@ from holdfast.activities.notices import NoticeActivities, Notifier, checked_noti
 from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
-from holdfast.activities.tools.questions import JudgingActivities, keep_rule, session_rules
+from holdfast.activities.tools.questions import (
+    JudgingActivities,
+    keep_rule,
+    sent_at,
+    session_rules,
+)
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
@@ -97,6 +102,7 @@ class Activities:
             nesting.ended,
             keep_rule,
             session_rules,
+            sent_at,
         ]
         self.index = closing.index if loops is None else loops.apart(closing.index)
         tool = tools.tool if loops is None else loops.apart(tools.tool)

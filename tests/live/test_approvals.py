@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
+from holdfast import AgentRunner, ApprovalRule, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.reading.audit.audit import AuditEvent
@@ -116,6 +117,47 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
     assert "no one decided in time" in model.requests[-1].text
     [expired] = [event for event in await runner.audit(task) if event.kind == "expired"]
     assert expired.time >= asking.time + 0.5
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_until_after_it(
+    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World, *, has_id: bool
+) -> None:
+    rule = ApprovalRule(by="role:finance", expires_seconds=3)
+
+    @tool(needs_approval=rule)
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return "paid"
+
+    agent = make_agent(pay)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task, _ = await started(runner)
+    approval = await ask(runner, task)
+    await rig.stop()
+    handle = runner.client.get_workflow_handle(task.task_id)
+    body: dict[str, Any] = {"approval": approval.id, "by": "eve"}
+    await handle.signal("approve", {**body, "id": "eves"} if has_id else body)
+    body |= {"by": "anna", "roles": ["finance"]}
+    await handle.signal("approve", {**body, "id": "annas"} if has_id else body)
+    await asyncio.sleep(max(0, approval.expires - time.time()) + 0.2)  # the deadline itself
+    await handle.signal("reject", {**body, "reason": "too late"})
+    await rig.serve(agent)
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 5"]
+    said = [(e.kind, e.actor, e.verb) for e in await runner.audit(task) if e.approval]
+    assert said == [
+        ("asked", "task", ""),
+        ("refused", "eve", "approve"),
+        ("command", "anna", "approve"),
+        ("refused", "anna", "reject"),
+        ("tool_call", "model", ""),
+    ]
+    assert not await runner.verify(task)
 
 
 async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_model(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 from inspect import Parameter, Signature
 from typing import Literal, Protocol
 
 from temporalio import workflow
 from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast.task import refusals
 from holdfast.task.data.calls import LONG_CALL, LongCall
@@ -33,7 +35,7 @@ from holdfast.task.requests.phase import ALLOWED, Word, refused_by
 from holdfast.task.tool_calls import add_long
 from holdfast.values.base import Json
 from holdfast.values.runs.verbs import DECIDED, VERBS, Verb
-from holdfast.workflows.activity_calls import now
+from holdfast.workflows.activity_calls import PATIENT, now
 from holdfast.workflows.children.reports import undo_for_parent
 from holdfast.workflows.core import Core
 
@@ -239,19 +241,69 @@ class Commands:
             if self._inbox:
                 await workflow.sleep(TURN_SECONDS, summary=f"{len(self._inbox)} commands")
                 for _ in range(min(COMMANDS_AT_ONCE, len(self._inbox))):
-                    self._read_one(*self._inbox.popleft())
+                    # It stays in the inbox meanwhile: the task must not end or roll without it.
+                    at = await self._decided_at(*self._inbox[0])
+                    command = self._inbox.popleft()
+                    self._question()
+                    self._read_one(*command, at=at)
                 self._has_news = True
             self._core.agenda.holds_back = self.are_waiting
 
     def _command(self, name: str, data: list[bytes]) -> None:
         # Order is kept: once one waits, all that follow wait behind it.
-        if self._inbox or not self._has_time():
+        if self._inbox or not self._has_time() or self._late(name, data):
             self._inbox.append((name, data))
+            self._question()
         else:
             self._read_one(name, data)
         # While commands wait, no step begins: one of them may be a pause or an abandon.
         self._core.agenda.holds_back = self.are_waiting
         self._has_news = True
+
+    def _late(self, name: str, data: list[bytes]) -> Command | None:
+        """Return a decision if the deadline of its approval has passed, and may not have before."""
+        ledger = self._core.ledger
+        due = approvals.overdue(ledger, now=now()) if name in DECIDED else ()
+        got = decode(name, data) if due else None
+        if not isinstance(got, Command) or got.body.get("approval") not in {a.id for a in due}:
+            return None
+        return got if workflow.patched("decided-in-time") else None
+
+    def _question(self) -> None:
+        """Keep from expiring what a decision in the inbox may be in time for."""
+        late = filter(None, (self._late(*each) for each in self._inbox))
+        found = frozenset(str(each.body["approval"]) for each in late)
+        if found != self._core.ledger.questioned:
+            self._core.ledger.questioned = found
+
+    async def _decided_at(self, name: str, data: list[bytes]) -> float:
+        """Return when a late decision came to the server, if that was before the deadline; else 0.
+
+        After a time without a worker, the decision and the timer of the deadline come in one
+        activation, the decision first, whichever was first. The history has the time of both.
+        """
+        command = self._late(name, data)
+        if command is None:
+            return 0.0
+        # At this await the task may be paused, undone or abandoned. The command is obeyed after it
+        # by the rules of that moment: only its time is known here.
+        try:
+            sent = await workflow.execute_activity(
+                "sent_at",
+                command,
+                result_type=float,
+                start_to_close_timeout=timedelta(seconds=30),
+                schedule_to_close_timeout=timedelta(minutes=1),
+                retry_policy=PATIENT,
+                summary=f"{name} {command.body['approval']}",
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("Nobody has said when a decision came: %s", error.cause)
+            return 0.0
+        asked = self._core.ledger.asked.find(str(command.body["approval"]))
+        return sent if asked is not None and sent < asked.expires else 0.0
 
     def _has_time(self) -> bool:
         """Whether another command may be obeyed in this workflow task."""
@@ -261,8 +313,14 @@ class Commands:
         self._obeyed = (length, count)
         return count <= COMMANDS_AT_ONCE
 
-    def _read_one(self, name: str, data: list[bytes]) -> None:
-        """Obey or refuse a command, and record which; a repeated id is dropped."""
+    def _read_one(self, name: str, data: list[bytes], *, at: float = 0) -> None:
+        """Obey or refuse a command, and record which; a repeated id is dropped.
+
+        Args:
+            name: Name of the signal.
+            data: Its arguments.
+            at: When it came, if that is not now.
+        """
         ledger = self._core.ledger
         unheard = hear(name, data)
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
@@ -278,7 +336,7 @@ class Commands:
             # Asked before `obey` decides it: the receipt says whether somebody else was first.
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
-            reason = self._obey(got)[:LONGEST_REASON]
+            reason = self._obey(got, at or now())[:LONGEST_REASON]
             is_vote = not reason and got.verb in DECIDED and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
             kind, by, text = "vote" if is_vote else "command", got.by, got.reason
@@ -295,8 +353,8 @@ class Commands:
         )
         ledger.commands.add(got.id)
 
-    def _obey(self, command: Command) -> str:
-        """Carry a command out; return why not, or empty."""
+    def _obey(self, command: Command, at: float) -> str:
+        """Carry out a command that came at a time; return why not, or empty."""
         if wrong := command.misspelt:
             return wrong
         core = self._core
@@ -312,7 +370,7 @@ class Commands:
             core.abandon(command)
             return ""
         was = core.ledger.paused
-        reason = obey(core.ledger, command, now=now())
+        reason = obey(core.ledger, command, now=at)
         core.hold_children(was)
         if command.verb == "configure" and not reason:
             core.children.configure(command.by)

@@ -292,6 +292,8 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
             **receipt.model_dump(mode="json"),
         }
         _say(receipt, approval_id)
+        if known and known.expires and receipt.status == "recorded":
+            output.say(f"It counts if the server had it before {time_shown(known.expires)}.")
         if not wait:
             if common.json:
                 output.emit(facts)

@@ -304,6 +304,7 @@ class Recording:
         self.s = s
         self.entries: list[Entry] = list(s.entries)
         self.commands = KnownIds(s.commands, COMMANDS_KEPT)
+        self.questioned: frozenset[str] = frozenset()
         self._noted = (s.notes, _length(s.notes))
         self._marks = s.marks
         self._unchained = 0

@@ -351,10 +351,15 @@ def _is_open_again(event: EventRecord, approval_id: str) -> bool:
     return is_edit and event.body.get("id") == approval_id
 
 
+def overdue(ledger: Ledger, *, now: float) -> list[Approval]:
+    """List the open approvals whose deadline has passed."""
+    return [each for each in pending(ledger) if each.expires and now >= each.expires]
+
+
 def expire(ledger: Ledger, *, now: float) -> None:
     """Reject approvals that have passed their deadline without a decision."""
-    for approval in pending(ledger):
-        if approval.expires and now >= approval.expires:
+    for approval in overdue(ledger, now=now):
+        if approval.id not in ledger.questioned:
             late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
             ledger.note("expired", now=now, body=facts(ledger, approval))
             reject(ledger, late, status="expired")
@@ -382,7 +387,7 @@ def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
 def deadline(ledger: Ledger) -> float:
     """Return when the next approval expires, escalates or comes back, 0 for never."""
     waiting = pending(ledger)
-    times = [a.expires for a in waiting if a.expires]
+    times = [a.expires for a in waiting if a.expires and a.id not in ledger.questioned]
     times += [a.escalates for a in waiting if a.escalates and not a.escalated]
     times += [a.snoozed_until for a in waiting if a.snoozed_until]
     return min(times, default=0)
