@@ -45,8 +45,8 @@ class Bundle(NamedTuple):
     missing: dict[str, str]
 
 
-Pages = Callable[[str], Awaitable[Mapping[str, bytes]]]
-"""Makes further files for the folder of a task, such as a page to read."""
+Pages = Callable[[str, Verification], Awaitable[Mapping[str, bytes]]]
+"""Makes further files for a task's folder of what was verified, such as a page to read."""
 
 
 async def write_bundle(
@@ -86,9 +86,9 @@ async def write_bundle(
             done[task_id] = found
             told.append(facts)
             if pages is not None:
-                for name, data in (await pages(task_id)).items():
+                for name, data in (await pages(task_id, found)).items():
                     bundle.add(f"{_folder(task_id)}/{name}", data)
-            todo += sorted({child for event in events if (child := _child(event))})
+            todo += sorted({event.child for event in events if event.child})
         bundle.add("verify.py", inspect.getsource(check_bundle).encode())
         manifest: dict[str, Json] = {
             "format": 1,
@@ -144,11 +144,6 @@ def _record(kept: Kept) -> dict[str, Json]:
 
 def _folder(task_id: str) -> str:
     return f"tasks/{quote(task_id, safe='')}"
-
-
-def _child(event: AuditEvent) -> str:
-    """Return the id of the task that a call was, if it was one."""
-    return str(event.body.get("task", "")) if event.kind == "tool_call" else ""
 
 
 class _Writer:

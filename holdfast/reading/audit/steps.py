@@ -110,6 +110,11 @@ class AuditEvent(Value):
     digest: str = ""
     body: dict[str, Json] = Field(default_factory=dict)
 
+    @property
+    def child(self) -> str:
+        """Id of the task that a tool call was; empty if it was none."""
+        return str(self.body.get("task", "")) if self.kind == "tool_call" else ""
+
 
 def step_event(happening: InStep) -> AuditEvent | None:
     """Return the event for something that happened in a step; None when the audit has none.

@@ -61,7 +61,8 @@ async def report_command(common: Common, typed: str, html: Path | None) -> ExitC
     """
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        sections = await _sections(engine, task_id)
+        found = await engine.runner().verify(task_id)
+        sections = await _sections(engine, task_id, found)
     if html is not None:
         _write(html, _page(task_id, sections))
         output.say(f"Written: {html}")
@@ -102,8 +103,8 @@ async def export_command(
         if session is not None:
             tasks += await _of_session(engine, session, app)
 
-        async def pages(task_id: str) -> Mapping[str, bytes]:
-            return {"report.html": _page(task_id, await _sections(engine, task_id))}
+        async def pages(task_id: str, found: Verification) -> Mapping[str, bytes]:
+            return {"report.html": _page(task_id, await _sections(engine, task_id, found))}
 
         bundle = await write_bundle(engine.runner().reader, tasks, file, pages=pages)
     broken = [name for name, found in bundle.tasks.items() if found]
@@ -139,11 +140,11 @@ async def _of_session(engine: Engine, name: str, app: str | None) -> list[str]:
     return tasks
 
 
-async def _sections(engine: Engine, task_id: str) -> list[Section]:
+async def _sections(engine: Engine, task_id: str, found: Verification) -> list[Section]:
     """Read a task, and answer what is asked of it."""
     shown = await read_task(engine, task_id)
     runner = engine.runner()
-    events, found = await runner.audit(task_id), await runner.verify(task_id)
+    events = await runner.audit(task_id)
     open_ = list[tuple[str, ...]]()
     below = [*events, *await _of_children(runner, events, open_)]
     calls = [each for each in below if each.kind == "tool_call" and each.effect != "read"]
@@ -170,13 +171,14 @@ async def _of_children(
     """Return the events of all tasks that a task has called; add what cannot be read to `lost`."""
     found = list[AuditEvent]()
     for call in events:
-        child = str(call.body.get("task", "")) if call.kind == "tool_call" else ""
-        if not child:
+        if not call.child:
             continue
         try:
-            own = await runner.audit(child)
+            own = await runner.audit(call.child)
         except HoldfastError as error:
-            lost.append((output.clock(call.time), f"task {child}", f"it cannot be read: {error}"))
+            lost.append(
+                (output.clock(call.time), f"task {call.child}", f"it cannot be read: {error}")
+            )
             continue
         found += [*own, *await _of_children(runner, own, lost)]
     return found
