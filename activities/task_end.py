@@ -1,4 +1,4 @@
-"""The activities `archive`, `close` and `index`: what outlives Temporal's own history."""
+"""The activities `archive`, `close`, `index` and `rest`: what outlives Temporal's own history."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from holdfast.archive.segments import (
     write_record,
     write_segment,
 )
-from holdfast.archive.session_commits import ensure_session
+from holdfast.archive.session_commits import ensure_session, write_resting
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import OUTPUT_TRIPPED
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
-from holdfast.task.data.state import CommitRef, TaskRecord
+from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
 from holdfast.task.ledger.references import input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
@@ -178,7 +178,7 @@ class ClosingActivities:
         )
         if session is not None:
             queue = session.queue or activity.info().task_queue
-            await ensure_session(activity.client(), session.id, queue)
+            await ensure_session(activity.client(), source.archive, session.id, queue)
         return turn
 
     async def _blocked(
@@ -231,6 +231,14 @@ class ClosingActivities:
         """Store a full page of a session's turns."""
         with typed_failures():
             return await self._source.archive.aput(canonical([c.wire() for c in commits]))
+
+    @activity.defn(name="rest")
+    async def rest(self, memory: SessionState) -> str:
+        """Store the memory of a session that is unused; return the digest of its record."""
+        with typed_failures():
+            async with heartbeats():
+                await ensure_ours("writing of the memory")  # it may have been used since
+                return await write_resting(self._source.archive, task_id(), memory)
 
 
 async def record_of(  # noqa: PLR0917  as they are read of a task

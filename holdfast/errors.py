@@ -233,7 +233,8 @@ class SessionClosedError(HoldfastError):
             " there, and nothing was added to it.",
             remedy="To go on with that memory, run `temporal workflow reset --type LastWorkflowTask"
             f" --workflow-id {session_id} --reason resumed`; to forget it, run `temporal workflow"
-            f" delete --workflow-id {session_id}`. Then ask again.",
+            f" delete --workflow-id {session_id}` and delete its record in the archive, if it has"
+            " rested. Then ask again.",
         )
 
 

@@ -10,7 +10,12 @@ import asyncio
 from collections.abc import Callable
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    is_cancelled_exception,
+)
 
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply
@@ -110,8 +115,17 @@ class Closing:
             await core.children.ended()
         stored = await calls.close(core.ledger, sent, again=core.ending.failures > 0)
         session = core.given.head.session
-        if session is not None and stored.turn is not None:
+        if session is None or stored.turn is None:
+            return stored.seal
+        try:
             await calls.commit(session.id, stored.turn)
+        except ApplicationError:
+            if not workflow.patched("commit-again"):
+                raise
+            # It has come to rest since `close` saw that it is open, which begins it again.
+            stored = await calls.close(core.ledger, sent, again=True)
+            if stored.turn is not None:
+                await calls.commit(session.id, stored.turn)
         return stored.seal
 
     def _over(self, sent: CloseInput, seal: Seal) -> None:

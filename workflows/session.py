@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,11 @@ many that have ended are kept next to them."""
 
 INDEX_TIMEOUT = timedelta(minutes=2)
 INDEX_ATTEMPTS = 5
+WRITES: dict[str, Any] = {
+    "start_to_close_timeout": INDEX_TIMEOUT,
+    "schedule_to_close_timeout": INDEX_ATTEMPTS * INDEX_TIMEOUT,
+    "retry_policy": RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
+}
 _SHA256 = re.compile(r"([0-9a-f]{64})?")
 
 
@@ -42,19 +48,63 @@ class Session(Opening):
     def __init__(self, state: SessionState) -> None:
         """Begin empty, or go on after continue-as-new."""
         self.s = state
+        self._used = workflow.time()
 
     @workflow.run
-    async def run(self, state: SessionState) -> None:
-        """Run until it continues as new; commits arrive as signals."""
+    async def run(self, state: SessionState) -> str:
+        """Run until it continues as new, or rests; commits arrive as signals.
+
+        Returns:
+            Digest of the record with which it rests.
+        """
         del state
-        while True:
+        rests = workflow.patched("session-rests") and self.s.unused > 0
+        sealed = ""
+        while not sealed:
             try:
+                if rests and await self._is_unused():
+                    sealed = await self._rest()
+                    continue
                 await workflow.wait_condition(self._rolls)
                 await self._index()
-                break
+                workflow.continue_as_new(self.s)
             except asyncio.CancelledError:
                 workflow.logger.warning("A session is memory and cannot be cancelled; delete it.")
-        workflow.continue_as_new(self.s)
+        return sealed
+
+    async def _is_unused(self) -> bool:
+        """Wait until the session is unused for long, or False once it rolls.
+
+        A valid rule keeps it open: rules are listed, and revoked, in open sessions.
+        """
+        while not self._rolls():
+            left = self._used + self.s.unused - workflow.time()
+            if left <= 0:
+                if not any(each.stands(workflow.time()) for each in self.s.rules):
+                    return True
+                left = self.s.unused
+            with suppress(TimeoutError):
+                pause = timedelta(seconds=max(left, 0.001))
+                await workflow.wait_condition(self._rolls, timeout=pause)
+        return False
+
+    async def _rest(self) -> str:
+        """Store the memory in the archive, where the next signal begins from.
+
+        Returns:
+            Digest of its record; empty when it was not stored, or a signal came meanwhile.
+        """
+        kept = self.s
+        self._used = workflow.time()  # when the next attempt counts from
+        try:
+            sealed = await workflow.execute_activity(
+                "rest", kept, result_type=str, summary=f"unused for {kept.unused:g} s", **WRITES
+            )
+        except ActivityError as error:
+            workflow.logger.warning("An unused session stays open: %s", error)
+            return ""
+        # The server takes no end from a workflow task that has not seen all signals.
+        return sealed if self.s is kept else ""
 
     async def _index(self) -> None:
         """Move full lists of turns to the archive; if that fails, the next run tries again."""
@@ -65,10 +115,8 @@ class Session(Opening):
                     "index",
                     list(full),
                     result_type=str,
-                    start_to_close_timeout=INDEX_TIMEOUT,
-                    schedule_to_close_timeout=INDEX_ATTEMPTS * INDEX_TIMEOUT,
-                    retry_policy=RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
                     summary=f"{len(full)} turns",
+                    **WRITES,
                 )
             except ActivityError as error:
                 workflow.logger.warning("A session's old turns stay where they are: %s", error)
@@ -87,6 +135,7 @@ class Session(Opening):
 
     def _change(self, **fields: object) -> None:
         self.s = self.s.model_copy(update=fields)
+        self._used = workflow.time()
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:

@@ -11,12 +11,18 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
-from temporalio.client import WorkflowHandle
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
@@ -34,6 +40,7 @@ from holdfast.archive.contents import (
     with_parts,
 )
 from holdfast.archive.segments import archived_step, read_back, read_messages, turns
+from holdfast.archive.session_commits import read_resting
 from holdfast.errors import ArchiveError, DigestMismatchError, QueryFailedError
 from holdfast.models.openai.hosted_items import outlines
 from holdfast.reading.queries import while_busy
@@ -567,13 +574,12 @@ async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainR
     return Seen(whole, transcript, given)
 
 
-async def commits_now(head: TaskHead) -> ChainRef:
+async def commits_now(source: Source, head: TaskHead) -> ChainRef:
     """Return the commits that the task's session has now; an unused session has none."""
     if head.session is None or head.session.unread:
         return ChainRef()
-    handle = activity.client().get_workflow_handle(head.session.id)
     try:
-        state = await while_busy(lambda: handle.query("state", result_type=SessionState))
+        state = await _memory(source, head.session.id)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return ChainRef()
@@ -581,10 +587,27 @@ async def commits_now(head: TaskHead) -> ChainRef:
     return ChainRef(state.base + len(state.commits), state.digest)
 
 
+async def _memory(source: Source, session_id: str) -> SessionState:
+    """Return what a session remembers: from itself, or of one that rests from the archive."""
+    handle = activity.client().get_workflow_handle(session_id)
+    ask = partial(handle.query, "state", result_type=SessionState)
+    if_open = QueryRejectCondition.NOT_OPEN
+    try:
+        return await while_busy(partial(ask, reject_condition=if_open))
+    except (WorkflowQueryRejectedError, RPCError) as error:
+        rests = error.status is WorkflowExecutionStatus.COMPLETED
+        is_kept = rests or error.status is RPCStatusCode.NOT_FOUND
+        kept = await read_resting(source.archive, session_id, rests=rests) if is_kept else None
+        if kept is not None:
+            return kept
+        if isinstance(error, RPCError):
+            raise
+    return await while_busy(ask)  # it was ended from outside, or continued as new meanwhile
+
+
 async def _session(source: Source, session: SessionRef) -> list[Message]:
     """Read the turns that the session had when the task began."""
-    handle = activity.client().get_workflow_handle(session.id)
-    state = await while_busy(lambda: handle.query("state", result_type=SessionState))
+    state = await _memory(source, session.id)
     messages: list[Message] = []
     for turn in await turns(source.archive, state, session.commits):
         messages.extend(await read_messages(source.archive, turn.sha256))

@@ -201,7 +201,8 @@ class StepActivities:
         self._source.cache.drop(task_id())
         found = await published(self._registry, head)
         agent = self._registry.of(head).agent(head.agent)
-        own = {"step": await self._first_step(agent), "commits": await commits_now(head)}
+        commits = await commits_now(self._source, head)
+        own = {"step": await self._first_step(agent), "commits": commits}
         described = found.model_copy(update=own)
         self._source.cache.know(known_head(head, described))
         return described

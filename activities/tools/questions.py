@@ -106,6 +106,17 @@ class JudgingActivities:
             check_there(agent, given.handoff, given.n, first)
         return lost
 
+    @activity.defn(name="keep_rule")
+    async def keep_rule(self, given: KeepInput) -> None:
+        """Give a session a rule, and start it if need be; a rule that it has changes nothing.
+
+        A rule that was revoked in transit ends there.
+        """
+        session, queue = given.session, given.session.queue or activity.info().task_queue
+        archive = self._source.archive
+        with typed_failures():
+            await send_rule(activity.client(), archive, session.id, queue, given.rule)
+
     @activity.defn(name="gate")
     async def gate(self, given: ToolInput) -> bool | ApprovalRule:
         """Ask a tool's predicate whether a call needs approval, and of whom."""
@@ -273,17 +284,6 @@ def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -
 
 
 LOOK_TIMEOUT = timedelta(seconds=3)
-
-
-@activity.defn(name="keep_rule")
-async def keep_rule(given: KeepInput) -> None:
-    """Give a session a rule, and start it if need be; a rule that it has changes nothing.
-
-    A rule that was revoked in transit ends there.
-    """
-    session, queue = given.session, given.session.queue or activity.info().task_queue
-    with typed_failures():
-        await send_rule(activity.client(), session.id, queue, given.rule)
 
 
 @activity.defn(name="session_rules")

@@ -1,22 +1,84 @@
-"""How a turn gets into a session, from a program that appends and from a task that closes."""
+"""How a turn gets into a session, from a program that appends and from a task that closes.
+
+A session that is unused for long rests: its memory is in a record of the archive, and its workflow
+has ended. The next turn begins another run, with that memory.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from datetime import timedelta
 
-from temporalio.client import Client, WorkflowExecutionDescription
+from pydantic import ValidationError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.errors import InvalidArgumentError, SessionClosedError
+from holdfast.archive.archive import Archive
+from holdfast.archive.names import record_name
+from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.seal import record_digest, signed
 from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
+DAYS = "HOLDFAST_SESSION_DAYS"
 
 
-async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitRef) -> None:
+async def write_resting(archive: Archive, session_id: str, state: SessionState) -> str:
+    """Store the memory of a session that rests; return the digest of its record."""
+    data = state.wire()
+    await archive.aput_record(record_name("sessions", session_id), signed(data, session_id))
+    return record_digest(data)
+
+
+async def read_resting(
+    archive: Archive, session_id: str, *, rests: bool = False
+) -> SessionState | None:
+    """Return the memory with which a session rested last; None if it never did.
+
+    Args:
+        archive: The archive.
+        session_id: Workflow id of the session.
+        rests: Whether it rests for sure; Temporal may have forgotten that.
+
+    Raises:
+        ArchiveError: It is damaged, or missing though the session rests.
+    """
+    name = record_name("sessions", session_id)
+    data = await archive.afind_record(name)
+    try:
+        if data is not None or not rests:
+            return None if data is None else SessionState.model_validate(data)
+        why = f"rests, and the archive {archive.url!r} has no {name!r}."
+    except ValidationError as error:
+        why = f"rests in a damaged record: {error}."
+    remedy = f"Use the archive that it was stored in, or restore {name!r} from a backup."
+    raise ArchiveError(f"Session {session_id!r} {why}", remedy=remedy)
+
+
+def _seconds_unused() -> float:
+    """Return after how long a session rests, as the environment says.
+
+    Raises:
+        InvalidArgumentError: The environment names another thing than days.
+    """
+    said = os.environ.get(DAYS) or "1"
+    try:
+        days = float(said)
+    except ValueError:
+        days = math.nan
+    if not 0 <= days < math.inf:
+        msg = f"{DAYS} is {said!r}. Set a number of days, such as 1 or 0.5; 0 keeps sessions open."
+        raise InvalidArgumentError(msg)
+    return days * 86_400
+
+
+async def commit_turn(
+    client: Client, archive: Archive, session_id: str, queue: str, turn: CommitRef
+) -> None:
     """Append a turn to a session; the first one begins it.
 
     A session that was ended from outside is not begun again: its memory would be gone unnoticed.
@@ -24,12 +86,14 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
     Raises:
         SessionClosedError: The session was ended with Temporal's own tools.
         InvalidArgumentError: A workflow of another kind has the session's id.
+        ArchiveError: The memory of a session that rests cannot be read.
     """
-    await _find(client, session_id)
-    await _begin(client, session_id, queue, turn)
+    await _send(client, archive, session_id, queue, turn)
 
 
-async def send_rule(client: Client, session_id: str, queue: str, rule: StandingRule) -> None:
+async def send_rule(
+    client: Client, archive: Archive, session_id: str, queue: str, rule: StandingRule
+) -> None:
     """Give a session a decision for later calls, or end one; the first one begins the session.
 
     A session remembers a revoked decision, so that it does not hold if it arrives later.
@@ -37,50 +101,61 @@ async def send_rule(client: Client, session_id: str, queue: str, rule: StandingR
     Raises:
         SessionClosedError: As for `commit_turn`.
         InvalidArgumentError: As for `commit_turn`.
+        ArchiveError: As for `commit_turn`.
     """
-    await _find(client, session_id)
-    await _begin(client, session_id, queue, rule, signal=REVOKE if rule.revoked else RULE)
+    signal = REVOKE if rule.revoked else RULE
+    await _send(client, archive, session_id, queue, rule, signal=signal)
 
 
-async def ensure_session(client: Client, session_id: str, queue: str) -> None:
+async def ensure_session(client: Client, archive: Archive, session_id: str, queue: str) -> None:
     """Return when there is a session that a turn can be sent to; a new one has no turns.
 
     Raises:
         SessionClosedError: As for `commit_turn`.
         InvalidArgumentError: As for `commit_turn`.
+        ArchiveError: As for `commit_turn`.
     """
-    found = await _find(client, session_id)
-    if found is not None and found.close_time is None:
-        return
-    await _begin(client, session_id, queue)
+    await _send(client, archive, session_id, queue)
 
 
-async def _begin(
+async def _send(
     client: Client,
+    archive: Archive,
     session_id: str,
     queue: str,
     *sent: CommitRef | StandingRule,
     signal: str = COMMIT,
 ) -> None:
-    """Begin a session unless there is one, and send it a turn or a rule.
+    """Begin a session unless it is open, with the memory that it has, and send it a turn or a rule.
 
     Raises:
-        SessionClosedError: There was one.
+        SessionClosedError: It was ended from outside.
     """
-    try:
-        await client.start_workflow(
-            "Session",
-            SessionState(),
-            id=session_id,
-            task_queue=queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            start_signal=signal if sent else None,
-            start_signal_args=sent,
-            rpc_timeout=RPC_TIMEOUT,
-        )
-    except WorkflowAlreadyStartedError as error:
-        raise SessionClosedError(session_id) from error
+    while True:
+        found = await _find(client, session_id)
+        is_open = found is not None and found.close_time is None
+        if is_open and not sent:
+            return
+        rests = found is not None and found.status is WorkflowExecutionStatus.COMPLETED
+        if found is not None and not is_open and not rests:
+            raise SessionClosedError(session_id)
+        kept = None if is_open else await read_resting(archive, session_id, rests=rests)
+        again = WorkflowIDReusePolicy
+        try:
+            await client.start_workflow(
+                "Session",
+                (kept or SessionState()).model_copy(update={"unused": _seconds_unused()}),
+                id=session_id,
+                task_queue=queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=again.ALLOW_DUPLICATE if rests else again.REJECT_DUPLICATE,
+                start_signal=signal if sent else None,
+                start_signal_args=sent,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        except WorkflowAlreadyStartedError:  # it has ended since
+            continue
+        return
 
 
 async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription | None:

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import ReadText, read_json, resolve, resolve_message
 from holdfast.archive.segments import archived_step, read_archived, read_messages
+from holdfast.archive.session_commits import read_resting
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import (
     DAMAGED,
@@ -33,7 +34,7 @@ from holdfast.task.data.calls import Approval, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState
-from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.state import SessionState, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
 from holdfast.task.queries.pages import StepView, point
@@ -306,6 +307,26 @@ class Reader(TaskQueries):
             return await self.query(task_id, "approval_values", list[Approval])
         except TaskClosedError:
             return []
+
+    async def session(self, session_id: str) -> SessionState:
+        """Read what a session remembers: from itself, or of one that rests from the archive.
+
+        Raises:
+            TaskNotFoundError: There is no such session.
+            ArchiveError: The memory of a session that rests cannot be read.
+        """
+        rests = False
+        try:
+            return await self.query(session_id, "state", SessionState)
+        except TaskClosedError as error:
+            rests = getattr(error.__cause__, "status", None) is WorkflowExecutionStatus.COMPLETED
+            if not rests:  # it was ended from outside: its memory is still there
+                return await self.query(session_id, "state", SessionState, even_closed=True)
+        except TaskNotFoundError:
+            pass
+        if (kept := await read_resting(self.archive, session_id, rests=rests)) is None:
+            raise TaskNotFoundError(session_id)
+        return kept
 
     async def standing_rules(self, task_id: str) -> list[StandingRule]:
         """Read the decisions of an open task, or of a session, that hold for later calls."""

@@ -17,7 +17,6 @@ from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
 from holdfast.activities.tools.questions import (
     JudgingActivities,
-    keep_rule,
     sent_at,
     session_rules,
 )
@@ -41,7 +40,7 @@ class Activities:
     Attributes:
         registry: The agents that they serve; more may be added while the worker runs.
         all: The activity functions.
-        index: The one of them that sessions need.
+        of_sessions: The activities of sessions.
         long_calls: Tool calls that may go on while their task continues as new.
     """
 
@@ -78,14 +77,16 @@ class Activities:
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
         self._notices = NoticeActivities(notifiers)
+        of_sessions: list[Callable[..., Any]] = [closing.index, closing.rest]
         activities: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
             closing.archive,
             closing.close,
             closing.close_here,
-            closing.index,
+            *of_sessions,
             judging.find_tools,
+            judging.keep_rule,
             judging.gate,
             judging.check,
             judging.probe,
@@ -100,14 +101,13 @@ class Activities:
             nesting.is_own,
             nesting.end_nested,
             nesting.ended,
-            keep_rule,
             session_rules,
             sent_at,
         ]
-        self.index = closing.index if loops is None else loops.apart(closing.index)
         tool = tools.tool if loops is None else loops.apart(tools.tool)
         self.long_calls = LongCalls(tool)
         apart = activities if loops is None else [loops.apart(each) for each in activities]
+        self.of_sessions = [each for each in apart if each.__name__ in {"index", "rest"}]
         self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
         self._cache = source.cache
 

@@ -171,7 +171,7 @@ def session_worker(client: Client, activities: Activities, **options: Any) -> Wo
     settings: dict[str, Any] = {
         "task_queue": queue_of(DEFAULT_APP),
         "workflows": [Session],
-        "activities": [activities.index],
+        "activities": activities.of_sessions,
         "max_concurrent_workflow_task_polls": 2,
         "max_concurrent_activity_task_polls": 1,
     }

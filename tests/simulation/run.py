@@ -318,7 +318,7 @@ class Run:
     def _replay(self, fresh: WorkflowInstance, task: Task) -> None:
         for part in task.parts:
             self.counts.replayed += 1
-            jobs = [_again(job) for job in part.jobs]
+            jobs = [*_patches(part.commands), *(_again(job) for job in part.jobs)]
             found = _activate(fresh, jobs, task.at, task.length, is_replaying=True)
             if found != part.commands:
                 pairs = itertools.zip_longest(part.commands, found)
@@ -340,6 +340,12 @@ def leave(instance: WorkflowInstance) -> None:
 
 def _take_any(name: str) -> None:
     """Take a local activity of any name."""
+
+
+def _patches(commands: Sequence[WorkflowCommand]) -> list[Job]:
+    """Return the jobs with which a replay says what patches it has."""
+    ids = [c.set_patch_marker.patch_id for c in commands if c.HasField("set_patch_marker")]
+    return [Job(notify_has_patch=wa.NotifyHasPatch(patch_id=id)) for id in ids]
 
 
 def _again(job: Job) -> Job:

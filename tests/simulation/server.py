@@ -44,6 +44,7 @@ WAITS_FOR_CANCEL = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
 ONE_EVENT = {
     "upsert_workflow_search_attributes",
     "modify_workflow_properties",
+    "set_patch_marker",
     "start_timer",
     "schedule_activity",
     "schedule_local_activity",
@@ -409,7 +410,12 @@ class Server:
                 self._soon(f"start of {child.workflow_id}", lambda: self._child(run, child))
             case "signal_external_workflow_execution":
                 self._send(run, command)
-            case "request_cancel_activity" | "schedule_local_activity" | "cancel_signal_workflow":
+            case (
+                "request_cancel_activity"
+                | "schedule_local_activity"
+                | "cancel_signal_workflow"
+                | "set_patch_marker"
+            ):
                 pass
             case _:
                 msg = f"{run.id} gave a command that the simulation does not know: {command}"

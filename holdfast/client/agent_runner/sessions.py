@@ -110,8 +110,8 @@ class Session:
             NoWorkerError: No worker process is up to answer.
             ConnectError: The server could not be reached.
         """
-        try:  # also of a session that was ended from outside: its memory is still there
-            state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+        try:
+            state = await self._reader.session(self.id)
         except TaskNotFoundError:
             return []
         found = await turns(self._archive, state)
@@ -142,7 +142,7 @@ class Session:
             TaskNotFoundError: The record of a task was deleted.
         """
         try:
-            state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+            state = await self._reader.session(self.id)
         except TaskNotFoundError:
             return Usage()
         tasks = await some_at_once(self._reader.task, await committing_tasks(self._archive, state))
@@ -163,6 +163,8 @@ class Session:
         """
         try:
             found = await self._reader.standing_rules(self.id)
+            if ended and not found:  # one that rests has ended rules only
+                found = list((await self._reader.session(self.id)).rules)
         except TaskNotFoundError:
             return []
         now = time.time()
@@ -196,7 +198,7 @@ class Session:
             raise CommandRefusedError(msg)
         ended = (coming or known[wanted]).model_copy(update={"revoked": name})
         with server_errors():
-            await send_rule(self._client, self.id, self.queue, ended)
+            await send_rule(self._client, self._archive, self.id, self.queue, ended)
         if coming is not None:  # its task must not go by it either until it has arrived
             sent = compose("", "revoke", by=name, body={"rule": wanted}).sent()
             task = self._client.get_workflow_handle(wanted.rpartition(":")[0])
@@ -308,7 +310,7 @@ class Session:
         """
         while True:
             try:
-                state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+                state = await self._reader.session(self.id)
             except TaskNotFoundError:
                 return None
             replaced, items = await self._newest_turn(state)
@@ -319,7 +321,7 @@ class Session:
             turn = await self._turn(left) or await self._empty_turn()
             turn = turn.model_copy(update={"replaces": replaced, "after": seen})
             await self._commit(turn)
-            state = await self._reader.query(self.id, "state", SessionState)
+            state = await self._reader.session(self.id)
             if await commit_at(self._archive, state, seen) == turn:
                 return items[-1]  # else another turn came first: the newest item is another one
 
@@ -351,7 +353,7 @@ class Session:
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():
-            await commit_turn(self._client, self.id, self.queue, turn)
+            await commit_turn(self._client, self._archive, self.id, self.queue, turn)
 
 
 def _unique() -> str:

@@ -33,7 +33,6 @@ from holdfast.reading.audit.steps import AuditEvent
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
-from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
 from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message, Usage
@@ -305,7 +304,7 @@ async def session(asked: Asked, name: str) -> SessionFacts:
     """Return a conversation."""
     found: Session = asked.runner.session(name)
     try:
-        state = await asked.runner.reader.query(found.id, "state", SessionState, even_closed=True)
+        state = await asked.runner.reader.session(found.id)
     except TaskNotFoundError as error:
         msg = f"No session {name!r} is known here: it has no turns, or was deleted."
         raise NotFoundError(msg) from error

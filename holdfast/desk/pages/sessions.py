@@ -31,7 +31,6 @@ from holdfast.desk.views.sessions import Turn, turn_of
 from holdfast.desk.views.words import cost_shown
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.visibility import SessionName, list_sessions
-from holdfast.task.data.state import SessionState
 from holdfast.values.text.redact import redact
 
 MOST = 200
@@ -69,9 +68,7 @@ class Sessions:
         session = runner.session(self._name)
         try:
             async with asyncio.timeout(READ_SECONDS):
-                state = await runner.reader.query(
-                    session.id, "state", SessionState, even_closed=True
-                )
+                state = await runner.reader.session(session.id)
         except TaskNotFoundError:
             missing = partial(empty, "search_off", "There is no such session", self._name)
             self._body.show(None, missing)

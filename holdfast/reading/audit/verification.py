@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
@@ -123,16 +124,40 @@ async def verified_session(reader: Reader, session_id: str) -> Verification:
         ConnectError: The server could not be reached.
     """
     found = Verification()
-    try:  # also of one that was ended from outside: its memory is still there
-        state = await reader.query(session_id, "state", SessionState, even_closed=True)
+    try:
+        state = await reader.session(session_id)
     except TaskNotFoundError:
         found.unproved.append(NO_SESSION)
         return found
     turns = await _turns(reader.archive, state, found)
     await _check_turns(reader.archive, _in_force(turns), found)
-    if not found:
+    try:
+        run = await reader.describe(session_id)
+    except TaskNotFoundError:
+        run = None
+    if run is None or run.status is WorkflowExecutionStatus.COMPLETED:
+        await _check_resting(reader, session_id, run, found)
+    elif not found:
         found.proved.append(TURNS)
     return found
+
+
+async def _check_resting(
+    reader: Reader, session_id: str, run: WorkflowExecution | None, found: Verification
+) -> None:
+    """Compare the record of a session that rests with the digest that its run has left."""
+    record = as_object(await reader.archive.afind_record(record_name("sessions", session_id)))
+    proven = False
+    if run is None:
+        found.unproved.append(FORGOTTEN)
+    else:
+        handle = reader.client.get_workflow_handle(session_id, run_id=run.run_id, result_type=str)
+        proven = seal.is_sealed(record, await handle.result(follow_runs=False))
+        if not proven:
+            found.add("the session's record is not the one that its run has left: it was rewritten")
+        elif not found:
+            found.proved.append(TURNS)
+    _check_signature(record, session_id, found, proven=proven)
 
 
 async def check_session(
@@ -154,7 +179,7 @@ async def check_session(
     for ref in asked:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                state = await reader.query(ref.id, "state", SessionState, even_closed=True)
+                state = await reader.session(ref.id)
         except TimeoutError:
             text = f"Session {ref.name!r} gave no answer in {ANSWER_SECONDS:g} seconds."
             found.unproved.append(text)
@@ -438,6 +463,12 @@ async def _check_record(
             f"the record has the digest {seal.record_digest(record)}, but the task ended with"
             f" {outside.record}: it was rewritten"
         )
+    _check_signature(record, task_id, found, proven=proven)
+
+
+def _check_signature(
+    record: dict[str, Json], task_id: str, found: Verification, *, proven: bool
+) -> None:
     match seal.check_signature(record, task_id):
         case True:
             found.proved.append(SIGNED)

@@ -20,7 +20,6 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
-from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.references import output_of
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
 from holdfast.task.undo import active_steps
@@ -368,7 +367,7 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
     if session is None or not session.commits:
         return []
     try:
-        state = await reader.query(session.id, "state", SessionState, even_closed=True)
+        state = await reader.session(session.id)
     except (NoWorkerError, NotFoundError, QueryFailedError) as trouble:
         text = "The input of a result lacks the history of session %r, which cannot be read now: %s"
         log.warning(text, session.name, trouble)

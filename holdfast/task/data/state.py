@@ -381,6 +381,7 @@ class SessionState(Value):
         recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
         roll_events: History length at which the session continues as new.
         index_size: Number of commits in a full list.
+        unused: Seconds without a signal after which the session rests in the archive; 0 for never.
         rules: The newest decisions for later calls in its tasks, oldest first, also ended ones.
     """
 
@@ -391,6 +392,7 @@ class SessionState(Value):
     recent: tuple[str, ...] = ()
     roll_events: int = 2000
     index_size: int = Field(default=500, ge=1)
+    unused: float = Field(default=86_400.0, ge=0)
     rules: tuple[StandingRule, ...] = ()
 
 

@@ -22,7 +22,6 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.reading.audit.verification import Verification
-from holdfast.task.data.state import SessionState
 from holdfast.values.base import Json, as_text
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 from holdfast.values.checks.json_shapes import as_array, as_object
@@ -129,9 +128,7 @@ async def export_command(
 async def _of_session(engine: Engine, name: str, app: str | None) -> list[str]:
     """Return the tasks whose turns a session has, oldest first."""
     runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
-    state = await runner.reader.query(
-        runner.session(name).id, "state", SessionState, even_closed=True
-    )
+    state = await runner.reader.session(runner.session(name).id)
     found = [each.task for each in await turns(runner.archive, state)]
     tasks = [each for each in dict.fromkeys(found) if not each.startswith("-")]
     if not tasks:

@@ -19,7 +19,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading.visibility import list_sessions
-from holdfast.task.data.state import CommitRef, SessionState
+from holdfast.task.data.state import CommitRef
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import shown
@@ -72,7 +72,7 @@ async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | Non
 
 async def _turns(runner: AgentRunner, name: str) -> list[CommitRef]:
     id_ = runner.session(name).id
-    state = await runner.reader.query(id_, "state", SessionState, even_closed=True)
+    state = await runner.reader.session(id_)
     return await turns(runner.archive, state)
 
 

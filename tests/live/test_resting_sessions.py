@@ -1,0 +1,135 @@
+"""Sessions that are unused for long rest in the archive, and lose nothing by it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from holdfast.archive.archive import record_name
+from holdfast.archive.session_commits import DAYS
+from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
+from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
+from tests.support.rig import MakeRunner
+from tests.support.workers import said
+
+SOON = str(0.3 / 86_400)
+MANY = 25
+
+
+async def until_resting(client: Client, *ids: str) -> None:
+    """Wait until these sessions have no open workflow."""
+    async with asyncio.timeout(60):
+        for id in ids:
+            while True:
+                found = await client.get_workflow_handle(id).describe()
+                if found.status is WorkflowExecutionStatus.COMPLETED:
+                    break
+                await asyncio.sleep(0.05)
+
+
+async def forget(client: Client, id: str) -> None:
+    """Let Temporal forget the closed runs of a workflow, as at the end of their retention."""
+    async with asyncio.timeout(60):
+        while runs := [each async for each in client.list_workflows(f"WorkflowId = '{id}'")]:
+            for each in runs:
+                execution = WorkflowExecution(workflow_id=id, run_id=each.run_id)
+                request = DeleteWorkflowExecutionRequest(
+                    namespace=client.namespace, workflow_execution=execution
+                )
+                with suppress(RPCError):  # it is gone already
+                    await client.workflow_service.delete_workflow_execution(request)
+            await asyncio.sleep(0.1)
+
+
+async def test_many_sessions_leave_no_open_workflow_and_each_goes_on_with_its_memory(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DAYS, SOON)
+    runner = await make_runner()
+    client = runner.client
+    sessions = [runner.session(f"s{k}") for k in range(MANY)]
+    await asyncio.gather(*(each.append([user(each.name)]) for each in sessions))
+    ids = [each.id for each in sessions]
+    await until_resting(client, *ids)
+    await forget(client, ids[0])
+    for each in sessions:
+        assert said(await each.chat_history()) == [("user", each.name)]
+    monkeypatch.setenv(DAYS, "1")
+    await asyncio.gather(*(each.append([user("more")], once="m") for each in sessions))
+    for each in sessions:
+        await each.append([user("more")], once="m")
+        assert said(await each.chat_history()) == [("user", each.name), ("user", "more")]
+
+
+async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DAYS, SOON)
+    runner = await make_runner()
+    session = runner.session("kim")
+    for k, is_forgotten in enumerate((False, True, False)):
+        model.reply(f"answer {k}")
+        task = await runner.create_task(f"question {k}", session="kim")
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+        await until_resting(runner.client, session.id)
+        if is_forgotten:
+            await forget(runner.client, session.id)
+        found = await session.verify()
+        assert list(found) == []
+        assert any("its workflow has" in each for each in found.proved) is not is_forgotten
+        assert len(await session.get_items()) == 2 * (k + 1)
+        assert (await session.usage()).requests == k + 1
+        assert await session.standing_rules(ended=True) == []
+    assert len(model.requests[-1].messages) == 5
+    assert await session.pop_item() is not None
+    assert len(await session.get_items()) == 5
+
+
+async def test_a_session_that_rests_without_its_record_is_not_begun_anew(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DAYS, SOON)
+    runner = await make_runner()
+    session = runner.session("lost")
+    await session.append([user("hello")])
+    await until_resting(runner.client, session.id)
+    runner.archive.delete_record(record_name("sessions", session.id))
+    for use in (session.chat_history, lambda: session.append([user("more")])):
+        with pytest.raises(ArchiveError, match="rests, and the archive"):
+            await use()
+
+
+async def test_a_session_that_was_ended_from_outside_after_a_rest_is_not_begun_anew(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DAYS, SOON)
+    runner = await make_runner()
+    session = runner.session("ended")
+    await session.append([user("hello")])
+    await until_resting(runner.client, session.id)
+    monkeypatch.setenv(DAYS, "0")
+    await session.append([user("more")])
+    assert len(await session.chat_history()) == 2  # its run has begun
+    await runner.client.get_workflow_handle(session.id).terminate()
+    assert said(await session.chat_history()) == [("user", "hello"), ("user", "more")]
+    with pytest.raises(SessionClosedError):
+        await session.append([user("lost")])
+
+
+@pytest.mark.parametrize("days", ["a day", "-1", "nan", "inf"])
+async def test_a_wrong_number_of_days_is_refused(
+    days: str, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DAYS, days)
+    runner: Any = await make_runner()
+    with pytest.raises(InvalidArgumentError, match="Set a number of days"):
+        await runner.session("s").append([user("hello")])
