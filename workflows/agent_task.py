@@ -107,8 +107,10 @@ class AgentTask(Opening):
         core.background.keep(
             self.commands.read(), Watch(core.children.unfollowed, core.children.lose).run()
         )
-        if given.carried is not None or given.held:
+        if given.carried is not None or given.held or given.start_at:
             core.publish()
+            if core.ledger.s.paused_until:
+                core.watch_clock()
         reporter: Reporter | None = None
         if given.parent is not None:
             reporter = Reporter(core.ledger, self._unrecorded_status, self._orphaned)

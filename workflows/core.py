@@ -41,6 +41,7 @@ from holdfast.task.tool_calls import Room, Running
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows.activity_calls import Background, begin, now
 from holdfast.workflows.children.children import Children
+from holdfast.workflows.clock import Clock
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
@@ -213,6 +214,7 @@ class Core:
         tool_calls: Takes tool calls further.
         work: The unit of work in progress.
         seal: Digests of the closed task.
+        clock: Ends what waits for a time; None as long as nothing did.
         undo_failure: Why the newest undo was refused or failed.
         undone_requests: Ids of the requests that waited when the undo in progress was accepted.
     """
@@ -242,6 +244,7 @@ class Core:
         self.tool_calls = ToolCalls(self.ledger, self.children, self.running, self.room)
         self.work: asyncio.Task[None] | None = None
         self.seal = Seal()
+        self.clock: Clock | None = None
         self.undo_failure: Failure | None = None
         self.undone_requests: frozenset[str] = frozenset()
 
@@ -378,3 +381,14 @@ class Core:
         """
         if self.ledger.paused != was:
             self.children.pause(self.ledger.paused)
+            self.watch_clock()
+
+    def watch_clock(self) -> None:
+        """Let the clock end what waits for a time, from now on."""
+        if self.clock is None:
+            self.clock = Clock(self.ledger, self._after_time)
+            self.background.keep(self.clock.run())
+
+    def _after_time(self, was: str) -> None:
+        self.hold_children(was)
+        self.after_news()

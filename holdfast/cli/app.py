@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from holdfast.cli.arguments import (
     TaskArgument,
     login_name,
 )
+from holdfast.cli.commands.lists.typed import schedule
 from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.groups import Commands
@@ -223,6 +225,10 @@ async def run(
     manual: Annotated[
         bool, typer.Option("--manual", help="Create the task for `holdfast step`; run nothing.")
     ] = False,
+    start_at: Annotated[
+        datetime | None,
+        typer.Option("--start-at", help="Begin then, in local time; leaves it to the workers."),
+    ] = None,
     by: ByOption = "",
 ) -> ExitCode | None:
     """Create a task and run it to its end; Ctrl-C leaves it running."""
@@ -240,7 +246,8 @@ async def run(
         exist_ok=exist_ok,
         max_turns=max_turns,
         max_dollars=max_dollars,
-        mode="manual" if manual else "detached" if detach else "watched",
+        mode="manual" if manual else "detached" if detach or start_at else "watched",
+        start_at=start_at and start_at.astimezone(),
         by=by or login_name(),
     )
 
@@ -329,6 +336,7 @@ async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
 app.add_typer(start)
 app.add_typer(people)
 app.add_typer(desk, name="desk")
+app.add_typer(schedule, name="schedule", help="Begin tasks at set times.")
 
 
 @app.command(epilog=EPILOG)

@@ -141,8 +141,8 @@ async def reject(
     return await decide_command(common, approval, decision, wait=wait)
 
 
-_KINDS = {"flag": bool, "time": datetime}
-_DEFAULTS = {"option": "", "flag": False}
+_KINDS: dict[str, Any] = {"flag": bool, "time": datetime, "late": datetime | None}
+_DEFAULTS = {"option": "", "flag": False, "late": None}
 
 
 def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
@@ -157,8 +157,8 @@ def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | Non
         for name, part in form.items():
             if part.choice:
                 given |= {name: part.choice} if given.pop(name) else {}
-            elif part.form == "time":
-                given[name] = given[name].astimezone()
+            elif part.form in ("time", "late"):
+                given[name] = given[name] and given[name].astimezone()
         return await verb_command(common, verb, typed, {**given, "by": by})
 
     taken: dict[str, tuple[Any, Any]] = {

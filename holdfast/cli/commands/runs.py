@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Literal
 
@@ -63,6 +64,7 @@ async def run_command(
     max_turns: int | None,
     max_dollars: str | None,
     mode: Mode,
+    start_at: datetime | None,
     by: str,
 ) -> ExitCode:
     """Create a task and run it to its end."""
@@ -93,6 +95,7 @@ async def run_command(
             session=session,
             budget=None if budget == Budget() else budget,
             step_mode="automatic" if mode == "detached" else "manual",
+            start_at=start_at,
             by=by,
         )
         if mode != "watched":

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import cast
 
 from holdfast.client.agent_runner.base import (
@@ -30,7 +29,7 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
-from holdfast.values.runs.approval_rules import Always, Until, are_one
+from holdfast.values.runs.approval_rules import Always, Until, are_one, seconds_of
 from holdfast.values.runs.verbs import DECIDED, Verb
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -190,8 +189,8 @@ class TaskApprovals(RunnerBase):
                 no longer waits, or the person may not decide it.
         """
         check_arguments(TaskApprovals.snooze, until=until, reason=reason)
-        seconds = until.timestamp() if isinstance(until, datetime) else until
-        body: dict[str, Json] = {"until": seconds, **({"reason": reason} if reason else {})}
+        body: dict[str, Json] = {"until": seconds_of(until)}
+        body |= {"reason": reason} if reason else {}
         return await self._decide(approval, "snooze", by, body, roles)
 
     async def uncover(

@@ -10,6 +10,7 @@ from holdfast.task.data.commands import Receipt
 from holdfast.task.data.head import RunChange
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.runs.approval_rules import Until, seconds_of
 from holdfast.values.steps import TaskStep
 
 
@@ -17,7 +18,13 @@ class TaskControl(RunnerBase):
     """The part of AgentRunner that steers tasks. `by` names who acts; it is recorded."""
 
     async def pause(
-        self, task: TaskLike, reason: str = "", by: str = "", *, after: int | None = None
+        self,
+        task: TaskLike,
+        reason: str = "",
+        by: str = "",
+        *,
+        until: Until | None = None,
+        after: int | None = None,
     ) -> Receipt:
         """Let no further step begin; those in progress are finished.
 
@@ -25,16 +32,19 @@ class TaskControl(RunnerBase):
             task: The task.
             reason: Why.
             by: Who pauses it.
+            until: When it ends; a datetime with a time zone, or seconds since the
+                epoch.
             after: Offset of an event that a stream has yielded: a step in progress that began after
                 it is not finished either. Its model call goes on and its answer is kept, but no
                 tool of it begins before the task is resumed. A task that is paused already keeps
                 its pause and the name in it. 0 if no event was read yet.
 
         Raises:
-            CommandRefusedError: The task is closing.
+            CommandRefusedError: The task is closing, or the time is over.
         """
-        check_arguments(TaskControl.pause, reason=reason, after=after)
+        check_arguments(TaskControl.pause, reason=reason, until=until, after=after)
         body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
+        body |= {} if until is None else {"until": seconds_of(until)}
         return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
     async def resume(self, task: TaskLike, by: str = "", *, reason: str = "") -> Receipt:

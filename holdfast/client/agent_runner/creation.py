@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, cast
 
@@ -20,9 +21,10 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
 from holdfast.values.code import user_calls
+from holdfast.values.runs.approval_rules import Until, seconds_of
 from holdfast.values.settings import Budget
 from holdfast.values.steps import Task
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import shown, time_shown
 
 Attempts = Annotated[int, Field(ge=1)]
 StepMode = Literal["manual", "automatic"]
@@ -45,6 +47,7 @@ class TaskCreation(TaskReading):
         images: Images = (),
         streams: bool = False,
         max_output_attempts: Attempts = 3,
+        start_at: Until | None = None,
         exist_ok: bool = False,
         by: str = "",
     ) -> Task:
@@ -63,13 +66,15 @@ class TaskCreation(TaskReading):
             streams: Whether models stream their answers to readers of `stream_events` of the task.
             max_output_attempts: How often a model is asked for one answer of use before the step
                 waits for a person.
+            start_at: When its first step may begin; a datetime with a time zone, or seconds since
+                the epoch. Until then the task is paused, and `resume` begins it earlier.
             exist_ok: Whether a task of this id with the same input, agent and session is returned
                 as it is: a program that is started again then goes on with its task.
             by: Who creates it, for rules whose approvals this person may not decide.
 
         Raises:
-            InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
-                the embedded engine has no such agent.
+            InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON,
+                start_at is over, or the embedded engine has no such agent.
             TaskExistsError: There is a task of this id; with exist_ok, one that differs.
         """
         if task_id is not None:
@@ -80,16 +85,18 @@ class TaskCreation(TaskReading):
             step_mode=step_mode,
             streams=streams,
             max_output_attempts=max_output_attempts,
+            start_at=start_at,
             exist_ok=exist_ok,
             by=by,
         )
         check_request(input)
+        late = {} if start_at is None else starting_at(start_at, by)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by})
         state = self._initial_state(extra_state)
         given = await self._task_input(head, input, images, budget=budget, state=state)
-        given = given.model_copy(update={"automatic": step_mode == "automatic"})
+        given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
         return await self._start(task_id or new_id(head.agent), given, input, exist_ok=exist_ok)
 
     def _head(
@@ -175,6 +182,7 @@ class TaskCreation(TaskReading):
             created=created,
             images=given.images,
             budget=given.budget,
+            paused=given.paused,
         )
 
     async def _same_task(self, task_id: str, given: TaskInput) -> Task:
@@ -255,6 +263,19 @@ class TaskCreation(TaskReading):
             if started is not None:
                 started()
             await self._tasks.run_on(task_id)
+
+
+def starting_at(given: Until, by: str) -> dict[str, object]:
+    """Return the pause that a task begins with which starts later, as fields of its input.
+
+    Raises:
+        InvalidArgumentError: It is over.
+    """
+    at = seconds_of(given)
+    if at <= time.time():
+        msg = f"start_at is over: {time_shown(at)}. Say a time that is to come, or leave it out."
+        raise InvalidArgumentError(msg)
+    return {"start_at": at, "paused": f"{by and f'{by}, '}starts at {time_shown(at)}"}
 
 
 def check_request(given: object) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from holdfast.client.agent_runner.approvals import TaskApprovals
 from holdfast.client.agent_runner.control import TaskControl
+from holdfast.client.agent_runner.schedules import TaskScheduling
 from holdfast.client.agent_runner.streams import TaskStreaming
 from holdfast.client.agent_runner.time_travel import TimeTravel
 from holdfast.engine.tracebacks import without_plumbing
 
 
 @without_plumbing
-class AgentRunner(TaskStreaming, TaskControl, TaskApprovals, TimeTravel):
+class AgentRunner(TaskStreaming, TaskControl, TaskApprovals, TimeTravel, TaskScheduling):
     """Creates tasks, runs their steps, and steers them.
 
     Make one with `AgentRunner.local(...)` or `await AgentRunner.connect(...)`, and use it in an

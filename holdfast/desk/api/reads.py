@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.agent_runner.schedules import Schedule
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
 from holdfast.desk.pages.feed import Feed
@@ -315,6 +316,12 @@ async def session(asked: Asked, name: str) -> SessionFacts:
         tasks=[commit.task for commit in commits if not commit.task.startswith("-")],
         usage=await found.usage(),
     )
+
+
+@reads.get("/schedules")
+async def list_schedules(asked: Asked) -> list[Schedule]:
+    """List the schedules, each with its next times and what was missed or skipped."""
+    return await asked.runner.list_schedules()
 
 
 @reads.get("/agents")

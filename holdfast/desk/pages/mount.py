@@ -21,6 +21,7 @@ from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
 from holdfast.desk.pages.inbox.rules import Rules
+from holdfast.desk.pages.inbox.schedules import Schedules
 from holdfast.desk.pages.parts import empty, link
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
@@ -135,6 +136,7 @@ def _routes() -> None:
     _page("/compare", "compare", Compare)
     _page("/sessions", "sessions", lambda page, ask: Sessions(page, ask.get("name", "")))
     _page("/rules", "standing rules", lambda page, _: Rules(page))
+    _page("/schedules", "schedules", lambda page, _: Schedules(page))
     _page("/charts", "charts", lambda page, ask: Charts(page, ask.get("of", "")))
     _page("/workers", "workers", lambda page, _: Workers(page))
 

@@ -65,6 +65,7 @@ class Tasks:
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading("Tasks", level=1)
             with ui.row().classes("items-center gap-4"):
+                link("Schedules", "/schedules", "text-sm")
                 link("Charts", "/charts", "text-sm")
                 if self._frame.can("create"):
                     new = button("New task", tone="main", icon="add")

@@ -70,6 +70,9 @@ class TaskInput(Value):
             agent and has found it out.
         run_request: Id of a request to run the task to its end, as if it had come with the start
             by the update `run`; its client fetches the reply by that update, if at all.
+        start_at: Time at which the pause that it begins with ends, seconds since the epoch; 0 for
+            never.
+        paused: Who has paused it from its beginning, and why; else empty.
     """
 
     head: TaskHead
@@ -89,6 +92,8 @@ class TaskInput(Value):
     secret: str = ""
     described: Described | None = None
     run_request: str = ""
+    start_at: float = 0.0
+    paused: str = ""
 
     @property
     def has_request(self) -> bool:
@@ -214,6 +219,7 @@ class Carried(Value):
             running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
             further; 0 when steps in progress must be finished.
+        paused_until: Time at which a pause ends; 0 for never.
         held: Who paused the parent task, and why, else empty.
         heard: Number of the newest order of this task's own parent.
         undo_answer: Newest answer to an undo that the parent has ordered.
@@ -247,6 +253,7 @@ class Carried(Value):
     paused: str = ""
     paused_by_run: bool = False
     paused_after: int = 0
+    paused_until: float = 0.0
     answered: bool = False
     concluded: bool = False
     failure: Failure | None = None

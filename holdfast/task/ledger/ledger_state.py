@@ -74,6 +74,8 @@ class LedgerState(Recording):
                 automatic=given.automatic,
                 serial=1,
                 held=given.held,
+                paused=given.paused,
+                paused_until=given.start_at,
             )
         )
         if given.described is not None:

@@ -255,15 +255,23 @@ def _take(ledger: Ledger, found: Approval, command: Command, *, now: float) -> s
 _AWAKE: Mapping[str, object] = {"snoozed_until": 0.0, "snoozed_by": ""}
 
 
+def time_to_come(given: Json, *, now: float) -> tuple[float, str]:
+    """Return the time that a command names, and why it is refused, or empty."""
+    try:
+        until = cast("float", _UNTIL.validate_python(given))
+    except ValidationError:
+        text = f"it was {given!r:.80}."
+        return 0.0, f"until must be a time, as 2027-01-31T14:00:00Z or in seconds; {text}"
+    if until <= now:
+        return until, f"{time_shown(until)} is over already: say a time that is to come."
+    return until, ""
+
+
 def _snooze(ledger: Ledger, found: Approval, command: Command, *, now: float) -> str:
     """Leave an approval out of lists until a time; return why not, or empty."""
-    try:
-        until = cast("float", _UNTIL.validate_python(command.body.get("until")))
-    except ValidationError:
-        given = command.body.get("until")
-        return f"until must be a time, as 2027-01-31T14:00:00Z or in seconds; it was {given!r:.80}."
-    if until <= now:
-        return f"{time_shown(until)} is over already: say a time that is to come."
+    until, refused = time_to_come(command.body.get("until"), now=now)
+    if refused:
+        return refused
     if found.expires and until >= found.expires:
         return (
             f"Approval {found.id!r} expires at {time_shown(found.expires)}, also while it is"

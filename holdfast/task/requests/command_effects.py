@@ -18,13 +18,14 @@ from holdfast.task.data.head import RunChange, RunSetting, TaskHead
 from holdfast.task.data.records import mark_of
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import standing
+from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import not_upcoming
 from holdfast.task.requests.phase import told_parent
 from holdfast.values.checks import gate
 from holdfast.values.messages import clean, user
 from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import TaskStep
+from holdfast.values.text.shown import time_shown
 
 HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
     SAYS: ParentSays,
@@ -83,12 +84,12 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
         return standing.decide_always(ledger, command, now=now)
     match command.verb:
         case "pause":
-            return _pause(ledger, command)
+            return _pause(ledger, command, now=now)
         case "resume":
             if not ledger.s.paused:
                 held = ledger.s.held and "The task that it works for is paused: resume that one."
                 return held or "The task is not paused."
-            ledger.change(paused="", paused_by_run=False, paused_after=0)
+            resume(ledger)
             return ""
         case "revoke":
             return standing.revoke(ledger, command, now=now)
@@ -104,18 +105,30 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return ""
 
 
-def _pause(ledger: Ledger, command: Command) -> str:
+def resume(ledger: Ledger) -> None:
+    """End a pause."""
+    ledger.change(paused="", paused_by_run=False, paused_after=0, paused_until=0.0)
+
+
+def _pause(ledger: Ledger, command: Command, *, now: float) -> str:
     """Pause; a pause after an event replaces no other: the one who has paused may resume."""
     after = command.body.get("after", 0)
     if not isinstance(after, int) or after < 0:
         return f"after must be the offset of an event; it was {after!r:.80}."
     who = command.by or "somebody"
     why = f"{who}: {command.reason}" if command.reason else who
-    stands = "after" in command.body and bool(ledger.s.paused)
+    stands, until = "after" in command.body and bool(ledger.s.paused), 0.0
+    if command.body.get("until") is not None:
+        until, refused = approvals.time_to_come(command.body["until"], now=now)
+        if refused:
+            return refused
+        begun = ledger.s.steps or ledger.s.opens
+        why += f"{', until' if begun else ', starts at'} {time_shown(until)}"
     ledger.change(
         paused=ledger.s.paused if stands else why,
         paused_by_run=ledger.s.paused_by_run if stands else bool(command.body.get("run")),
         paused_after=mark_of(after) or ledger.s.paused_after,
+        paused_until=ledger.s.paused_until if stands else until,
     )
     return ""
 

@@ -106,6 +106,11 @@ def _seconds(given: float | datetime) -> float:
     return given
 
 
+def seconds_of(given: float | datetime) -> float:
+    """Return a time that was checked, in seconds since the epoch."""
+    return given.timestamp() if isinstance(given, datetime) else given
+
+
 Until = Annotated[float | datetime, AfterValidator(_seconds)]
 """A time: a datetime with a time zone, or seconds since the epoch, which it becomes."""
 

@@ -41,12 +41,12 @@ class Part:
     Attributes:
         help: What it is, for the help of the command.
         form: How a command takes it: as a word of its own, as an option, as one that is needed, as
-            a flag, or as a needed option that is a time.
+            a flag, as a needed option that is a time, or as one that may be left out.
         choice: For a flag: the value of the argument if it is set, and the name of the option.
     """
 
     help: str
-    form: Literal["word", "option", "needed", "flag", "time"] = "option"
+    form: Literal["word", "option", "needed", "flag", "time", "late"] = "option"
     choice: str = ""
 
 
@@ -91,9 +91,12 @@ VERBS: Mapping[Verb, Declared] = {
     "pause": Declared(
         role="operator",
         does="Let no further step of a task begin.",
-        body='Begin no further steps. {"by": "ann", "reason": "lunch"}; both optional.',
-        arguments=("reason", "after", "run"),
-        form={"reason": _WHY},
+        body=(
+            'Begin no further steps. {"by": "ann", "reason": "lunch"}; both optional, as "until":'
+            " a time at which they begin again."
+        ),
+        arguments=("reason", "after", "run", "until"),
+        form={"reason": _WHY, "until": Part("When it ends, in local time.", "late")},
     ),
     "resume": Declared(
         role="operator",

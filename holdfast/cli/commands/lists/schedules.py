@@ -1,0 +1,74 @@
+"""`schedule`: tasks that begin at set times, how they go, and what was missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.schedules import Schedule, span_of
+from holdfast.values.settings import Budget
+from holdfast.values.text.shown import time_shown
+
+
+async def add_command(
+    common: Common,
+    name: str,
+    agent: str,
+    question: str,
+    *,
+    app: str | None,
+    queue: str | None,
+    every: list[str],
+    catch_up: str,
+    max_dollars: str | None,
+    **options: Any,
+) -> ExitCode:
+    """Add a schedule and say when its next task begins."""
+    options["budget"] = Budget(max_dollars=max_dollars) if max_dollars else None
+    late = span_of(catch_up)
+    async with engine_of(common, new=True) as engine:
+        runner = engine.runner(agent, app=app, queue=queue)
+        made = await runner.add_schedule(name, question, every=every, catch_up=late, **options)
+    return _told(common, [made])
+
+
+async def list_command(common: Common, *, app: str | None) -> ExitCode:
+    """List the schedules of an app."""
+    async with engine_of(common) as engine:
+        return _told(common, await engine.runner(app=app).list_schedules())
+
+
+async def change_command(common: Common, verb: str, name: str, *given: object) -> ExitCode:
+    """Change a schedule by a method of AgentRunner, and say what was done."""
+    async with engine_of(common) as engine:
+        await getattr(engine.runner(), f"{verb}_schedule")(name, *given)
+    if common.json:
+        output.emit({"schedule": name, "done": verb})
+    else:
+        output.say(f"{name}: {verb} is done.")
+    return ExitCode.OK
+
+
+def _told(common: Common, found: list[Schedule]) -> ExitCode:
+    data = [each.wire() for each in found]
+    if output.is_told(data, "No schedules.", as_json=common.json):
+        return ExitCode.OK
+    rows = [
+        (
+            each.name,
+            each.agent,
+            f"{', '.join(each.every)} {each.time_zone}",
+            f"paused by {each.paused}" if each.paused else _next(each),
+            each.trouble,
+        )
+        for each in found
+    ]
+    output.rows(("schedule", "agent", "every", "next", "not begun"), rows)
+    return ExitCode.OK
+
+
+def _next(schedule: Schedule) -> str:
+    return time_shown(schedule.next[0]) if schedule.next else "never"

@@ -1,0 +1,167 @@
+"""Tasks that begin at set times: schedules, and tasks that start later."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner
+from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
+from tests.support.rig import MakeRunner, until, until_status
+from tests.support.workers import Counting
+
+LATER = datetime(2990, 1, 1, tzinfo=UTC)
+
+
+async def finished(runner: AgentRunner, name: str, count: int) -> list[str]:
+    """Wait until so many tasks of a schedule have ended; return their ids, oldest first."""
+
+    async def ended() -> list[str]:
+        found = await runner.list_tasks("finished")
+        ids = sorted(each.task_id for each in found if each.task_id.startswith(f"{name}-"))
+        return ids if len(ids) >= count else []
+
+    return await until(ended)
+
+
+async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    name = f"{runner.app}-tick"
+    made = await runner.add_schedule(name, "count", every="1 s", extra_state={"k": 1}, by="anna")
+    assert (made.every, made.agent, made.input) == (("0:00:01",), runner.agent, "count")
+    assert len(made.next) > 1
+    first, second, *_ = await finished(runner, name, 2)
+    [listed] = await runner.list_schedules()
+    assert {first, second} <= {*listed.tasks}
+    await runner.delete_schedule(name)
+    times = [datetime.fromisoformat(each.removeprefix(f"{name}-")) for each in (first, second)]
+    assert times[0] < times[1]
+    task = await runner.get_task(first)
+    assert (task.input, task.extra_state["k"], task.created > 0) == ("count", 1, True)
+    assert await runner.list_schedules() == []
+    with pytest.raises(NotFoundError, match="There is no schedule"):
+        await runner.pause_schedule(name)
+
+
+async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_and_counted(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    name = f"{runner.app}-slow"
+    await runner.add_schedule(name, "count", every="1 s", extra_state={})
+    await finished(runner, name, 1)
+    await runner.pause_schedule(name, "holiday", "anna")
+    [paused] = await runner.list_schedules()
+    assert (paused.paused, paused.next) == ("anna: holiday", ())
+    changed = await runner.add_schedule(name, "wait", every="day 09:00", exist_ok=True)
+    assert (changed.paused, changed.every, changed.begun > 0) == (
+        "anna: holiday",
+        ("day 09:00",),
+        True,
+    )
+    await runner.resume_schedule(name, "anna")
+    [resumed] = await runner.list_schedules()
+    assert (resumed.paused, bool(resumed.next)) == ("", True)
+    with pytest.raises(InvalidArgumentError, match="exist_ok=True"):
+        await runner.add_schedule(name, "count", every="1 h")
+    day = timedelta(days=1)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    await runner.backfill_schedule(name, start, start + 2 * day)
+    days = [f"{name}-2026-01-0{n}T09:00:00Z" for n in (1, 2)]
+
+    async def ran() -> bool:
+        found = await runner.list_tasks("finished")
+        return {*days} <= {each.task_id for each in found}
+
+    await until(ran)
+    assert (await runner.get_task(days[0])).input == "wait"
+    await runner.delete_schedule(name)
+
+
+@pytest.mark.parametrize(
+    ("every", "zone", "said"),
+    [
+        ("Mon 25:00", "UTC", "refused"),
+        ("Moon 09:00", "UTC", "refused"),
+        ("0 s", "UTC", "names no time"),
+        ("", "UTC", "names no time"),
+        ([], "UTC", "names no time"),
+        ("Mon 09:00", "Mars/Olympus", "no time zone"),
+        ("99 9 * * *", "UTC", "refused"),
+    ],
+)
+async def test_what_is_no_time_is_refused_in_words(
+    make_runner: MakeRunner, every: Any, zone: str, said: str
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    with pytest.raises(InvalidArgumentError, match=said):
+        await runner.add_schedule(f"{runner.app}-odd", "q", every=every, time_zone=zone)
+
+
+async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    name = f"{runner.app}-week"
+    made = await runner.add_schedule(
+        name, "q", every=["Sat,Sun,Mon 09:00", "0 7 1 * *"], time_zone="Europe/Berlin"
+    )
+    await runner.delete_schedule(name)
+    assert made.every == ("Sat,Sun,Mon 09:00", "0 7 1 * *")
+    read = [datetime.fromtimestamp(at, UTC) for at in made.next]
+    assert {each.minute for each in read} == {0}
+    from zoneinfo import ZoneInfo
+
+    there = [each.astimezone(ZoneInfo("Europe/Berlin")) for each in read]
+    assert {
+        (each.weekday() in (5, 6, 0) and each.hour == 9) or each.day == 1 for each in there
+    } == {True}
+
+
+async def test_a_task_that_starts_later_says_so_and_starts_then(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(1))
+    task = await runner.create_task(
+        "q", start_at=time.time() + 1.5, step_mode="automatic", by="anna"
+    )
+    assert task.paused.startswith("anna, starts at ")
+    assert (await runner.get_task(task)).paused == task.paused
+    assert await runner.get_completed_steps(task) == []
+    await until_status(runner, task, "answered")
+    [told] = [event for event in await runner.audit(task) if event.kind == "command"]
+    assert "Its time has come." in str(told)
+
+
+async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    first = await runner.create_task("q", start_at=LATER, step_mode="automatic")
+    second = await runner.create_task("q", start_at=LATER.timestamp(), step_mode="automatic")
+    await until_status(runner, first, "paused")
+    await runner.resume(first, by="anna")
+    await until_status(runner, first, "answered")
+    await runner.abandon(second, "not needed", by="anna")
+    await until_status(runner, second, "abandoned")
+    with pytest.raises(InvalidArgumentError, match="start_at is over"):
+        await runner.create_task("q", start_at=1.0)
+
+
+async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.pause(task, "lunch", by="anna", until=LATER)
+    said = (await until_status(runner, task, "paused")).paused
+    assert said == "anna: lunch, until 2990-01-01 00:00:00 UTC"
+    await runner.pause(task, by="anna", until=time.time() + 1)
+    await until_status(runner, task, "running")
+    await runner.run_step(task)
+    with pytest.raises(CommandRefusedError, match="over already"):
+        await runner.pause(task, until=1.0)
