@@ -31,7 +31,7 @@ from typing import Any
 from holdfast import Agent, AgentRunner, Message, ToolCall, Usage, tool
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.models.base import Delta, Tell
-from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
+from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 
 ANSWER_BYTES = 200
 

@@ -182,10 +182,10 @@ from holdfast.reading.step_events import (
 from holdfast.reading.step_events import (
     print_event as print_event,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     StepUndoneStreamEvent as StepUndoneStreamEvent,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     StreamEvent as StreamEvent,
 )
 from holdfast.serving.plugin import HoldfastPlugin as HoldfastPlugin

@@ -52,7 +52,7 @@ from holdfast.workflows.requests.commands import (
 )
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
-from holdfast.workflows.tools.session_rules import hand_over
+from holdfast.workflows.tools.tool_calls import hand_over
 from holdfast.workflows.undo.undo import Undos
 from holdfast.workflows.workflow_input import Opening
 

@@ -28,7 +28,7 @@ from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
 from holdfast.agents.tools.arguments import worded
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.functions.signature import returned_object
-from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
+from holdfast.agents.tools.options import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import ModelRequest, ToolSpec
 from holdfast.models.openai.items import shown_items

@@ -14,8 +14,7 @@ from holdfast.agents.handoffs.filters import (
     nested,
     next_input,
 )
-from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.agents.handoffs.invocation import check_callable
+from holdfast.agents.handoffs.handoff import Handoff, check_callable
 from holdfast.agents.items.run_items import RunItem, member_of, turn_keys
 from holdfast.agents.runs.item_reading import conversation_items, message_items
 from holdfast.agents.runs.teams import team_of

@@ -28,7 +28,7 @@ from holdfast.values.steps import Task
 if TYPE_CHECKING:
     from holdfast.agents.hooks import RunHooksBase
     from holdfast.agents.runs.results import RunResult
-    from holdfast.reading.streams.events import StreamEvent
+    from holdfast.reading.streams.reader import StreamEvent
 
 
 class ChildUnreadError(Exception):

@@ -25,10 +25,11 @@ from holdfast.agents.nesting.agent_tool import (
     AgentTool,
     Extractor,
     InputBuilder,
+    OnStream,
     ResultT,
+    RunOptions,
     as_tool,
 )
-from holdfast.agents.nesting.nested_run import OnStream, RunOptions
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import (
@@ -39,7 +40,7 @@ from holdfast.agents.tools.foreign.servers import (
     served_tools,
     server_keys,
 )
-from holdfast.agents.tools.hooks import (
+from holdfast.agents.tools.options import (
     ApprovalPredicate,
     EnabledPredicate,
     FailureFormatter,

@@ -21,7 +21,7 @@ from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.resolve import check_prefix
-from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
+from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.tracing.switch import set_tracing_export_api_key
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields, check_known, known_as

@@ -187,18 +187,18 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.items.run_items import (
     ToolOriginType as ToolOriginType,
 )
-from holdfast.agents.local.custom import CustomTool as CustomTool
+from holdfast.agents.local.base import CustomTool as CustomTool
 from holdfast.agents.local.diff import apply_diff as apply_diff
-from holdfast.agents.local.patch import (
+from holdfast.agents.local.base import (
     ApplyPatchEditor as ApplyPatchEditor,
 )
-from holdfast.agents.local.patch import (
+from holdfast.agents.local.base import (
     ApplyPatchOperation as ApplyPatchOperation,
 )
-from holdfast.agents.local.patch import (
+from holdfast.agents.local.base import (
     ApplyPatchResult as ApplyPatchResult,
 )
-from holdfast.agents.local.patch import (
+from holdfast.agents.local.base import (
     ApplyPatchTool as ApplyPatchTool,
 )
 from holdfast.agents.local.shell import (
@@ -243,10 +243,10 @@ from holdfast.agents.local.shell import (
 from holdfast.agents.local.shell import (
     ShellResult as ShellResult,
 )
-from holdfast.agents.nesting.nested_run import (
+from holdfast.agents.nesting.agent_tool import (
     AgentToolInvocation as AgentToolInvocation,
 )
-from holdfast.agents.nesting.nested_run import (
+from holdfast.agents.nesting.agent_tool import (
     AgentToolStreamEvent as AgentToolStreamEvent,
 )
 from holdfast.agents.output_type import (
@@ -477,10 +477,10 @@ from holdfast.models.defaults import (
 )
 from holdfast.models.openai.chat import OpenAIChatCompletionsModel as OpenAIChatCompletionsModel
 from holdfast.models.openai.responses import OpenAIResponsesModel as OpenAIResponsesModel
-from holdfast.models.openai_providers import (
+from holdfast.models.resolve import (
     MultiProvider as MultiProvider,
 )
-from holdfast.models.openai_providers import (
+from holdfast.models.resolve import (
     OpenAIProvider as OpenAIProvider,
 )
 from holdfast.models.providers import MultiProviderMap as MultiProviderMap
@@ -493,16 +493,16 @@ from holdfast.models.resolve import (
 from holdfast.models.resolve import (
     is_gpt_5_default as is_gpt_5_default,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent as AgentUpdatedStreamEvent,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent as RawResponsesStreamEvent,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     RunItemStreamEvent as RunItemStreamEvent,
 )
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     StreamEvent as StreamEvent,
 )
 from holdfast.tracing import (
@@ -520,7 +520,7 @@ from holdfast.tracing import (
 from holdfast.tracing import (
     trace as trace,
 )
-from holdfast.tracing.blocks import Trace as Trace
+from holdfast.tracing.spans import Trace as Trace
 from holdfast.tracing.export import flush_traces as flush_traces
 from holdfast.tracing.provider_spans import (
     MCPListToolsSpanData as MCPListToolsSpanData,

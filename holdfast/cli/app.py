@@ -187,7 +187,7 @@ async def mcp(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Serve agents as tools to MCP clients; each call is a task."""
-    from holdfast.cli.commands.mcp import mcp_command
+    from holdfast.cli.commands.servers import mcp_command
 
     return await mcp_command(common, target, app=app, http=http, host=host, port=port, by=by)
 
@@ -319,7 +319,7 @@ async def step(
     ] = False,
 ) -> ExitCode | None:
     """Run the next step of a task."""
-    from holdfast.cli.commands.control import step_command
+    from holdfast.cli.commands.runs import step_command
 
     return await step_command(common, task, input=input, restart=restart)
 
@@ -328,7 +328,7 @@ async def step(
 @shared
 async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
     """Commit a task that has its answer to its session, and close it."""
-    from holdfast.cli.commands.control import finalize_command
+    from holdfast.cli.commands.runs import finalize_command
 
     return await finalize_command(common, task)
 

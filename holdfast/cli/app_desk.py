@@ -45,7 +45,7 @@ async def serve(
         given = {name: ctx.params[name] for name in typed}
         ctx.default_map = {"token": dict.fromkeys(("make", "list", "revoke"), given)}
         return None
-    from holdfast.cli.commands.desk import desk_command
+    from holdfast.cli.commands.servers import desk_command
 
     return await desk_command(common, host=host, port=port, app=app, tokens=tokens)
 
@@ -68,7 +68,7 @@ async def make(
     tokens: TokensOption = None,
 ) -> ExitCode | None:
     """Make a token and print it."""
-    from holdfast.cli.commands.desk import token_make_command
+    from holdfast.cli.commands.servers import token_make_command
 
     return await token_make_command(common, name, roles=role or [], days=days, tokens=tokens)
 
@@ -77,7 +77,7 @@ async def make(
 @shared
 async def list_(common: Common, tokens: TokensOption = None) -> ExitCode | None:
     """List the tokens, without their secrets."""
-    from holdfast.cli.commands.desk import token_list_command
+    from holdfast.cli.commands.servers import token_list_command
 
     return await token_list_command(common, tokens)
 
@@ -88,6 +88,6 @@ async def revoke(
     common: Common, name: NameArgument, tokens: TokensOption = None
 ) -> ExitCode | None:
     """Revoke all tokens of a name, at once."""
-    from holdfast.cli.commands.desk import token_revoke_command
+    from holdfast.cli.commands.servers import token_revoke_command
 
     return await token_revoke_command(common, name, tokens)

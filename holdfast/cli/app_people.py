@@ -227,7 +227,7 @@ async def undo(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo the step in progress, else the last completed one, effects and all."""
-    from holdfast.cli.commands.time_travel import UndoOptions, undo_command
+    from holdfast.cli.commands.runs import UndoOptions, undo_command
 
     who = by or login_name()
     options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
@@ -248,7 +248,7 @@ async def rewind(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo all steps after one."""
-    from holdfast.cli.commands.time_travel import UndoOptions, rewind_command
+    from holdfast.cli.commands.runs import UndoOptions, rewind_command
 
     who = by or login_name()
     options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
@@ -291,7 +291,7 @@ async def fork(
     ] = False,
 ) -> ExitCode | None:
     """Start a new task from a step of this one, open or closed; nothing is run again."""
-    from holdfast.cli.commands.time_travel import ForkOptions, fork_command
+    from holdfast.cli.commands.runs import ForkOptions, fork_command
 
     options = ForkOptions(
         at=at,

@@ -9,9 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
-from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.hub import Reading, StreamedTurns
-from holdfast.reading.streams.reader import StreamReader
+from holdfast.reading.streams.reader import StreamEvent, StreamReader
 from holdfast.values.pauses import pauses
 from holdfast.values.text.html import InNotebook
 

@@ -10,16 +10,15 @@ from holdfast.values.code.extras import needing
 if TYPE_CHECKING:
     from holdfast.desk.app import desk_app, desk_url
     from holdfast.desk.identity.guard import Proxy
-    from holdfast.desk.identity.identities import Identity, May, Role
     from holdfast.desk.identity.protection import Limits
-    from holdfast.desk.identity.tokens import Tokens
+    from holdfast.desk.identity.tokens import Identity, May, Role, Tokens
 
 _LATE = {
-    "Identity": "holdfast.desk.identity.identities",
+    "Identity": "holdfast.desk.identity.tokens",
     "Limits": "holdfast.desk.identity.protection",
-    "May": "holdfast.desk.identity.identities",
+    "May": "holdfast.desk.identity.tokens",
     "Proxy": "holdfast.desk.identity.guard",
-    "Role": "holdfast.desk.identity.identities",
+    "Role": "holdfast.desk.identity.tokens",
     "Tokens": "holdfast.desk.identity.tokens",
     "desk_app": "holdfast.desk.app",
     "desk_url": "holdfast.desk.app",

@@ -16,11 +16,10 @@ from holdfast.desk.api.events import events
 from holdfast.desk.api.reads import reads
 from holdfast.desk.api.writes import writes
 from holdfast.desk.identity.guard import Guard, Proxy
-from holdfast.desk.identity.identities import May
 from holdfast.desk.identity.login import login
 from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
 from holdfast.desk.identity.protection import LOGIN, Limits, Protection, Rates
-from holdfast.desk.identity.tokens import LocalTokens, Tokens
+from holdfast.desk.identity.tokens import LocalTokens, May, Tokens
 from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.mount import mount_pages

@@ -20,7 +20,7 @@ from holdfast.llama_index.values import AgentChatResponse, Task
 from holdfast.llama_index.workers.base import HoldfastWorker
 from holdfast.models.choices import ToolChoice
 from holdfast.values.messages import user
-from holdfast.workers.function import FunctionAgentWorker
+from holdfast.workers.base import FunctionAgentWorker
 from holdfast.workers.plan_and_solve.plan import (
     PLAN_OUTPUT,
     Plan,

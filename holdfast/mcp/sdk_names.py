@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, check_names, served_tools
-from holdfast.agents.tools.hooks import FailureFormatter, is_offered
+from holdfast.agents.tools.options import FailureFormatter, is_offered
 from holdfast.agents.tools.tool import Tool
 from holdfast.mcp.server import MCPServer
 from holdfast.mcp.tools import definition_of

@@ -10,8 +10,7 @@ from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer, title_of
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from holdfast.agents.tools.hooks import Asked, FailureFormatter, answer_of
-from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.options import Asked, FailureFormatter, ToolOptions, answer_of
 from holdfast.errors import DeclarationError, UserError
 from holdfast.mcp.settings import (
     LocalMCPApprovalCallable,

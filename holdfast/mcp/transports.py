@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from holdfast.mcp.client_server import ClientServer
 from holdfast.mcp.connection import needing_mcp
+from holdfast.mcp.server import ClientServer
 from holdfast.mcp.settings import (
     MCPServerSseParams,
     MCPServerStdioParams,

@@ -26,8 +26,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     is_torn,
 )
-from holdfast.reading.ended import has_begun, why_blocked, why_ended
-from holdfast.reading.queries import TaskQueries
+from holdfast.reading.queries import TaskQueries, has_begun, why_blocked, why_ended
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule

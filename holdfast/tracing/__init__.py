@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from holdfast.tracing.blocks import Trace, gen_trace_id, get_current_trace, trace
+from holdfast.tracing.spans import Trace, gen_trace_id, get_current_trace, trace
 from holdfast.tracing.switch import (
     instrument,
     set_tracing_disabled,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypedDict
 
-from holdfast.tracing.blocks import Trace
-from holdfast.tracing.spans import Span, SpanData
+from holdfast.tracing.spans import Span, SpanData, Trace
 
 
 class SpanError(TypedDict):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.task.data.head import RunRules, TaskHead
-from holdfast.tracing.blocks import around, includes_sensitive_data
 from holdfast.tracing.ids import TaskTrace, trace_digits
+from holdfast.tracing.spans import around, includes_sensitive_data
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
-from holdfast.models.openai.item_checks import kind_of
+from holdfast.models.openai.item_contents import kind_of
 from holdfast.task.data.agent_snapshot import (
     IGNORED,
     AgentSnapshot,

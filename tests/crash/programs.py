@@ -48,7 +48,7 @@ from holdfast.agents.tools.guardrails import (
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.reading.streams.events import RawResponsesStreamEvent
+from holdfast.reading.streams.reader import RawResponsesStreamEvent
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import build_worker

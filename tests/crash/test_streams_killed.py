@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
+from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 from holdfast.testing import paced
 from tests.crash import programs
 from tests.crash.lab import Lab, answers

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import AgentRunner, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.hooks import ApprovalPredicate
+from holdfast.agents.tools.options import ApprovalPredicate
 from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI, call

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Runner, RunState, tool
-from holdfast.reading.streams.events import RunItemStreamEvent, StreamEvent
 from holdfast.reading.streams.hub import local_turns
+from holdfast.reading.streams.reader import RunItemStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status

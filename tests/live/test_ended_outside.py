@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import UndoRefusedError
-from holdfast.reading.ended import why_blocked
+from holdfast.reading.queries import why_blocked
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workflows.children import children
 from tests.support.people import World, ask

@@ -27,7 +27,8 @@ import holdfast
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import OWNER_FILE
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.dev_server import launch, leases, server, watch
+from holdfast.engine.dev_server import leases, watch
+from holdfast.engine.dev_server import server as dev_server
 from holdfast.engine.dev_server.datadir import read_json, write_json
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.leases import (
@@ -63,9 +64,9 @@ sys.stdin.read()
 NEVER_CLOSED = """
 import asyncio, os, signal, sys
 from holdfast import Agent
-from holdfast.engine.dev_server import launch
+from holdfast.engine.dev_server import server
 from holdfast.sync import AgentRunner
-launch.LEFT_SECONDS = 0.2
+server.LEFT_SECONDS = 0.2
 runner = AgentRunner.local(Agent(name="idle", model="offline"), data_dir=sys.argv[1] or None)
 print(runner.chat("What is 6 * 7?"), flush=True)
 print(runner.twin._engine.server.pid, flush=True)
@@ -207,13 +208,13 @@ async def test_a_server_that_is_killed_hangs_or_was_stopped_comes_back_with_all_
     os.kill(after.pid, signal.SIGKILL)
     await wait_until(lambda: find_server(data_dir) is None, SOON)
     await revive_server(data_dir)
-    record = launch.read_record(data_dir)
+    record = dev_server.read_record(data_dir)
     assert record is not None
     assert record.pid not in {before.pid, after.pid}
     assert f"http://127.0.0.1:{record.ui_port}" == after.ui_url
 
-    monkeypatch.setattr(server, "JOIN_SECONDS", 0.2)
-    monkeypatch.setattr(server, "HUNG_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(dev_server, "JOIN_SECONDS", 0.2)
+    monkeypatch.setattr(dev_server, "HUNG_GRACE_SECONDS", 0.2)
     os.kill(record.pid, signal.SIGSTOP)
     again = await ensure_server(data_dir)
     monkeypatch.undo()
@@ -305,7 +306,7 @@ async def held(data_dir: Path) -> AsyncGenerator[int]:
 async def test_the_last_lease_stops_the_server_and_not_before(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "LEFT_SECONDS", 60.0)  # its watcher must not be quicker
+    monkeypatch.setattr(dev_server, "LEFT_SECONDS", 60.0)  # its watcher must not be quicker
     mine = await acquire_lease(data_dir)
     server = await ensure_server(data_dir)
     async with held(data_dir) as pid:
@@ -322,7 +323,7 @@ async def test_the_last_lease_stops_the_server_and_not_before(
 async def test_a_server_ends_by_itself_once_its_last_holder_is_killed_unless_it_is_kept(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "LEFT_SECONDS", 0.2)
+    monkeypatch.setattr(dev_server, "LEFT_SECONDS", 0.2)
     async with leased_server(data_dir) as server:
         async with held(data_dir) as pid:
             assert pid == server.pid
@@ -341,7 +342,7 @@ async def test_a_server_ends_by_itself_once_its_last_holder_is_killed_unless_it_
 async def test_a_server_whose_directory_is_deleted_ends_with_its_last_holder(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "LEFT_SECONDS", 2.0)  # the leases are gone before they count
+    monkeypatch.setattr(dev_server, "LEFT_SECONDS", 2.0)  # the leases are gone before they count
     async with held(data_dir) as pid:
         held_by = watch.users_of(data_dir)
     shutil.rmtree(data_dir)

@@ -11,7 +11,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from holdfast import Runner, RunState
 from holdfast.agents_sdk import ItemHelpers
 from holdfast.models import ChatCompletionsModel
-from holdfast.models.openai.item_checks import FAKE_ID
+from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.testing import FakeOpenAI, call
 from tests.support.runs import Runs, look
 

@@ -14,8 +14,8 @@ from temporalio.client import Client
 from temporalio.converter import DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 from holdfast.cli.following.live import LiveView
-from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import UNREAD, plain_memo
+from holdfast.reading.queries import why_blocked
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.follower import Attempts
 from holdfast.testing import FakeOpenAI

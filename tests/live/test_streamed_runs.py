@@ -11,7 +11,7 @@ import pytest
 from holdfast import Runner
 from holdfast.agents.hooks import RunHooks
 from holdfast.errors import MaxTurnsExceeded, TaskExistsError, UserError
-from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
+from holdfast.reading.streams.reader import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI, call, paced
 from tests.support.runs import Runs, look, pay
 

@@ -15,15 +15,15 @@ from temporalio.client import Client
 from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
 from holdfast.activities.heartbeat import Pulse
 from holdfast.reading.reader import Reader
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.hub import LocalHub
+from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StepUndoneStreamEvent,
     StreamEvent,
+    StreamReader,
 )
-from holdfast.reading.streams.hub import LocalHub
-from holdfast.reading.streams.reader import StreamReader
 from holdfast.testing import FakeOpenAI, call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext

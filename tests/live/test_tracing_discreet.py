@@ -16,7 +16,7 @@ from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import trace
-from holdfast.tracing.blocks import SENSITIVE
+from holdfast.tracing.spans import SENSITIVE
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.spans import Seen, Spans

@@ -12,8 +12,8 @@ from temporalio.client import WorkflowHistory
 
 from holdfast import RunHooks, Runner
 from holdfast.client.runner.streamed_run import RunResultStreaming
-from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.hub import local_turns
+from holdfast.reading.streams.reader import StreamEvent
 from holdfast.testing import FakeOpenAI, call
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, histories, until

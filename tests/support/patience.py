@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio.worker import _replayer, _worker, _workflow  # pyright: ignore[reportPrivateUsage]
 
-from holdfast.testing.conformance.surface import Surface
+from holdfast.testing.conformance.runs import Surface
 from holdfast.workflows import activity_calls
 
 DEADLOCK_SECONDS = 100

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.cli.exits import ExitCode, exit_code_of
-from holdfast.desk.identity.identities import NotAllowedError, NotAuthenticatedError
 from holdfast.desk.identity.problems import problem_of, status_of
+from holdfast.desk.identity.tokens import NotAllowedError, NotAuthenticatedError
 from holdfast.errors import HoldfastError, TaskExistsError
 
 STATUSES = {

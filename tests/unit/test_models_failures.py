@@ -16,7 +16,7 @@ from holdfast.models.base import foreign_error
 from holdfast.models.openai.http.failures import model_error
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
-from holdfast.values.runs.failed_attempts import retry_after
+from holdfast.values.runs.retries import retry_after
 from holdfast.values.settings import ModelSettings
 
 KEY = "sk-very-secret-0123456789"

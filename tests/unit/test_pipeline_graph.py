@@ -21,7 +21,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
-from holdfast.workers.pipeline.graph import Graph, Slots, Traversal
+from holdfast.workers.pipeline.components import Graph, Slots, Traversal
 
 ONE = Slots(("x",))
 TWO = Slots(("x", "y"))

@@ -19,7 +19,7 @@ from holdfast.agents_sdk import (
     RetryPolicyContext,
 )
 from holdfast.errors import ModelUnavailableError
-from holdfast.values.runs.failed_attempts import next_failure
+from holdfast.values.runs.retries import next_failure
 
 BACKOFF = ModelRetryBackoffSettings(initial_delay=0.5, jitter=False)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.draft import Draft, deltas_of
-from holdfast.reading.streams.events import StepUndoneStreamEvent
 from holdfast.reading.streams.hub import LocalHub, StreamKey, read_progress, write_progress
 from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
+from holdfast.reading.streams.reader import StepUndoneStreamEvent
 from holdfast.reading.streams.timeline import undone
 from holdfast.task.data.records import Entry, EventRecord, Mark, Offset, StepRecord
 from holdfast.task.happenings import StepsUndone, noted_of

@@ -30,7 +30,7 @@ from pydantic import (
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
-from holdfast.agents.tools.hooks import ApprovalPredicate
+from holdfast.agents.tools.options import ApprovalPredicate
 from holdfast.errors import HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.values.runs.approval_rules import ApprovalRule

@@ -23,7 +23,7 @@ from holdfast.agents.runs.item_reading import message_items
 from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import team_of
 from holdfast.models.base import ModelAnswer
-from holdfast.models.openai.item_checks import FAKE_ID
+from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.models.openai.items import (
     assistant_message,
     from_response_items,

@@ -12,7 +12,7 @@ from typer.main import get_command
 from holdfast import AgentRunner, sync
 from holdfast.cli.app import app
 from holdfast.desk.api.writes import writes
-from holdfast.desk.identity.identities import ALLOWED
+from holdfast.desk.identity.tokens import ALLOWED
 from holdfast.task.data.commands import ENVELOPE
 from holdfast.values.runs.verbs import NAMES, VERBS, Verb
 from tests.support.pages import ROOT

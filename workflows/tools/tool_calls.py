@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import ApprovalKind, Asks, Outcome
+from holdfast.task.data.calls import ApprovalKind, Asks, Outcome, StandingRule
 from holdfast.task.data.failures import (
     AGENT_MISSING,
     INTERRUPTED,
@@ -21,8 +21,9 @@ from holdfast.task.data.failures import (
     TIMED_OUT,
     Failure,
 )
+from holdfast.task.data.head import SessionRef
 from holdfast.task.data.state import MOST_LOST
-from holdfast.task.data.wire import Nesting, Probed
+from holdfast.task.data.wire import KeepInput, Nesting, Probed, RecallInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.people.questions import question_text
@@ -31,6 +32,7 @@ from holdfast.values.messages import Content, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
+    PATIENT,
     failure_of,
     is_certain,
     is_lost,
@@ -38,7 +40,6 @@ from holdfast.workflows.activity_calls import (
     quick,
 )
 from holdfast.workflows.children.children import Children
-from holdfast.workflows.tools.session_rules import recall
 from holdfast.workflows.tools.tool_runs import (
     CallsTaken,
     cut_text,
@@ -50,6 +51,67 @@ from holdfast.workflows.tools.tool_runs import (
     tool_is_lost,
     unknown_tool,
 )
+
+ONE_ATTEMPT = timedelta(seconds=30)
+LONGEST_RECALL = timedelta(minutes=1)
+"""How long to ask the session before a person: without an answer a call never runs."""
+
+
+async def recall(ledger: Ledger, n: int, i: int) -> Sequence[StandingRule]:
+    """Ask the task's session for its decisions on such a call; none when it cannot answer."""
+    session = ledger.given.head.session
+    if session is None:
+        return ()
+    wanted = RecallInput(
+        session=session.id, tool=ledger.at(n).calls[i].name, agent=standing.agent_of(ledger, n)
+    )
+    try:
+        found: list[StandingRule] = await workflow.execute_activity(
+            "session_rules",
+            wanted,
+            result_type=list[StandingRule],
+            start_to_close_timeout=ONE_ATTEMPT,
+            schedule_to_close_timeout=LONGEST_RECALL,
+            retry_policy=PATIENT,
+            summary=wanted.tool,
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.warning("%s has not said its rules: %s", session.id, error.cause)
+        return ()
+    return [rule for rule in found if rule.stands(now())]
+
+
+async def hand_over(ledger: Ledger, session: SessionRef) -> None:
+    """Bring decisions that hold in a session to it, one by one. Runs until it is cancelled.
+
+    A decision that is revoked in transit is brought once more, with who has revoked it.
+    """
+    while True:
+        await workflow.wait_condition(lambda: bool(ledger.s.to_session))
+        rule, is_taken = ledger.s.to_session[0], True
+        try:
+            await workflow.execute_activity(
+                "keep_rule",
+                KeepInput(session=session, rule=rule),
+                start_to_close_timeout=ONE_ATTEMPT,
+                retry_policy=PATIENT,
+                summary=f"{rule.verb} {rule.tool}",
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                return
+            text = f"The session has not taken the rule, which ends here: {failure_of(error).text}"
+            ledger.note("refused", now=now(), by=rule.by, text=text, body={"rule": rule.id})
+            is_taken = False
+        left = tuple(
+            each
+            for each in ledger.s.to_session
+            if each.id != rule.id or (is_taken and each != rule)
+        )
+        ledger.change(to_session=left)
+
 
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""

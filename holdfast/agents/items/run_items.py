@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.errors import UserError, WrongTypeError
-from holdfast.models.openai.item_checks import FAKE_ID
+from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text, is_array, is_object
 from holdfast.values.runs.run_context import ToolKey

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, NoReturn, NotRequired, cast
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    NotRequired,
+    Protocol,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from holdfast.agents.items.run_items import RawItem, ToolApprovalItem
 from holdfast.agents.tools.arguments import ToolArgumentsError
-from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from holdfast.agents.tools.hooks import (
+from holdfast.agents.tools.options import (
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
@@ -25,12 +36,14 @@ from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.models.openai.local_items import call_item
 from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.checks.json_shapes import data_in, is_object
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
-from holdfast.values.tool_result import ToolResultError
+from holdfast.values.tool_result import ErrorResult, ToolResultError
 
 AskedT = TypeVar("AskedT", default=Any)
 
@@ -294,3 +307,297 @@ def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
                 " say which of them it is for. Give the agent one of them."
             )
             raise DeclarationError(msg)
+
+
+OperationType = Literal["create_file", "update_file", "delete_file"]
+
+
+@dataclass(slots=True)
+class ApplyPatchOperation:
+    """What the model asks an editor for.
+
+    Attributes:
+        type: What to do.
+        path: The file, as the model names it: an editor decides which paths it allows.
+        diff: The diff, see `apply_diff`; None for a file that is deleted.
+        ctx_wrapper: The ToolContext of the call.
+        move_to: New path of the file, if it moves.
+    """
+
+    type: OperationType
+    path: str
+    diff: str | None = None
+    ctx_wrapper: RunContextWrapper[Any] | None = None
+    move_to: str | None = None
+
+
+@dataclass(slots=True)
+class ApplyPatchResult:
+    """What an operation came to.
+
+    Attributes:
+        status: Whether it was done; None counts as done.
+        output: A text for the model.
+    """
+
+    status: Literal["completed", "failed"] | None = None
+    output: str | None = None
+
+
+_Done = ApplyPatchResult | str | None
+
+
+@runtime_checkable
+class ApplyPatchEditor(Protocol):
+    """Makes the changes. Its methods may be async; a text that they return is for the model.
+
+    One that also has `undo(operation, effect)` makes the tool's calls reversible: it takes back
+    what the operation has done, and is called again if it was cut off only where the tool is
+    `undo_idempotent`.
+    """
+
+    def create_file(self, operation: ApplyPatchOperation) -> _Done | Awaitable[_Done]:
+        """Make a file."""
+        ...
+
+    def update_file(self, operation: ApplyPatchOperation) -> _Done | Awaitable[_Done]:
+        """Change a file."""
+        ...
+
+    def delete_file(self, operation: ApplyPatchOperation) -> _Done | Awaitable[_Done]:
+        """Delete a file."""
+        ...
+
+
+ApplyPatchOnApprovalFunctionResult = OnApprovalResult
+
+
+class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
+    """Lets the model change files by an editor of yours.
+
+    Attributes:
+        editor: Makes the changes.
+    """
+
+    kind: CallKind = "apply_patch_call"
+
+    def __init__(
+        self,
+        editor: ApplyPatchEditor,
+        name: str = "apply_patch",
+        needs_approval: bool | ApprovalRule | Callable[..., Any] = False,  # noqa: FBT001, FBT002
+        on_approval: OnApproval | None = None,
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        """Take the editor.
+
+        Args:
+            editor: Makes the changes.
+            name: Name of the tool in the record, for approvals and guardrails.
+            needs_approval: Whether calls need an approval; or a predicate (ctx, operation,
+                call_id), or an ApprovalRule.
+            on_approval: Decides in place of a person: (ctx, approval_item) to {"approve": bool}.
+            options: Other attributes of `Tool`.
+
+        Raises:
+            UserError: The editor lacks all of the methods, or has one that cannot be called.
+        """
+        found = {each: getattr(editor, each, None) for each in get_args(OperationType)}
+        methods = {name: each for name, each in found.items() if each is not None}
+        wrong = [name for name, each in methods.items() if not callable(each)]
+        if wrong or not methods:
+            has = f"has {', '.join(wrong)}, which cannot be called" if wrong else "does not"
+            msg = (
+                "ApplyPatchTool(editor=...) needs an object with at least one of the methods"
+                f" create_file, update_file and delete_file; {shown(editor)} {has}."
+            )
+            raise UserError(msg)
+        self.editor = editor
+        if callable(getattr(editor, "undo", None)):
+            options.setdefault("undo", self._take_back)
+        super().__init__(name, needs_approval=needs_approval, on_approval=on_approval, **options)
+
+    @property
+    def type(self) -> Literal["apply_patch"]:
+        """Type of the tool."""
+        return "apply_patch"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return {"type": "apply_patch"}
+
+    def asked(self, ctx: ToolContext[Any, Any] | None, arguments: str) -> ApplyPatchOperation:
+        """Read the operation of a call.
+
+        Raises:
+            ToolArgumentsError: It is not one.
+        """
+        given = data_in(arguments)
+        data = given if is_object(given) else {}
+        problems: list[str] = []
+        if data.get("type") not in get_args(OperationType):
+            problems.append(f"type: {data.get('type')!r} is not an operation")
+        if not isinstance(data.get("move_to"), str | None):
+            problems.append("move_to: it is not text")
+        if not isinstance(data.get("path"), str) or not data["path"]:
+            problems.append("path: it names no file")
+        if data.get("type") in ("create_file", "update_file") and not isinstance(
+            data.get("diff"), str
+        ):
+            problems.append("diff: it is missing")
+        if problems:
+            raise ToolArgumentsError(self.name, tuple(problems), arguments)
+        return ApplyPatchOperation(
+            data["type"], data["path"], data.get("diff"), ctx, data.get("move_to")
+        )
+
+    async def execute(self, ctx: ToolContext[Any, Any], asked: ApplyPatchOperation) -> Any:  # noqa: ARG002
+        """Have the editor make the change.
+
+        Raises:
+            UserError: It has no method for this change.
+            UnusableResultError: It returned something else than a text, an ApplyPatchResult or
+                None.
+            Exception: An error of the editor.
+        """
+        change = getattr(self.editor, asked.type, None)
+        if change is None:
+            msg = f"The editor of tool {self.name!r} has no {asked.type}; nothing was changed."
+            raise UserError(msg)
+        said: object = await invoke(change, asked)
+        if said is None or isinstance(said, str):
+            return said or ""
+        if isinstance(said, ApplyPatchResult):
+            said = {"status": said.status, "output": said.output}
+        where = f"{asked.type} of its editor"
+        if not is_object(said) or not said.keys() <= {"status", "output"}:
+            why = f"{where} must return a text, an ApplyPatchResult or None; it returned"
+            raise UnusableResultError(self.name, said, f"{why} {shown(said)}")
+        status, output = said.get("status"), said.get("output")
+        if status not in ("completed", "failed", None) or not isinstance(output, str | None):
+            why = f'{where} must return "completed", "failed" or None as status and a text or None'
+            raise UnusableResultError(
+                self.name, said, f"{why} as output; it returned {shown(said)}"
+            )
+        return ErrorResult(output or "") if status == "failed" else output or ""
+
+    async def _take_back(self, ctx: ToolContext[Any, Any], effect: Effect) -> Any:
+        asked = effect.arguments
+        operation = ApplyPatchOperation(
+            cast("OperationType", asked["type"]),
+            cast("str", asked["path"]),
+            cast("str | None", asked.get("diff")),
+            ctx,
+            cast("str | None", asked.get("move_to")),
+        )
+        return await invoke(cast("Any", self.editor).undo, operation, effect)
+
+
+CustomToolOnApprovalFunctionResult = OnApprovalResult
+
+
+class CustomTool(LocalTool[str]):
+    """A tool that takes the text that the model wrote, as it is.
+
+    Attributes:
+        format: Form of the text as the Responses API has it: {"type": "text"}, or a grammar.
+        on_invoke_tool: Called as (ctx, text), sync or async.
+    """
+
+    kind: CallKind = "custom_tool_call"
+
+    def __init__(  # noqa: PLR0917  the Agents SDK's signature
+        self,
+        name: str,
+        description: str,
+        on_invoke_tool: Callable[[ToolContext[Any, Any], str], Any],
+        format: Mapping[str, Json] | None = None,  # noqa: A002  the Agents SDK's name
+        needs_approval: bool | ApprovalRule | Callable[..., Any] = False,  # noqa: FBT001, FBT002
+        on_approval: OnApproval | None = None,
+        defer_loading: bool = False,  # noqa: FBT001, FBT002
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        """Take the function.
+
+        Args:
+            name: 1 to 64 letters, digits, `_` and `-`.
+            description: For the model.
+            on_invoke_tool: Called as (ctx, text); returns what a tool may return.
+            format: Form of the text; None for any.
+            needs_approval: Whether calls need an approval; or a predicate (ctx, text, call_id), or
+                an ApprovalRule.
+            on_approval: Decides in place of a person: (ctx, approval_item) to {"approve": bool}.
+            defer_loading: As for `Tool`.
+            options: Other attributes of `Tool`.
+
+        Raises:
+            UserError: The function cannot be called, or the format is not valid.
+        """
+        if not callable(cast("object", on_invoke_tool)):
+            msg = f"CustomTool {name!r} needs a function (ctx, text); got {shown(on_invoke_tool)}."
+            raise UserError(msg)
+        if wrong := _format_problem(format):
+            msg = f"CustomTool {name!r} cannot use its format: {wrong}"
+            raise UserError(msg, remedy=_FORMATS)
+        self.format = format
+        super().__init__(
+            name, description, needs_approval=needs_approval, on_approval=on_approval, **options
+        )
+        self.on_invoke_tool = on_invoke_tool
+        self.defer_loading = defer_loading
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        known: dict[str, Json] = {
+            "type": "custom",
+            "name": self.name,
+            "description": self.description,
+        }
+        known |= {} if self.format is None else {"format": dict(self.format)}
+        return {**known, "defer_loading": True} if self.defer_loading else known
+
+    @property
+    def tool_config(self) -> dict[str, Json]:
+        """The definition, under the name of the Agents SDK."""
+        return self.definition
+
+    def asked(self, ctx: ToolContext[Any, Any] | None, arguments: str) -> str:  # noqa: ARG002
+        """Return the text."""
+        return arguments
+
+    async def execute(self, ctx: ToolContext[Any, Any], asked: str) -> Any:
+        """Call the function.
+
+        Raises:
+            Exception: An error that it raised.
+        """
+        return await invoke(self.on_invoke_tool, ctx, asked)
+
+
+_FORMATS = (
+    'A format is {"type": "text"}, or {"type": "grammar", "syntax": "lark" or "regex",'
+    ' "definition": "..."}; leave it out for any text.'
+)
+
+
+def _format_problem(given: Mapping[str, Json] | None) -> str:
+    if given is None:
+        return ""
+    if not isinstance(cast("object", given), Mapping):
+        return f"it must be a mapping; it was {shown(given)}."
+    members = dict(given)
+    if wrong := gate.flaw(members, "format"):
+        return wrong
+    kind = members.get("type")
+    keys = {"text": {"type"}, "grammar": {"type", "syntax", "definition"}}.get(str(kind))
+    if keys is None:
+        return f"its type must be 'text' or 'grammar'; it was {shown(kind)}."
+    if set(members) != keys:
+        return f"a {kind} has {', '.join(sorted(keys))}; this has {', '.join(sorted(members))}."
+    if kind == "grammar" and members["syntax"] not in ("lark", "regex"):
+        return f"its syntax must be 'lark' or 'regex'; it was {shown(members['syntax'])}."
+    if kind == "grammar" and not isinstance(members["definition"], str):
+        return f"its definition must be a text; it was {shown(members['definition'])}."
+    return ""

@@ -21,7 +21,7 @@ from holdfast.agents.items.run_items import (
     read_once,
     replayable,
 )
-from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
+from holdfast.agents.nesting.agent_tool import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers, is_said_by
 from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState

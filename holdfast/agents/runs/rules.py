@@ -11,7 +11,7 @@ from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.resolve import default_settings
 from holdfast.task.data.head import AGENTS_SDK, FollowedRun, KeptConversation, RunRules, TaskHead
-from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
+from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.base import Json
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref

@@ -29,17 +29,20 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrail,
     check_tool_guardrails,
 )
-from holdfast.agents.tools.hooks import (
+from holdfast.agents.tools.options import (
     ApprovalPredicate,
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
+    ToolOptions,
     check_hook,
+    check_name,
     invoke_predicate,
     is_offered,
+    read_options,
+    refuse_option,
     run_hook,
 )
-from holdfast.agents.tools.options import ToolOptions, check_name, read_options, refuse_option
 from holdfast.errors import DeclarationError, ToolTimeoutError, UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import (

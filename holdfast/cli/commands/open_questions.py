@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.cli import output
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.options import Common
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
@@ -17,6 +20,7 @@ from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.checks.ids import task_of
+from holdfast.values.steps import TaskStepOutput
 
 READ_SECONDS = 12.0
 """Time limit of reading: a worker that was just killed still counts as running."""
@@ -117,3 +121,22 @@ async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | Non
         else f"Nothing waits for a person in task {task_id!r}."
     )
     raise InvalidArgumentError(msg)
+
+
+def print_output(common: Common, got: TaskStepOutput) -> ExitCode:
+    """Print the output of a step, or what it waits for."""
+    for source in got.sources:
+        shown = output.shortened(source.content)
+        output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
+    if got.status != "waiting":
+        return ExitCode.OK
+    print_waiting(common, got)
+    return ExitCode.WAITING
+
+
+def print_waiting(common: Common, got: TaskStepOutput) -> None:
+    """Print what a task waits for, and how to decide it."""
+    for text in got.waiting_for:
+        output.say(f"The task waits for a person: {text}", style="yellow")
+    if got.approvals:
+        output.say(f"Decide: holdfast inbox{common.arguments()}")

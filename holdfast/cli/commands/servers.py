@@ -5,29 +5,33 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import os
+import secrets
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli import output
-from holdfast.cli.commands.desk import token_file
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, ServerStartError
 from holdfast.serving.deployments import deployment_config, sample_size
 from holdfast.serving.observed.health import health_served
 from holdfast.serving.observed.logs import begin_logging
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
-from holdfast.serving.worker_process import App, begun_metrics, serve
+from holdfast.serving.worker_process import App, begun_metrics, measuring, serve
 from holdfast.values.base import Json
-from holdfast.values.checks.ids import DEFAULT_APP
-from holdfast.values.code.extras import install_command
+from holdfast.values.checks.ids import DEFAULT_APP, check_by
+from holdfast.values.code.extras import install_command, needing
 
 if TYPE_CHECKING:
+    from holdfast.desk.identity.tokens import Tokens
     from holdfast.serving.observed.metrics import Meters
 
 
@@ -185,3 +189,144 @@ def _print(facts: dict[str, Json], common: Common, app: App) -> None:
     output.say(f'  holdfast run {first} "your question"{as_app}{where}')
     output.say(f"  holdfast tasks{where}")
     output.say(f"  holdfast show TASK{where}")
+
+
+TOKENS = "desk-tokens.json"
+FILE_VARIABLE = "HOLDFAST_DESK_TOKENS"
+DAY_SECONDS = 86_400
+
+
+async def desk_command(
+    common: Common, *, host: str, port: int, app: str | None, tokens: Path | None
+) -> ExitCode:
+    """Serve the desk until Ctrl-C."""
+    with needing("desk", "`holdfast desk`", error=ServerStartError):
+        from holdfast.desk.server import desk_served
+    begin_logging(logging.WARNING)
+    meters = begun_metrics()
+    async with health_served() as health, engine_of(common, new=True) as engine:
+        serving = desk_served(
+            engine.runner(app=app), tokens=token_file(common, tokens), host=host, port=port
+        )
+        async with serving as url:
+            measuring(meters, engine.archive)
+            health.serves(engine.client, engine.archive)
+            if common.json:
+                output.emit({"desk": url, "address": engine.address})
+            output.say(f"The desk is at {url}", style="bold")
+            output.say("Ctrl-C stops it; the tasks go on.")
+            with suppress(InterruptedByUserError):
+                await until_stopped(_forever())
+    return ExitCode.OK
+
+
+async def token_make_command(
+    common: Common, name: str, *, roles: list[str], days: float | None, tokens: Path | None
+) -> ExitCode:
+    """Make a token and print it: it is not kept, and cannot be shown again."""
+    file = token_file(common, tokens)
+    expires = 0.0 if days is None else time.time() + days * DAY_SECONDS
+    token = _tokens(file).make(name, roles or ["viewer"], expires=expires)
+    if common.json:
+        output.emit({"name": name, "roles": sorted(roles or ["viewer"]), "token": token})
+    else:
+        output.answer(token)
+    output.say(f"It is kept as a digest in {str(file)!r} and cannot be shown again.")
+    return ExitCode.OK
+
+
+async def token_list_command(common: Common, tokens: Path | None) -> ExitCode:
+    """List the tokens, without their secrets."""
+    found = _tokens(token_file(common, tokens)).list()
+    if common.json:
+        output.emit(
+            [{"name": each.name, "roles": [*each.roles], "expires": each.expires} for each in found]
+        )
+        return ExitCode.OK
+    for each in found:
+        ends = time.strftime("%Y-%m-%d", time.gmtime(each.expires)) if each.expires else "never"
+        output.answer(f"{each.name}  {', '.join(each.roles)}  ends: {ends}")
+    if not found:
+        output.say("There are no tokens: the desk serves only the user of its own machine.")
+    return ExitCode.OK
+
+
+async def token_revoke_command(common: Common, name: str, tokens: Path | None) -> ExitCode:
+    """Revoke all tokens of a name, at once."""
+    count = _tokens(token_file(common, tokens)).revoke(name)
+    if common.json:
+        output.emit({"name": name, "revoked": count})
+    output.say(f"{count} {'token' if count == 1 else 'tokens'} of {name} revoked.")
+    return ExitCode.OK
+
+
+def token_file(common: Common, given: Path | None) -> Path:
+    """Return the file of the tokens.
+
+    Raises:
+        InvalidArgumentError: A cluster is named, and no file.
+    """
+    named = given or (Path(found) if (found := os.environ.get(FILE_VARIABLE)) else None)
+    if named is not None:
+        return named
+    directory = common.embedded
+    if directory is None:
+        msg = (
+            "A cluster has no directory for the desk's tokens: name their file with --tokens or"
+            " HOLDFAST_DESK_TOKENS."
+        )
+        raise InvalidArgumentError(msg)
+    return directory / TOKENS
+
+
+def tokens_of(common: Common) -> Tokens | None:
+    """Return the tokens of the desk next to which a command runs; None where no file is named."""
+    if common.embedded is None and not os.environ.get(FILE_VARIABLE):
+        return None
+    return _tokens(token_file(common, None))
+
+
+def _tokens(file: Path) -> Tokens:
+    with needing("desk", "`holdfast desk`", error=ServerStartError):
+        from holdfast.desk.identity import tokens
+    return tokens.Tokens(file)
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def mcp_command(
+    common: Common, target: str, *, app: str | None, http: bool, host: str, port: int, by: str
+) -> ExitCode:
+    """Serve agents to MCP clients until the client goes away, or Ctrl-C."""
+    with needing("mcp", "`holdfast mcp`", error=ServerStartError):
+        from holdfast.cli.mcp_serving.agent_tools import AgentTools
+        from holdfast.cli.mcp_serving.transports import PATH, listen, serve_http, serve_stdio
+    begin_logging(logging.WARNING)
+    here, meters = load_agents(target, app), begun_metrics()
+    token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
+    bound = listen(host, port, token, by=check_by(by)) if http else None
+    people = tokens_of(common) if http else None
+    async with engine_of(common, new=True) as engine, served(engine, here, meters):
+
+        def runner(agent: str) -> AgentRunner:
+            return engine.runner(agent, app=here.name)
+
+        tools = AgentTools(here.agents, runner, by=check_by(by), where=common.arguments()).server
+        with suppress(InterruptedByUserError):
+            if bound is None:
+                await until_stopped(serve_stdio(tools))
+                return ExitCode.OK
+            url = f"http://{host}:{bound.getsockname()[1]}{PATH}"
+            made = "" if token else secrets.token_urlsafe(32)
+            token = token or made
+            if common.json:
+                facts = {"mcp": url, "address": engine.address}
+                output.emit({**facts, "token": made} if made else facts)
+            output.say(f"The agents are at {url}. Ctrl-C stops; tasks stay.", style="bold")
+            if made:
+                output.say(f"Clients send `Authorization: Bearer {made}`, until it ends.")
+                output.say("HOLDFAST_MCP_TOKEN names a token that lasts.")
+            await until_stopped(serve_http(tools, bound, host, token, people))
+    return ExitCode.OK

@@ -19,8 +19,8 @@ from holdfast.cli.following.live import line, style
 from holdfast.cli.following.timeline import COLUMNS, STATE, timeline
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError, StuckTaskError
-from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import LISTED
+from holdfast.reading.queries import why_blocked
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry, OpenState

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 
 from holdfast.engine.search_attributes import APPROVALS_MEMO
-from holdfast.reading.ended import cause_of, said_by
+from holdfast.reading.queries import cause_of, said_by
 from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
-from holdfast.reading.ended import activities_of, cause_of
+from holdfast.reading.queries import activities_of, cause_of
 from holdfast.reading.step_events import attempt_text
 from holdfast.reading.streams.follower import lost_calls, seconds_until
 from holdfast.task.data.wire import activity_key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.client.agent_runner.approvals import TaskApprovals
 from holdfast.client.agent_runner.control import TaskControl
+from holdfast.client.agent_runner.runs import TaskStreaming
 from holdfast.client.agent_runner.schedules import TaskScheduling
-from holdfast.client.agent_runner.streams import TaskStreaming
 from holdfast.client.agent_runner.time_travel import TimeTravel
 from holdfast.engine.tracebacks import without_plumbing
 

@@ -9,7 +9,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS
 from holdfast.client.runner.runner import Runner, RunResult
 from holdfast.client.runner.streamed_run import RunResultStreaming
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,

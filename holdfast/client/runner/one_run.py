@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.nesting.nested_run import invocation_of
+from holdfast.agents.nesting.agent_tool import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData, RunResult
@@ -51,9 +51,14 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
-from holdfast.reading.runs.followed_runs import add_followed
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.reading.runs.run_results import known_guardrails, listed, run_data, run_result_beside
+from holdfast.reading.runs.run_results import (
+    add_followed,
+    known_guardrails,
+    listed,
+    run_data,
+    run_result_beside,
+)
 from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_CHANGED, TOOL_MISSING
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls

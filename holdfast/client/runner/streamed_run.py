@@ -37,17 +37,16 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.reader import Reader
-from holdfast.reading.runs.followed_runs import add_followed
 from holdfast.reading.runs.recorded import read_recorded
-from holdfast.reading.runs.run_results import listed, run_data
-from holdfast.reading.streams.events import (
+from holdfast.reading.runs.run_results import add_followed, listed, run_data
+from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StepUndoneStreamEvent,
     StreamEvent,
+    StreamReader,
 )
-from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.pauses import pauses

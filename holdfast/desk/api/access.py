@@ -16,8 +16,8 @@ from starlette.types import Scope
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
-from holdfast.desk.identity.identities import READ, Identity, Verb
 from holdfast.desk.identity.protection import VISITOR
+from holdfast.desk.identity.tokens import READ, Identity, Verb
 from holdfast.desk.views.cards import Card, seen_by
 from holdfast.desk.views.words import without_secrets
 from holdfast.task.people.decisions import Person

@@ -16,7 +16,7 @@ from holdfast.desk.api.access import Access, Asked, IdRoute
 from holdfast.desk.identity.problems import problem_of
 from holdfast.desk.views.words import shortened, without_secrets
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.reading.streams.events import (
+from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,

@@ -30,7 +30,7 @@ from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError
-from holdfast.reading.audit.steps import AuditEvent
+from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule

@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.identity.identities import (
+from holdfast.desk.identity.tokens import (
     ALLOWED,
     ROLES,
     Identity,
+    LocalTokens,
     May,
     NotAllowedError,
     NotAuthenticatedError,
+    Tokens,
     Verb,
     check_identity,
     check_roles,
 )
-from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.people.decisions import Person
 from holdfast.values.code.user_calls import yes_or_no

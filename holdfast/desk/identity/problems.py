@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from holdfast.desk.identity.identities import NotAllowedError, NotAuthenticatedError
+from holdfast.desk.identity.tokens import NotAllowedError, NotAuthenticatedError
 from holdfast.errors import (
     EngineError,
     HoldfastError,

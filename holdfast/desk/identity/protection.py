@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from holdfast.desk.identity.guard import Guard
-from holdfast.desk.identity.identities import READ
 from holdfast.desk.identity.problems import problem, problem_of
+from holdfast.desk.identity.tokens import READ
 from holdfast.errors import HoldfastError
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -12,7 +12,7 @@ from typing import Any
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from holdfast.desk.identity.identities import (
+from holdfast.desk.identity.tokens import (
     READ,
     Identity,
     NotAllowedError,

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.desk.identity.identities import Identity
+from holdfast.desk.identity.tokens import Identity
 from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.charts import Charts
 from holdfast.desk.pages.compare import Compare

@@ -12,8 +12,8 @@ from typing import IO, Self
 
 from holdfast.engine.dev_server import guard
 from holdfast.engine.dev_server.command import server_command, server_environment
-from holdfast.engine.dev_server.launch import START_ATTEMPTS, START_SECONDS
 from holdfast.engine.dev_server.process import children_of, free_port, wait_ready, wait_until
+from holdfast.engine.dev_server.server import START_ATTEMPTS, START_SECONDS
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
 

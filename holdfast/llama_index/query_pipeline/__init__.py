@@ -1,6 +1,6 @@
 """QueryPipeline by LlamaIndex's names: a graph of components, and agents around one."""
 
-from holdfast.llama_index.query_pipeline.components import (
+from holdfast.llama_index.query_pipeline.pipeline import (
     AgentFnComponent,
     AgentInputComponent,
     ArgPackComponent,
@@ -9,11 +9,12 @@ from holdfast.llama_index.query_pipeline.components import (
     FnComponent,
     InputComponent,
     KwargPackComponent,
+    Link,
     QueryComponent,
+    QueryPipeline,
     StatefulFnComponent,
     ToolRunnerComponent,
 )
-from holdfast.llama_index.query_pipeline.pipeline import Link, QueryPipeline
 
 __all__ = [
     "AgentFnComponent",

@@ -8,12 +8,12 @@ from typing import Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import ChatMemoryBuffer
-from holdfast.llama_index.query_pipeline.components import (
+from holdfast.llama_index.query_pipeline.pipeline import (
     AgentFnComponent,
     AgentInputComponent,
     CustomAgentComponent,
+    QueryPipeline,
 )
-from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.llama_index.workers.custom import new_step_id

@@ -30,18 +30,16 @@ from holdfast.models.openai.hosted_items import (
     approval_call,
     approval_request,
 )
-from holdfast.models.openai.item_checks import (
+from holdfast.models.openai.item_contents import (
     FAKE_ID,
+    answer_parts,
     check_item,
     has_annotations,
     has_logprobs,
     has_refusal,
     is_cut_off,
-    kind_of,
-)
-from holdfast.models.openai.item_contents import (
-    answer_parts,
     is_equal,
+    kind_of,
     message_item,
     output_item,
     read_content,

@@ -26,7 +26,7 @@ from holdfast.archive.contents import resolve
 from holdfast.archive.kept_answers import find_answer
 from holdfast.archive.segments import read_archived
 from holdfast.errors import ArchiveError, HoldfastError, TaskClosedError, TaskNotFoundError
-from holdfast.reading.ended import WORKER_LOST, activities_of, cause_of
+from holdfast.reading.queries import WORKER_LOST, activities_of, cause_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import (
     ApprovalDecided,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from temporalio.client import WorkflowExecutionStatus
@@ -20,17 +21,9 @@ from holdfast.agents.runs.teams import Team
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
-from holdfast.reading.ended import activities_of
+from holdfast.reading.queries import activities_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_snapshot
-from holdfast.reading.streams.events import (
-    AgentUpdatedStreamEvent,
-    ItemEventName,
-    RawResponsesStreamEvent,
-    RunItemStreamEvent,
-    StepUndoneStreamEvent,
-    StreamEvent,
-)
 from holdfast.reading.streams.follower import Follower, Look
 from holdfast.reading.streams.hub import LocalHub, News, StreamKey, local_hub, read_progress
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
@@ -51,6 +44,101 @@ from holdfast.task.happenings import StepsUndone
 from holdfast.values.base import Json
 from holdfast.values.pauses import pauses
 from holdfast.values.runs.status import CLOSED, TaskStatus
+
+ItemEventName = Literal[
+    "message_output_created",
+    "tool_called",
+    "tool_output",
+    "handoff_requested",
+    "handoff_occured",
+    "reasoning_item_created",
+    "mcp_list_tools",
+    "mcp_approval_requested",
+    "mcp_approval_response",
+    "tool_search_called",
+    "tool_search_output_created",
+]
+"""The Agents SDK's names, one misspelt as it is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentUpdatedStreamEvent:
+    """An agent begins, or takes over.
+
+    Attributes:
+        new_agent: The agent, or its name alone where this process does not know it.
+        offset: Its place.
+    """
+
+    new_agent: Any
+    offset: int = 0
+    type: Literal["agent_updated_stream_event"] = "agent_updated_stream_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawResponsesStreamEvent:
+    """A model goes on with its answer.
+
+    A `response.created` that comes where an answer was not complete yet tells that the answer is
+    made again, because a worker or a connection was lost: what was said of it so far is void.
+
+    Attributes:
+        data: An event of `openai.types.responses`, whatever API the model is called by.
+        offset: Its place.
+        attempt: The attempt to get this answer, from 1.
+    """
+
+    data: Any
+    offset: int = 0
+    attempt: int = 1
+    type: Literal["raw_response_event"] = "raw_response_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunItemStreamEvent:
+    """The run has a new item.
+
+    Attributes:
+        name: What happened.
+        item: The item, as in `new_items` of the result.
+        offset: Its place.
+    """
+
+    name: ItemEventName
+    item: Any
+    offset: int = 0
+    type: Literal["run_item_stream_event"] = "run_item_stream_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepUndoneStreamEvent:
+    """Steps were undone, as a person or program asked: what was told of them is void.
+
+    Attributes:
+        steps: Ids of the steps, also of steps in progress.
+        void: Pairs of offsets: what was told from the first one on, and before the second one, does
+            not count any more, here and after earlier undos. Mostly it is one pair.
+        by: Who asked for it.
+        reason: Why.
+        offset: Its place.
+    """
+
+    steps: tuple[str, ...]
+    void: tuple[tuple[int, int], ...] = ()
+    by: str = ""
+    reason: str = ""
+    offset: int = 0
+    type: Literal["step_undone_stream_event"] = "step_undone_stream_event"
+
+    def is_void(self, offset: int) -> bool:
+        """Return whether the event of this offset does not count any more."""
+        return any(first <= offset < end for first, end in self.void)
+
+
+StreamEvent = (
+    AgentUpdatedStreamEvent | RawResponsesStreamEvent | RunItemStreamEvent | StepUndoneStreamEvent
+)
+"""What a streamed run yields."""
 
 
 class Watch:

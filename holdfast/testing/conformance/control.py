@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.testing.conformance.asserts import check, check_same, until
-from holdfast.testing.conformance.surface import Surface, check_no_dangling_calls, claim
+from holdfast.testing.conformance.runs import Surface, check_no_dangling_calls, claim
 from holdfast.testing.fake_api.replies import hang, reply
 from holdfast.values.settings import Budget
 from holdfast.workers.context.journal import LAST_CALL

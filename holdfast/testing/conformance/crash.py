@@ -20,7 +20,7 @@ from holdfast.testing.conformance.asserts import (
 )
 from holdfast.testing.conformance.lab import Lab
 from holdfast.testing.conformance.process import noted
-from holdfast.testing.conformance.surface import Surface, claim
+from holdfast.testing.conformance.runs import Surface, claim
 from holdfast.testing.fake_api.replies import fail
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers.context.context import StepContext

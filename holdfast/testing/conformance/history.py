@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.testing.conformance.asserts import check, check_same, hold_each_once, until
 from holdfast.testing.conformance.lab import FEW_EVENTS, Seen
-from holdfast.testing.conformance.surface import Surface, claim, output_texts
+from holdfast.testing.conformance.runs import Surface, claim, output_texts
 
 
 class HistoryChecks(Surface):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.models.base import Delta, ModelAnswer, Tell
 from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
-from holdfast.models.openai.item_checks import kind_of
+from holdfast.models.openai.item_contents import kind_of
 from holdfast.models.openai.items import assistant_message, shown_items
 from holdfast.values.base import Json, sense
 from holdfast.values.messages import Message, ToolCall

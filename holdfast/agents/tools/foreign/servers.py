@@ -16,7 +16,7 @@ from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.llama_index import tool_name
-from holdfast.agents.tools.hooks import FailureFormatter
+from holdfast.agents.tools.options import FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool

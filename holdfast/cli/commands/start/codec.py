@@ -12,7 +12,7 @@ from temporalio.converter import PayloadCodec
 
 from holdfast.archive.encryption.codec import KeysCodec
 from holdfast.cli import output
-from holdfast.cli.commands.desk import tokens_of
+from holdfast.cli.commands.servers import tokens_of
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common

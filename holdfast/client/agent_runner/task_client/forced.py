@@ -29,7 +29,7 @@ from holdfast.archive.segments import read_archived, write_record
 from holdfast.client.agent_runner.task_client.updates import unique_id
 from holdfast.engine.converter import telling
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
-from holdfast.reading.ended import why_stuck
+from holdfast.reading.queries import why_stuck
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.activations import WholeTasks

@@ -12,7 +12,7 @@ from typing import Any
 from nicegui import background_tasks, ui
 from nicegui.events import KeyEventArguments
 
-from holdfast.desk.identity import identities
+from holdfast.desk.identity.tokens import Verb as DeskVerb
 from holdfast.desk.pages.creation import draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
@@ -56,7 +56,7 @@ DONE = {
 }
 
 
-def _of(verb: Done) -> identities.Verb:
+def _of(verb: Done) -> DeskVerb:
     """Return what a decision is for the rules of who may do what."""
     return "approve_always" if verb == "always" else verb
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, HoldfastError, TaskNotFoundError
-from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
+from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 
 AGAIN_SECONDS = 1.0
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
-from holdfast.desk.identity.identities import READ, Verb
+from holdfast.desk.identity.tokens import READ, Verb
 from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
 from holdfast.desk.pages.task.reading import Facts

@@ -25,8 +25,8 @@ from holdfast.errors import (
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
-from holdfast.values.messages import ANSWERED, ToolCall, Usage
-from holdfast.values.runs.failed_attempts import retry_after
+from holdfast.values.messages import ANSWERED, Usage
+from holdfast.values.runs.retries import retry_after
 
 _ADVICE = {
     401: "Check the API key (OPENAI_API_KEY, or api_key= of the model).",
@@ -244,7 +244,7 @@ def malformed(
     *,
     request_id: str | None = None,
     usage: Usage = ANSWERED,
-    calls: Iterable[ToolCall] = (),
+    calls: Iterable[str] = (),
 ) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
