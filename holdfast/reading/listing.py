@@ -6,10 +6,11 @@ tasks loads neither.
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
@@ -62,13 +63,71 @@ MOST_IN_PAGE = 1000
 """Executions that the visibility store gives in one answer, at most."""
 
 
-def page_size(limit: int | None) -> int:
-    """Return how many executions one request is to list, to have as many as are wanted.
+class Wanted(NamedTuple):
+    """Which tasks a list has.
+
+    Attributes:
+        status: Tasks with this status; None for all.
+        agent: Tasks of this agent; None for all.
+        limit: The newest ones, so many; None for all.
+        parent: The child tasks of this one; empty for the tasks without a parent.
+    """
+
+    status: TaskStatus | None = None
+    agent: str | None = None
+    limit: int | None = None
+    parent: str = ""
+
+
+ReadMemo = Callable[[WorkflowExecutionInfo], Awaitable[Mapping[str, "Json"]]]
+
+
+async def newest_tasks(
+    service: WorkflowService, namespace: str, wanted: Wanted, memo_of: ReadMemo
+) -> list[dict[str, Json]]:
+    """Return what the visibility store knows of tasks, newest first, each as `facts`.
 
     Args:
-        limit: How many are wanted; None for all.
+        service: Connection to the server.
+        namespace: Temporal namespace.
+        wanted: Which tasks.
+        memo_of: Reads the memo of a run.
+
+    Raises:
+        RPCError: The server did not do as asked.
     """
-    return MOST_IN_PAGE if limit is None else min(limit + 1, MOST_IN_PAGE)
+    status, agent, limit, parent = wanted
+    if limit == 0:
+        return []
+    query = tasks_query(status, agent, parent)
+    size = MOST_IN_PAGE if limit is None else min(limit + 1, MOST_IN_PAGE)
+    tasks: dict[str, dict[str, Json]] = {}
+    ages: list[float] = []
+    # The server lists open runs by their start, and after all of them closed ones by their end.
+    # Both times are after the task's creation, so each half ends at the first that is too old.
+    for half in ("",) if limit is None or status else _HALVES:
+        async for found in list_executions(service, namespace, query + half, size):
+            if len(ages) == limit and _last_time(found) < ages[0]:
+                break
+            if found.execution.workflow_id in tasks or not _is_meant(found, agent, parent):
+                continue
+            task = facts(found, await memo_of(found))
+            tasks[task["task_id"]] = task
+            if limit is not None:
+                (heapq.heappush if len(ages) < limit else heapq.heappushpop)(ages, task["created"])
+    return sorted(tasks.values(), key=_created, reverse=True)[:limit]
+
+
+_HALVES = " AND ExecutionStatus = 'Running'", " AND ExecutionStatus != 'Running'"
+
+
+def _created(task: Mapping[str, Json]) -> float:
+    return cast("float", task["created"])
+
+
+def _last_time(found: WorkflowExecutionInfo) -> float:
+    at = found.close_time if found.HasField("close_time") else found.start_time
+    return at.ToMicroseconds() / 1e6
 
 
 def _status_query(status: TaskStatus) -> str:
@@ -82,14 +141,10 @@ def _status_query(status: TaskStatus) -> str:
     return f"({said} OR ({unsaid}))"
 
 
-LISTED = {"task_id", "input", "agent", "status", "blocked_by", "created"}
-"""Fields of a task that the visibility store knows; see `facts`."""
-
-
 async def list_executions(
     service: WorkflowService, namespace: str, query: str, size: int
 ) -> AsyncIterator[WorkflowExecutionInfo]:
-    """List the runs that a query finds, newest first.
+    """List the runs that a query finds, open ones first, the newest of each first.
 
     Args:
         service: Connection to the server.
@@ -113,7 +168,7 @@ async def list_executions(
             return
 
 
-def is_meant(found: WorkflowExecutionInfo, agent: str | None, parent: str = "") -> bool:
+def _is_meant(found: WorkflowExecutionInfo, agent: str | None, parent: str) -> bool:
     """Whether a listed run is one of the wanted ones: `tasks_query` may find more."""
     return parent == found.parent_execution.workflow_id and agent in (None, agent_of(found))
 
@@ -133,6 +188,7 @@ def facts(found: WorkflowExecutionInfo, memo: Mapping[str, Json]) -> dict[str, J
         "status": status_of(found),
         "blocked_by": STUCK if PROBLEMS in found.search_attributes.indexed_fields else "",
         "created": created if isinstance(created, int | float) and created else _begun(found),
+        "parent": found.parent_execution.workflow_id,
     }
 
 

@@ -76,9 +76,8 @@ async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> M
 
 
 async def listed(found: WorkflowExecution) -> Task:
-    """Describe a task by what the visibility store knows; its input is cut short."""
-    known = facts(found.raw_info, await memo_of(found))
-    return Task(**known, parent=found.parent_id or "")
+    """Describe a task by what `ListedTask` has; its input is cut short."""
+    return Task(**facts(found.raw_info, await memo_of(found)))
 
 
 @dataclass(frozen=True, kw_only=True)

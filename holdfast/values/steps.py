@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -59,19 +59,56 @@ class HistoryRef(Value):
         return other is not None and (self.sha256, self.skip) == (other.sha256, other.skip)
 
 
-class Task(InNotebook, Value):
-    """One run of an agent on one input.
+class ListedTask(InNotebook, Value):
+    """What a list knows of a task. `get_task` reads the rest.
 
     Attributes:
         task_id: The Temporal workflow id.
-        input: What was asked, as it was created; inputs of later steps do not change it.
+        input: What was asked, as it was created; inputs of later steps do not change it. A list has
+            its beginning.
         agent: Name of the agent.
-        session: Name of the session that finalize commits to, empty for none.
-        extra_state: The task's shared state, JSON data.
         status: One of `TaskStatus`.
         created: Time of creation, seconds since the epoch: of tasks from `create_task` and
             `list_tasks` when a client asked for it, by its clock; else when a worker began it, of a
             fork when the step ended that it departs from.
+        blocked_by: What a running task waits for that has failed and is tried again, with the
+            cause, the attempt and the time; else empty. A list names only workflow tasks that fail.
+        parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
+    """
+
+    task_id: str
+    input: str = ""
+    agent: str = ""
+    status: TaskStatus = "running"
+    created: float = 0.0
+    blocked_by: str = ""
+    parent: str = ""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in Task.model_fields:
+                msg = f"A list does not know {name!r} of a task: `get_task` reads it."
+                raise AttributeError(msg)
+            return super().__getattr__(name)
+
+    def _shown(self) -> tuple[str, Mapping[str, object]]:
+        """Return what a notebook shows."""
+        rows = {
+            "status": self.status.replace("_", " "),
+            "agent": self.agent,
+            "input": self.input,
+            "blocked by": self.blocked_by,
+        }
+        return f"Task {self.task_id}", rows
+
+
+class Task(ListedTask):
+    """One run of an agent on one input.
+
+    Attributes:
+        session: Name of the session that finalize commits to, empty for none.
+        extra_state: The task's shared state, JSON data.
         steps: Number of completed steps.
         usage: What the task has cost so far: all model calls whose answer has arrived, also of
             steps that were undone, started again or blocked, and what the tasks of its calls cost.
@@ -79,51 +116,38 @@ class Task(InNotebook, Value):
             `usage` has of each.
         branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
-        blocked_by: What a running task waits for that has failed and is tried again, with the
-            cause, the attempt and the time; else empty. A list names only workflow tasks that fail.
         paused: Who paused it and why, else empty.
         paused_by_run: Whether that was a streamed run which was to stop after its turn: running its
             state resumes the task.
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
         images: Images that came with the input.
-        parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
         budget: Its limits, or None.
     """
 
-    task_id: str
-    input: str = ""
-    agent: str = ""
     session: str = ""
     extra_state: dict[str, Json] = Field(default_factory=dict)
-    status: TaskStatus = "running"
-    created: float = 0.0
     steps: int = 0
     usage: Usage = Usage()
     unsettled: dict[str, Usage] = Field(default_factory=dict)
     branch_usage: Usage = Usage()
     error: str = ""
-    blocked_by: str = ""
     paused: str = ""
     paused_by_run: bool = False
     stored: Blob | None = None
     images: tuple[ImagePart, ...] = ()
-    parent: str = ""
     budget: Budget | None = None
 
     def _shown(self) -> tuple[str, Mapping[str, object]]:
         """Return what a notebook shows."""
-        rows = {
-            "status": self.status.replace("_", " "),
-            "agent": self.agent,
+        title, known = super()._shown()
+        more = {
             "session": self.session,
-            "input": self.input,
             "steps": self.steps or "",
             "tokens": self.usage.total_tokens or "",
             "error": self.error,
-            "blocked by": self.blocked_by,
             "paused": self.paused,
         }
-        return f"Task {self.task_id}", rows
+        return title, {**known, **more}
 
 
 class TaskStep(InNotebook, Written):

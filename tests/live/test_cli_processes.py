@@ -97,27 +97,33 @@ def test_ctrl_c_leaves_the_task_running_and_attach_goes_on(cli: Cli) -> None:
         assert cli("show", "long", "--json").json["task"]["usage"]["requests"] == 3
 
 
-def test_a_task_without_a_worker_is_shown_from_the_history(cli: Cli) -> None:
+def test_a_task_without_a_worker_is_read_from_its_history(cli: Cli) -> None:
     with cli.running("worker", "my_agents:agents", "--json") as worker:
         worker.first_json()
         cli("run", "calc", QUESTION, "--manual", "--task-id", "alone")
         open_gate(cli)
         cli("step", "alone")
+        asked = cli("show", "alone", "--json").json
+        known = cli("audit", "alone").lines
+        cli("resume", "alone", "--by", "kim", expect=1)  # refused: it is not paused
         worker.end()
-    shown = cli("show", "alone", "--json").json
-    assert (shown["source"], shown["task"]["status"]) == ("history", "running")
-    assert "usage" not in shown["task"]  # nobody is there to be asked for it
-    assert {each["step_id"] for each in shown["happenings"]} == {"s1"}
-    assert [(each["kind"], each["name"]) for each in shown["happenings"]] == [
-        ("asking", "model"),
-        ("answered", "model"),
-        ("calling", "multiply"),
-        ("returned", "multiply"),
-    ]
-    assert "multiply gave 6" in cli("show", "alone").out
     recorded = cli("abandon", "alone", "--by", "ann", "--reason", "late", "--json")
     assert recorded.json["status"] == "recorded"
     assert "takes effect when a worker is up" in recorded.err
+    shown = cli("show", "alone", "--json").json
+    assert (shown["source"], shown["task"]["status"]) == ("history", "running")
+    assert [shown[each] for each in ("steps", "upcoming")] == [
+        asked[each] for each in ("steps", "upcoming")
+    ]
+    assert shown["task"]["usage"] == asked["task"]["usage"]
+    assert [(each["kind"], each["text"]) for each in shown["happenings"]] == [
+        ("command", "by ann: late")  # and not the refused one
+    ]
+    told = cli("show", "alone")
+    assert "multiply" in told.out
+    assert "by ann: late" in told.out
+    assert "What has come since:" in told.err
+    assert cli("audit", "alone").lines[: len(known)] == known
 
 
 def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None:

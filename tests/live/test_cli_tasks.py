@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.values.money import dollars
+from holdfast.values.steps import ListedTask
 from tests.support.cli import Cli, Here, make_cli
 
 
@@ -115,7 +116,7 @@ def test_tasks_are_listed_one_object_per_line_and_filtered(cli: Here) -> None:
     assert listed[task]["agent"] == "calc"
     assert listed[task]["input"] == "What is 3 + 3?"
     # no steps, no usage: the server's list knows none, and zeros would be untrue
-    assert set(listed[task]) == {"task_id", "input", "agent", "status", "blocked_by", "created"}
+    assert set(listed[task]) == {*ListedTask.model_fields}
     assert len(cli("tasks", "--json", "--limit", "1").lines) == 1
     lines = cli("tasks").out.splitlines()
     assert lines[0].split()[:3] == ["task", "status", "agent"]

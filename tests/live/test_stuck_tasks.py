@@ -95,7 +95,7 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
     await until(is_listed)
     shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
     assert "a deploy too early" in shown.task.blocked_by
-    assert shown.live
+    assert [each.output["count"] for each in shown.outputs] == [1]
     bugs.clear()
     with pytest.raises(StuckTaskError, match="a deploy too early"):
         await asked

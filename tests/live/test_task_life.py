@@ -51,6 +51,33 @@ async def test_a_task_is_found_and_listed_and_two_of_them_do_not_touch(runner: A
     await until(listed)
 
 
+async def test_tasks_are_listed_newest_first_with_what_lists_know(runner: AgentRunner) -> None:
+    made = [await runner.create_task(f"list {n}", task_id=f"list{n}") for n in range(4)]
+    for task in (made[3], made[1]):  # closed in another order than begun
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+
+    async def newest(limit: int | None) -> list[str]:
+        found = [each.task_id for each in await runner.list_tasks(limit=limit)]
+        return [each for each in found if each.startswith("list")]
+
+    async def listed() -> bool:
+        return len(await runner.list_tasks("finished")) >= 2
+
+    await until(listed)
+    every = ["list3", "list2", "list1", "list0"]
+    assert (await newest(None))[:4] == every
+    assert [await newest(limit) for limit in range(4)] == [every[:limit] for limit in range(4)]
+    [first] = await runner.list_tasks(limit=1)
+    assert first.model_dump(include={"task_id", "status"}) == {
+        "task_id": "list3",
+        "status": "finished",
+    }
+    with pytest.raises(AttributeError, match="'steps' of a task: `get_task` reads it"):
+        _ = first.steps  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    assert (await runner.get_task(first)).steps == 2
+
+
 async def test_a_closed_task_is_read_from_the_archive_and_refuses_every_change(
     runner: AgentRunner, rig: Rig
 ) -> None:

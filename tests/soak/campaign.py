@@ -20,11 +20,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast import AgentRunner, Task
+from holdfast import AgentRunner
 from holdfast.engine.dev_server.server import ensure_server, stop_server
 from holdfast.errors import HoldfastError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message
+from holdfast.values.steps import ListedTask
 from tests.crash.programs import Job, make_runner
 from tests.soak.agents import answer
 from tests.soak.checks import Told, summary, violations
@@ -126,7 +127,7 @@ async def _settled(person: Person) -> dict[str, Told]:
     return told
 
 
-async def _settle(person: Person, task: Task) -> None:
+async def _settle(person: Person, task: ListedTask) -> None:
     """Decide, run and finalize one task; a task that cannot be ended stays open and is told."""
     runner, until = person.runner, time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < until:

@@ -14,6 +14,7 @@ from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import ListedTask
 from tests.crash.programs import Job, log_to, make_runner, note
 from tests.soak.agents import draw_input
 from tests.soak.world import World
@@ -64,12 +65,12 @@ class Person:
         except Exception:  # noqa: BLE001  noted, and counted as a violation at the end
             note(self.job.home, "violation", **facts, text=traceback.format_exc())
 
-    async def open_tasks(self) -> list[Task]:
+    async def open_tasks(self) -> list[ListedTask]:
         """List tasks that are not closed and that no other task started."""
         tasks = [task for status in OPEN for task in await self.runner.list_tasks(status)]
         return [task for task in tasks if not task.parent]
 
-    async def any_open(self) -> Task:
+    async def any_open(self) -> ListedTask:
         """Draw an open task; make one when there is none."""
         tasks = await self.open_tasks()
         return self.chance.choice(tasks) if tasks else await self.begin()

@@ -37,6 +37,7 @@ from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
+from holdfast.values.steps import ListedTask
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 from tests.replay.recorded import Kind, kinds, record
@@ -322,7 +323,7 @@ async def until(
             await asyncio.sleep(every)
 
 
-async def until_status(runner: AgentRunner, task: Task | str, *statuses: str) -> Task:
+async def until_status(runner: AgentRunner, task: ListedTask | str, *statuses: str) -> Task:
     """Wait until a task has one of these statuses."""
 
     async def condition() -> Task | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from holdfast.cli import output
@@ -18,8 +18,7 @@ from holdfast.cli.following.history import LiveEvent, TaskHistory
 from holdfast.cli.following.live import line, style
 from holdfast.cli.following.timeline import COLUMNS, STATE, timeline
 from holdfast.cli.options import Common
-from holdfast.errors import NoWorkerError, StuckTaskError
-from holdfast.reading.listing import LISTED
+from holdfast.errors import NoWorkerError, QueryFailedError, StuckTaskError
 from holdfast.reading.queries import why_blocked
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
@@ -28,7 +27,7 @@ from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import cost_written
-from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.steps import ListedTask, Task, TaskStep, TaskStepOutput
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,15 @@ class Shown:
 
     Attributes:
         task: The task.
-        source: "ledger", or "history" when no worker was up to be asked.
+        source: "ledger", or "history" when the task could not be asked: then all of this is as a
+            worker last knew it, or only what lists know where none has had the task.
         entries: The ledger.
         opens: The steps in progress.
         outputs: Outputs of its steps, undone ones too, in the same order as in the ledger.
         upcoming: The step in progress and the queued ones.
         approvals: What waits for a person.
-        live: What the server's history shows, when the ledger could not be read.
+        live: What has come since, as the server's history shows it.
+        is_listed: Whether of the task is known only what lists know.
     """
 
     task: Task
@@ -54,6 +55,7 @@ class Shown:
     upcoming: Sequence[TaskStep] = ()
     approvals: Sequence[Approval] = ()
     live: list[LiveEvent] = field(default_factory=list[LiveEvent])
+    is_listed: bool = False
 
     @cached_property
     def happenings(self) -> list[Happening]:
@@ -65,12 +67,25 @@ class Shown:
         """Its completed steps, in the order of `outputs`."""
         return [each.body for each in self.happenings if isinstance(each, StepEnded)]
 
+    @property
+    def timeline(self) -> list[tuple[str, ...]]:
+        """Its steps, calls and waits, as `COLUMNS`."""
+        places = [(body.branch, body.n) for body in self.bodies]
+        given = dict(zip(places, self.outputs, strict=False))
+        return [*timeline(self.happenings, given, now=time.time())]
+
+    @property
+    def answer(self) -> str:
+        """Its answer; empty while there is none."""
+        last = next((each for each in self.outputs[::-1] if each.status != "undone"), None)
+        return str(last) if last is not None and last.is_last else ""
+
     def wire(self) -> Json:
         """Return it as JSON data."""
-        known = LISTED if self.source == "history" else None
         events = [each.event for each in self.happenings if isinstance(each, Noted)]
+        known = {*ListedTask.model_fields} if self.is_listed else None
         task = self.task.model_dump(mode="json", include=known)
-        if known is None:
+        if not self.is_listed:
             task["cost"] = cost_written(self.task.usage)
         return {
             "task": task,
@@ -132,23 +147,42 @@ async def _from_ledger(engine: Engine, task_id: str) -> Shown:
 
 
 async def _from_history(engine: Engine, task_id: str) -> Shown:
-    """Read what the server knows without a worker process."""
-    found = await engine.client.get_workflow_handle(task_id).describe()
+    """Read a task without a worker process: its history is replayed here."""
+    from holdfast.client.agent_runner.task_client.forced import replayed
+
+    reader = engine.runner().reader
+    found = await reader.describe(task_id)
+    known = await listed(found)
     why = await why_blocked(engine.client, found)
-    task = (await listed(found)).model_copy(update={"blocked_by": why})
-    history = TaskHistory(engine.client, task_id)
-    live = [each async for each in history.read(wait=False)]
     waiting = await waiting_in(engine, task_id, silent={found.task_queue})
-    approvals = [each.approval for each in waiting]
-    return Shown(task=task, source="history", approvals=approvals, live=live)
+    live = [each async for each in TaskHistory(engine.client, task_id).read(wait=False)]
+    shown = Shown(
+        task=known.model_copy(update={"blocked_by": why}),
+        source="history",
+        approvals=[each.approval for each in waiting],
+        live=live,
+        is_listed=True,
+    )
+    try:
+        read = await replayed(reader, task_id)
+    except QueryFailedError:  # of other code, or no worker has ever had it
+        return shown
+    return replace(
+        shown,
+        task=read.task.model_copy(update={"status": known.status, "blocked_by": why}),
+        entries=read.entries,
+        opens=read.opens,
+        outputs=await reader.steps_of(task_id, read.entries),
+        upcoming=read.upcoming,
+        live=[each for each in live if each.at > read.until],
+        is_listed=False,
+    )
 
 
 def _print(shown: Shown) -> None:
     out = output.out()
     _print_facts(shown)
-    places = [(body.branch, body.n) for body in shown.bodies]
-    given = dict(zip(places, shown.outputs, strict=False))
-    if lines := timeline(shown.happenings, given, now=time.time()):
+    if lines := shown.timeline:
         output.rows(COLUMNS, lines, state=STATE)
     running = {each.open.step.step_id for each in shown.opens}
     for step in shown.upcoming:
@@ -159,11 +193,11 @@ def _print(shown: Shown) -> None:
         known = (what, approval.who_decides, approval.progress, approval.text)
         text = ": ".join(part for part in known if part)
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
-    last = next((each for each in shown.outputs[::-1] if each.status != "undone"), None)
-    if last is not None and last.is_last:
-        out.print(f"{'answer':<10} {last}")
+    if shown.answer:
+        out.print(f"{'answer':<10} {shown.answer}")
     if shown.source == "history":
-        output.say("The task cannot be asked now; this is what the server's history tells.")
+        said = "The task cannot be asked now; this is what it knew when a worker last had it."
+        output.say(f"{said} What has come since:" if shown.live else said)
         for each in shown.live:
             out.print(f"{output.clock(each.at)[-8:]} {line(each)}", style=style(each))
 
@@ -188,7 +222,7 @@ def _print_facts(shown: Shown) -> None:
     for name, (text, colour) in facts.items():
         if text:
             out.print(f"{name:<10} {text}", style=colour or None)
-    if shown.source == "ledger":
+    if not shown.is_listed:
         out.print(f"{'usage':<10} {output.usage(task.usage)}")
         if task.branch_usage != task.usage:
             used = output.usage(task.branch_usage)

@@ -51,10 +51,10 @@ from holdfast.values.code import user_calls
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.parts.images import Image
 from holdfast.values.runs.approval_rules import ROLE, person_key
-from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.steps import ListedTask, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import MOST_NAMED, named, shown
 
-TaskLike = Task | str
+TaskLike = ListedTask | str
 
 StepLike = TaskStepOutput | TaskStep | str
 
@@ -66,7 +66,7 @@ def id_of(task: TaskLike) -> str:
         InvalidArgumentError: It is neither, or an id that no task can have.
     """
     given = cast("object", task)
-    if not isinstance(given, Task | str):
+    if not isinstance(given, ListedTask | str):
         msg = f"A task is given as a Task or by its id; this is {shown(given)}."
         raise InvalidArgumentError(msg)
     return check_known_id(given if isinstance(given, str) else given.task_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Literal
 
 from holdfast.archive.contents import checked
@@ -14,14 +15,14 @@ from holdfast.client.agent_runner.base import (
     no_completed_step,
     step_id_of,
 )
-from holdfast.errors import StepNotFoundError, StuckTaskError
+from holdfast.errors import NoWorkerError, StepNotFoundError, StuckTaskError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.verification import Verification, verified
-from holdfast.reading.listing import is_meant, page_size, tasks_query
+from holdfast.reading.listing import Wanted, newest_tasks
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import StepEvent
 from holdfast.reading.streams.follower import POLL_SECONDS, Follower, follow
-from holdfast.reading.visibility import listed
+from holdfast.reading.visibility import read_memo
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
 from holdfast.values.checks.ids import check_name
@@ -29,7 +30,7 @@ from holdfast.values.messages import ImagePart, Message
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import union
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
+from holdfast.values.steps import AgentResponse, ListedTask, Task, TaskStep, TaskStepOutput
 from holdfast.values.text.html import Rows
 
 FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
@@ -54,11 +55,10 @@ class TaskReading(RunnerBase):
         *,
         limit: Count | None = None,
         parent: TaskLike | None = None,
-    ) -> list[Task]:
-        """List tasks from Temporal's visibility store, newest first; inputs are cut short.
+    ) -> list[ListedTask]:
+        """List tasks from Temporal's visibility store, newest first.
 
-        The store knows the task_id, agent, status, created and the beginning of the input. All
-        other fields have their defaults; `get_task` fills them in.
+        The store knows what `ListedTask` has; `get_task` reads steps, usage and the rest.
 
         Args:
             status: Only tasks with this status.
@@ -73,18 +73,12 @@ class TaskReading(RunnerBase):
         check_arguments(TaskReading.list_tasks, status=status, limit=limit)
         if agent is not None:
             check_name("agent", agent)
-        tasks: dict[str, Task] = {}
-        above = id_of(parent) if parent is not None else ""
+        wanted = Wanted(status, agent, limit, id_of(parent) if parent is not None else "")
+        client = self.client
         with server_errors():
-            query, size = tasks_query(status, agent, above), page_size(limit)
-            async for found in self.client.list_workflows(query, page_size=size):
-                if not is_meant(found.raw_info, agent, above):
-                    continue
-                if limit is not None and len(tasks) >= limit:
-                    break
-                if found.id not in tasks:
-                    tasks[found.id] = await listed(found)
-        return Rows(tasks.values())
+            memo_of = partial(read_memo, client.data_converter)
+            found = await newest_tasks(client.workflow_service, client.namespace, wanted, memo_of)
+        return Rows(ListedTask(**each) for each in found)
 
     async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""
@@ -131,8 +125,8 @@ class TaskReading(RunnerBase):
             raise StepNotFoundError(msg)
         return await self._read.step(found.task_id, found.steps)
 
-    async def get_completed_tasks(self) -> list[Task]:
-        """List the tasks that have their answer, finalized or not."""
+    async def get_completed_tasks(self) -> list[ListedTask]:
+        """List the tasks that have their answer, those that wait to be finalized first."""
         return Rows([task for status in FINISHED for task in await self.list_tasks(status)])
 
     async def delete_task(self, task: TaskLike) -> None:
@@ -231,8 +225,9 @@ class TaskReading(RunnerBase):
     async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
         """Return every event of a task, open or closed, oldest first.
 
-        Of one in which workflow code fails they are made of its history, up to where that can be
-        replayed; the last one says so. The last of another one that is blocked says by what.
+        Where no worker process is up, they are made of the task's history, up to what a worker read
+        last. So they are where workflow code fails, and the last one says that. The last of another
+        one that is blocked says by what.
 
         Args:
             task: The task.
@@ -243,10 +238,11 @@ class TaskReading(RunnerBase):
         try:
             entries, opens = await self._read.ledger(id_of(task), legible=True)
             block = await self._read.block_of(id_of(task))
-        except StuckTaskError:
-            from holdfast.client.agent_runner.task_client.forced import ledger_of_stuck
+        except (NoWorkerError, StuckTaskError):
+            from holdfast.client.agent_runner.task_client.forced import replayed
 
-            entries, opens = await ledger_of_stuck(self._read, id_of(task))
+            found = await replayed(self._read, id_of(task))
+            entries, opens = found.entries, found.opens
         now = [AuditEvent(time=time.time(), kind="blocked", reason=block)] if block else []
         return audit_events(entries, secrets, opens=opens, now=now)
 

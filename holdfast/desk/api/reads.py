@@ -38,7 +38,7 @@ from holdfast.task.happenings import happenings
 from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message, Usage
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
+from holdfast.values.steps import AgentResponse, ListedTask, Task, TaskStep, TaskStepOutput
 
 PAGE = 50
 MOST = 500
@@ -68,7 +68,7 @@ class TaskPage(BaseModel):
         more: Whether there is another page.
     """
 
-    tasks: list[Task]
+    tasks: list[ListedTask]
     page: int
     more: bool
 

@@ -36,7 +36,7 @@ from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.status import CLOSED
-from holdfast.values.steps import Task
+from holdfast.values.steps import ListedTask, Task
 from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25
@@ -115,7 +115,7 @@ class Tasks:
         if not self._ages and wanted is self._wanted:  # steps and approvals come a moment later
             now = time.time()
             self._frame.loaded()
-            self._draw_rows([row_of(task, now=now, is_detailed=False) for task in tasks])
+            self._draw_rows([row_of(task, now=now) for task in tasks])
         waiting = await self._frame.desk.feed.waiting()
         self._frame.count(waiting)
         asked: dict[str, list[Approval]] = {}
@@ -125,13 +125,9 @@ class Tasks:
         if wanted is not self._wanted:  # the filter has changed meanwhile
             return
         now = time.time()
-        rows = [
-            row_of(task, asked.get(task.task_id, ()), now=now, is_detailed=is_detailed)
-            for task, is_detailed in known
-        ]
-        self._draw_rows(rows)
+        self._draw_rows([row_of(each, asked.get(each.task_id, ()), now=now) for each in known])
 
-    async def _read(self, wanted: TaskFilter) -> tuple[list[Task], bool]:
+    async def _read(self, wanted: TaskFilter) -> tuple[list[ListedTask], bool]:
         """Return the tasks of the page, and whether there are more."""
         runner = self._frame.desk.runner
         first = (wanted.page - 1) * PAGE_ROWS
@@ -140,20 +136,20 @@ class Tasks:
         fitting = [task for task in found if wanted.takes(task)]
         return fitting[first : first + PAGE_ROWS], len(fitting) > first + PAGE_ROWS
 
-    async def _detail(self, listed: Task) -> tuple[Task, bool]:
+    async def _detail(self, listed: ListedTask) -> ListedTask:
         """Read a task itself, if it may have changed and can answer."""
         kept = self._details.get(listed.task_id)
         if kept is not None and listed.status in CLOSED and kept.status == listed.status:
-            return kept, True
+            return kept
         try:
             async with asyncio.timeout(DETAIL_SECONDS):
                 # Not get_task: for each row it would ask the server, too, what blocks a task.
                 read = await self._frame.desk.runner.reader.task(listed.task_id)
         except (HoldfastError, TimeoutError):
-            return (listed, False) if kept is None else (kept, True)
+            return kept or listed
         found = read.model_copy(update={"blocked_by": listed.blocked_by})
         self._details[listed.task_id] = found
-        return found, True
+        return found
 
     def _draw_rows(self, rows: list[Row]) -> None:
         is_filtered = bool(self._wanted.query)

@@ -10,7 +10,7 @@ from holdfast.desk.views.words import age, shortened
 from holdfast.task.data.calls import Approval
 from holdfast.values.messages import Usage
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.steps import Task
+from holdfast.values.steps import ListedTask, Task
 from holdfast.values.text.redact import redact
 
 STATUSES = cast("tuple[TaskStatus, ...]", get_args(TaskStatus))
@@ -70,31 +70,29 @@ class Row:
         return COLOURS.get(self.status, "grey")
 
 
-def row_of(
-    task: Task, approvals: Iterable[Approval] = (), *, now: float, is_detailed: bool = True
-) -> Row:
+def row_of(task: ListedTask, approvals: Iterable[Approval] = (), *, now: float) -> Row:
     """Return the row of a task.
 
     Args:
         task: The task.
         approvals: Its open approvals.
         now: Time, seconds since the epoch.
-        is_detailed: Whether the task was read itself, and not only by a list.
     """
+    read = task if isinstance(task, Task) else None
     return Row(
         task_id=task.task_id,
         status=task.status,
         agent=task.agent,
         input=redact(shortened(task.input, 120)),
-        session=task.session,
+        session=read.session if read else "",
         age=age(now - task.created),
-        steps=task.steps if is_detailed else None,
-        usage=task.usage if is_detailed else None,
+        steps=read.steps if read else None,
+        usage=read.usage if read else None,
         waits_for=waits_for(task, list(approvals)),
     )
 
 
-def waits_for(task: Task, approvals: list[Approval]) -> str:
+def waits_for(task: ListedTask, approvals: list[Approval]) -> str:
     """Return what a task waits for, in words; empty when it waits for nothing."""
     if approvals:
         first = approvals[0]
@@ -107,13 +105,12 @@ def waits_for(task: Task, approvals: list[Approval]) -> str:
         }[first.kind]
         more = len(approvals) - 1
         return what + (f" and {more} more" if more else "")
+    paused, error = (task.paused, task.error) if isinstance(task, Task) else ("", "")
     match task.status:
         case "paused":
-            return redact(
-                shortened(f"resume: paused by {task.paused}" if task.paused else "resume")
-            )
+            return redact(shortened(f"resume: paused by {paused}" if paused else "resume"))
         case "needs_attention":
-            return redact(shortened(task.error or "another run of its step"))
+            return redact(shortened(error or "another run of its step"))
         case "answered":
             return "finalize"
         case _:
@@ -155,7 +152,7 @@ class TaskFilter:
         names = {"status": self.status or "", "agent": self.agent, "q": self.text, "page": page}
         return {name: value for name, value in names.items() if value}
 
-    def takes(self, task: Task) -> bool:
+    def takes(self, task: ListedTask) -> bool:
         """Whether a task has the searched text; status and agent are asked of the server."""
         wanted = self.text.casefold()
         return any(wanted in each.casefold() for each in (task.task_id, task.input, task.agent))

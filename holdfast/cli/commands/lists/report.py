@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.archive.segments import turns
 from holdfast.cli import output
+from holdfast.cli.commands.lists.sessions import turns_of
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import Shown, read_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
-from holdfast.cli.following.timeline import COLUMNS, timeline
+from holdfast.cli.following.timeline import COLUMNS
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
@@ -128,8 +127,7 @@ async def export_command(
 async def _of_session(engine: Engine, name: str, app: str | None) -> list[str]:
     """Return the tasks whose turns a session has, oldest first."""
     runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
-    state = await runner.reader.session(runner.session(name).id)
-    found = [each.task for each in await turns(runner.archive, state)]
+    found = [each.task for each in await turns_of(runner, name)]
     tasks = [each for each in dict.fromkeys(found) if not each.startswith("-")]
     if not tasks:
         msg = f"Session {name!r} has no turns of tasks."
@@ -156,7 +154,7 @@ async def _sections(engine: Engine, task_id: str, found: Verification) -> list[S
         Section(is_open, ("since (UTC)", "what", "why"), open_, NOTHING_OPEN),
         Section("What did it do outside?", effects, _effects(calls), "Nothing: it only read."),
         Section("Who decided what, and why?", about, _decisions(decided, asked), "No person."),
-        Section("What happened, and when?", COLUMNS, _timeline(shown), "Nothing yet."),
+        Section("What happened, and when?", COLUMNS, shown.timeline, "Nothing yet."),
         Section("What did it cost?", ("model", "calls", "tokens", "dollars"), _costs(below)),
         Section("Is the record intact?", ("finding", "text"), _proof(found)),
     ]
@@ -183,7 +181,6 @@ async def _of_children(
 
 def _facts(shown: Shown) -> list[tuple[str, ...]]:
     task = shown.task
-    last = next((each for each in shown.outputs[::-1] if each.status != "undone"), None)
     told = {
         "id": task.task_id,
         "agent": task.agent,
@@ -191,7 +188,7 @@ def _facts(shown: Shown) -> list[tuple[str, ...]]:
         "asked": task.input,
         "began (UTC)": output.clock(task.created),
         "status": task.status.replace("_", " "),
-        "answer": str(last) if last is not None and last.is_last else "",
+        "answer": shown.answer,
         "error": task.error,
         "blocked by": task.blocked_by,
     }
@@ -242,12 +239,6 @@ def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[t
         why = each.reason or as_text(said.get("note"))
         rows.append((output.clock(each.time), each.actor, what, about, why))
     return rows
-
-
-def _timeline(shown: Shown) -> list[tuple[str, ...]]:
-    places = [(body.branch, body.n) for body in shown.bodies]
-    given = dict(zip(places, shown.outputs, strict=False))
-    return [*timeline(shown.happenings, given, now=time.time())]
 
 
 def _costs(events: Sequence[AuditEvent]) -> list[tuple[str, ...]]:

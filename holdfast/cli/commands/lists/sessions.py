@@ -62,7 +62,7 @@ async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | Non
     """Count the turns of a session, and name the task of the last one; None where not known."""
     try:
         async with asyncio.timeout(READ_SECONDS):
-            found = await _turns(runner, name)
+            found = await turns_of(runner, name)
     except (NoWorkerError, QueryFailedError, TaskNotFoundError, TimeoutError):
         return None, None
     # A turn that a program has appended has a name of its own.
@@ -70,7 +70,8 @@ async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | Non
     return len(found), tasks[-1] if tasks else None
 
 
-async def _turns(runner: AgentRunner, name: str) -> list[CommitRef]:
+async def turns_of(runner: AgentRunner, name: str) -> list[CommitRef]:
+    """Return the turns of a session, oldest first."""
     id_ = runner.session(name).id
     state = await runner.reader.session(id_)
     return await turns(runner.archive, state)
@@ -79,7 +80,7 @@ async def _turns(runner: AgentRunner, name: str) -> list[CommitRef]:
 async def _messages(common: Common, runner: AgentRunner, name: str, app: str) -> ExitCode:
     """Print what was said in a session, oldest first; with `--json` its items."""
     try:
-        await _turns(runner, name)
+        await turns_of(runner, name)
     except TaskNotFoundError:
         known = [each.name for each in await list_sessions(runner.client, app, NEWEST)]
         msg = f"There is no session {name!r} of app {app!r}: it has no turns, or was deleted."

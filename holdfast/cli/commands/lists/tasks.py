@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.service import RPCError, RPCStatusCode
@@ -14,14 +14,7 @@ from holdfast.cli import output
 from holdfast.cli.commands.lists.service import Service, service_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.reading.listing import (
-    facts,
-    is_meant,
-    list_executions,
-    page_size,
-    plain_memo,
-    tasks_query,
-)
+from holdfast.reading.listing import ReadMemo, Wanted, newest_tasks, plain_memo
 from holdfast.values.checks.ids import check_name
 from holdfast.values.runs.status import TaskStatus
 
@@ -34,19 +27,13 @@ Tasks = dict[str, "dict[str, Json]"]
 """What the list says of each task, by its id."""
 
 
-class _Wanted(NamedTuple):
-    status: TaskStatus | None
-    agent: str | None
-    limit: int
-
-
 async def tasks_command(
     common: Common, *, status: str | None, agent: str | None, limit: int, cost: bool
 ) -> ExitCode:
     """List tasks."""
     if agent is not None:
         check_name("agent", agent)
-    wanted = _Wanted(cast("TaskStatus | None", status), agent, limit)
+    wanted = Wanted(cast("TaskStatus | None", status), agent, limit)
     costs: dict[str, Usage | None] = {}
     is_checked = common.embedded is None and bool(
         common.archive or os.environ.get("HOLDFAST_ARCHIVE")
@@ -76,15 +63,12 @@ async def tasks_command(
     return ExitCode.OK
 
 
-ReadMemo = Callable[[WorkflowExecutionInfo], Awaitable[Mapping[str, "Json"]]]
-
-
 async def _plain(found: WorkflowExecutionInfo) -> Mapping[str, Json]:
     return plain_memo(found)
 
 
-async def _listed(service: Service, wanted: _Wanted, memo_of: ReadMemo) -> Tasks:
-    """Return what the server's list says of the newest tasks, by their ids.
+async def _listed(service: Service, wanted: Wanted, memo_of: ReadMemo) -> Tasks:
+    """Return the tasks of a list, newest first, by their ids.
 
     Args:
         service: The server.
@@ -94,24 +78,17 @@ async def _listed(service: Service, wanted: _Wanted, memo_of: ReadMemo) -> Tasks
     Raises:
         RPCError: The server does not list them.
     """
-    query, size = tasks_query(wanted.status, wanted.agent), page_size(wanted.limit)
-    tasks: Tasks = {}
     try:
-        async for found in list_executions(service.calls, service.namespace, query, size):
-            if len(tasks) == wanted.limit:
-                break
-            if is_meant(found, wanted.agent):
-                name = found.execution.workflow_id
-                tasks.setdefault(name, facts(found, await memo_of(found)))
+        found = await newest_tasks(service.calls, service.namespace, wanted, memo_of)
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and "Hf" in error.message:
             return {}  # a namespace without the attributes of tasks has none
         raise
-    return tasks
+    return {each["task_id"]: each for each in found}
 
 
 async def _by_client(
-    common: Common, wanted: _Wanted, *, cost: bool
+    common: Common, wanted: Wanted, *, cost: bool
 ) -> tuple[Tasks, dict[str, Usage | None]]:
     """Return the tasks, and what each has cost if that is wanted.
 

@@ -1,7 +1,7 @@
-"""The end of a task that obeys no command, as workflow code fails in it.
+"""Reading a task that cannot answer, and its end where it obeys no command.
 
-Temporal terminates it. The history up to the last workflow task that succeeded is then replayed
-here, which gives the ledger; from that the record is made, as if the task had closed.
+Its history up to the last workflow task that succeeded is replayed here, which gives the ledger. A
+task in which workflow code fails is terminated, and its record made from that, as if it had closed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 from temporalio.worker import (
     ExecuteWorkflowInput,
@@ -41,6 +43,7 @@ from holdfast.task.data.wire import CloseInput, EntriesPage
 from holdfast.task.refusals import abandoned
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
+from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.redact import redact
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.tools.tool_runs import leave_calls
@@ -80,13 +83,27 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
     return Receipt(id=unique_id(), verb="abandon", status="applied")
 
 
-async def ledger_of_stuck(
-    reader: Reader, task_id: str
-) -> tuple[list[Entry], tuple[OpenState, ...]]:
-    """Read the ledger of a task in which workflow code fails: its history is replayed here.
+@dataclass(frozen=True)
+class Replayed:
+    """What a task knew when a worker process last had it.
 
-    Returns:
-        Its entries, oldest first, with a last one on what is missing; and its open steps.
+    Attributes:
+        task: The task.
+        entries: Its ledger, oldest first; where something is missing, a last entry says why.
+        opens: The steps in progress.
+        upcoming: These, then the queued ones.
+        until: When that was, seconds since the epoch.
+    """
+
+    task: Task
+    entries: list[Entry]
+    opens: tuple[OpenState, ...]
+    upcoming: list[TaskStep]
+    until: float
+
+
+async def replayed(reader: Reader, task_id: str) -> Replayed:
+    """Read a task that cannot answer, as no worker process is up or workflow code fails in it.
 
     Raises:
         QueryFailedError: Its history cannot be replayed.
@@ -97,11 +114,26 @@ async def ledger_of_stuck(
         history = await handle.fetch_history()
     async with _replayed(reader, history) as (task, cut):
         ledger = task.core.ledger
-        why = cut or await why_stuck(reader.client, found) or "workflow code has failed"
-        text = f"What has happened since is not known: {why}"
-        last = Entry(event=EventRecord(kind="failed", at=round(time.time(), 3), text=text))
-        before = await read_archived(reader.archive, ledger.s.segment, legible=True)
-        return [*before, *ledger.entries, last], ledger.s.opens
+        entries = [
+            *await read_archived(reader.archive, ledger.s.segment, legible=True),
+            *ledger.entries,
+        ]
+        if why := cut or await why_stuck(reader.client, found):
+            text = f"What has happened since is not known: {why}"
+            entries.append(
+                Entry(event=EventRecord(kind="failed", at=round(time.time(), 3), text=text))
+            )
+        ended = (e for e in reversed(history.events) if e.event_type == _TASK_DONE)
+        return Replayed(
+            ledger.task(),
+            entries,
+            ledger.s.opens,
+            list(ledger.upcoming()),
+            next((e.event_time.ToMicroseconds() / 1e6 for e in ended), 0.0),
+        )
+
+
+_TASK_DONE = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 
 
 async def _store(  # noqa: PLR0917  one caller

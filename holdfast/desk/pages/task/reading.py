@@ -19,7 +19,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.happenings import Happening, happenings
-from holdfast.values.steps import Task, TaskStep
+from holdfast.values.steps import ListedTask, Task, TaskStep
 
 MOST_READ = 2_000
 """Newest tasks among which the forks of a task are looked for."""
@@ -49,7 +49,7 @@ class Facts:
     approvals: Sequence[Approval] = ()
     rules: Sequence[StandingRule] = ()
     snapshot: AgentSnapshot | None = None
-    children: Sequence[Task] = ()
+    children: Sequence[ListedTask] = ()
 
     @cached_property
     def found(self) -> list[Happening]:
