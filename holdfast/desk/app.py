@@ -130,7 +130,6 @@ def desk_app(
     )
     app.state.runner = runner
     app.state.guard = guard
-    app.state.tokens = known
     app.state.rates = rates
     answer_problems(app)
     for router in _ROUTERS:
@@ -155,7 +154,7 @@ def desk_url(app: FastAPI, base: str) -> str:
         app: The desk.
         base: Where it is served, as `http://127.0.0.1:8000/desk`.
     """
-    tokens: Tokens | None = app.state.tokens
+    tokens = app.state.guard.tokens
     if not isinstance(tokens, LocalTokens):
         return base
     return f"{base.rstrip('/')}{LOGIN}#token={tokens.own()}"

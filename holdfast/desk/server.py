@@ -48,7 +48,7 @@ async def desk_served(
 
     Args:
         runner: Reads and steers the tasks.
-        tokens: File of the tokens. Without tokens in it, only this machine's user is served, by a
+        tokens: File of the tokens. While it has none, only this machine's user is served, by a
             token in a file next to it.
         host: Address to listen at.
         port: Port to listen at; 0 for any.
@@ -70,7 +70,7 @@ async def desk_served(
         )
         raise InvalidArgumentError(msg)
     bound = _listen(host, port, any_port=any_port)
-    app = desk_app(runner, tokens=known if is_guarded else LocalTokens(tokens.parent))
+    app = desk_app(runner, tokens=known if is_guarded else LocalTokens(tokens.parent, known))
     shown = f"[{host}]" if ":" in host else host
     try:
         async with _serving(app, bound):

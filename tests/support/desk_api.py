@@ -36,9 +36,9 @@ async def client_of(
         headers: Sent with each request.
     """
     sent = {**(headers or {})}
-    tokens = getattr(app.state, "tokens", None)
-    if token is None and isinstance(tokens, LocalTokens):
-        token = tokens.own()
+    guard = getattr(app.state, "guard", None)
+    if token is None and guard and isinstance(guard.tokens, LocalTokens):
+        token = guard.tokens.own()
     if token:
         sent["authorization"] = f"Bearer {token}"
     transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=peer)

@@ -15,6 +15,7 @@ from holdfast import Agent, AgentRunner
 from holdfast.desk import Limits, Tokens, desk_app, desk_url
 from holdfast.desk.identity.guard import Guard
 from holdfast.desk.identity.protection import VISITOR, Protection, Rates
+from holdfast.desk.identity.tokens import LocalTokens
 from holdfast.errors import InvalidArgumentError
 from tests.support.desk_api import ELSEWHERE, client_of
 
@@ -54,14 +55,40 @@ async def test_a_local_token_that_others_could_read_is_replaced_and_its_sessions
     runner: AgentRunner, tmp_path: Path
 ) -> None:
     app, again = desk_app(runner), desk_app(runner)
-    token = app.state.tokens.own()
-    assert again.state.tokens.own() == token
-    session = again.state.tokens.begin_session(token)
-    assert app.state.tokens.session_identity(session).source == "local"
+    token = app.state.guard.tokens.own()
+    assert again.state.guard.tokens.own() == token
+    session = again.state.guard.tokens.begin_session(token)
+    assert app.state.guard.tokens.session_identity(session).source == "local"
     (tmp_path / "data" / "desk-local-token").chmod(0o644)
-    assert app.state.tokens.session_identity(session) is None
-    assert app.state.tokens.own() != token
-    assert again.state.tokens.identity(token) is None
+    assert app.state.guard.tokens.session_identity(session) is None
+    assert app.state.guard.tokens.own() != token
+    assert again.state.guard.tokens.identity(token) is None
+
+
+async def test_the_first_token_of_others_ends_the_local_one_at_once_and_for_good(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    others = Tokens(tmp_path / "t.json")
+    app = desk_app(runner, tokens=LocalTokens(tmp_path, others))
+    mine = app.state.guard.tokens.own()
+    session = app.state.guard.tokens.begin_session(mine)
+    async with client_of(app, token="") as client:
+        sent = [{"authorization": f"Bearer {mine}"}, {"cookie": f"holdfast_desk={session}"}]
+
+        async def known(headers: dict[str, str]) -> tuple[int, str | None]:
+            answer = await client.get("/api/v1/me", headers=headers)
+            return answer.status_code, answer.json().get("source")
+
+        assert [await known(each) for each in sent] == [(200, "local")] * 2
+        token = Tokens(others.file).make("ann", ["viewer"])  # as another process makes it
+        assert [await known(each) for each in sent] == [(401, None)] * 2
+        assert await known({"authorization": f"Bearer {token}"}) == (200, "token")
+        signed = await client.post("/login", content=f"token={token}")
+        assert (signed.status_code, signed.headers["location"]) == (303, "/")
+        others.revoke("ann")
+        client.cookies.clear()
+        assert [await known(each) for each in sent] == [(401, None)] * 2
+    assert desk_url(app, "http://x/desk") == "http://x/desk"
 
 
 @pytest.mark.parametrize(

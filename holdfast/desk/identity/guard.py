@@ -113,9 +113,14 @@ class Guard:
         self._signed_out: dict[str, float] = {}
 
     @property
+    def tokens(self) -> Tokens | None:
+        """The tokens that are accepted now."""
+        return self._tokens and self._tokens.now()
+
+    @property
     def is_local(self) -> bool:
         """Whether only the local user is served."""
-        return isinstance(self._tokens, LocalTokens)
+        return isinstance(self.tokens, LocalTokens)
 
     async def visitor(self, request: HTTPConnection) -> Identity:
         """Return who sends a request.
@@ -139,10 +144,11 @@ class Guard:
 
     def hint(self) -> str:
         """Say how a request gets an identity."""
-        if not isinstance(self._tokens, LocalTokens):
+        tokens = self.tokens
+        if not isinstance(tokens, LocalTokens):
             return _UNKNOWN
-        self._tokens.own()
-        return _LOCAL.format(self._tokens.token_file)
+        tokens.own()
+        return _LOCAL.format(tokens.token_file)
 
     def sign_out(self, name: str, at: float) -> None:
         """End the pages that someone has open, also in other tabs.
@@ -205,12 +211,13 @@ class Guard:
             found = self._proxy.identity(request.headers) if self._proxy else None
         except InvalidArgumentError as error:
             raise NotAuthenticatedError(*error.args) from None
-        if found is not None or self._tokens is None:
+        tokens = self.tokens
+        if found is not None or tokens is None:
             return found
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self._tokens.identity(token.strip())
-        known = map(self._tokens.session_identity, sessions_of(request).values())
+            return tokens.identity(token.strip())
+        known = map(tokens.session_identity, sessions_of(request).values())
         return next((each for each in known if each is not None), None)
 
 

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.desk.identity.guard import Guard, cookie_name, is_https, sessions_of
 from holdfast.desk.identity.protection import Rates, too_many
-from holdfast.desk.identity.tokens import SESSION_SECONDS, Tokens
+from holdfast.desk.identity.tokens import SESSION_SECONDS
 
 login = APIRouter(include_in_schema=False)
 
@@ -54,7 +54,8 @@ async def sign_in(request: Request) -> Response:
     given = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = given.get("token", [""])[0].strip()
     wanted = given.get("next", ["/"])[0]
-    tokens: Tokens | None = request.app.state.tokens
+    guard: Guard = request.app.state.guard
+    tokens = guard.tokens
     known = None if tokens is None else tokens.identity(token)
     rates: Rates = request.app.state.rates
     address = request.client.host if request.client else ""
@@ -80,8 +81,8 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """End the session; pages that are open with it end, in other tabs as well."""
     root = request.scope.get("root_path", "")
-    tokens: Tokens | None = request.app.state.tokens
     guard: Guard = request.app.state.guard
+    tokens = guard.tokens
     answer = RedirectResponse(f"{root}/login", 303)
     for name, session in sessions_of(request).items():
         if tokens is not None and (known := tokens.session_identity(session)) is not None:

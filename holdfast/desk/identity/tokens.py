@@ -191,6 +191,10 @@ class Tokens:
         self.file = file
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
+    def now(self) -> Tokens:
+        """Return the tokens that count now."""
+        return self
+
     def make(self, name: str, roles: Iterable[str], *, expires: float = 0.0) -> str:
         """Make a token and return it; it cannot be shown again.
 
@@ -318,16 +322,25 @@ class Tokens:
 class LocalTokens(Tokens):
     """The token of the person who is logged in at this machine, in a file that only they can read.
 
-    It is made when it is first needed. Who deletes the file ends it with its sessions.
+    It is made when it is first needed. Who deletes the file ends it with its sessions. The first
+    token of others ends it as well, and it does not come back when theirs are revoked.
     """
 
     source = "local"
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, others: Tokens | None = None) -> None:
         """Keep it in this directory; in one that ends with the process, for None."""
         place = directory or _temporary()
         super().__init__(place / "desk-local.json")
         self.token_file = place / LOCAL_FILE
+        self._others, self._is_over = others, False
+
+    def now(self) -> Tokens:
+        """Return it, or the others once there are any."""
+        if self._others is None:
+            return self
+        self._is_over = self._is_over or bool(self._others.list())
+        return self._others if self._is_over else self
 
     def own(self) -> str:
         """Return the token; make a new one if it is missing, or if others could read it."""
