@@ -26,6 +26,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.messages import clean
 from tests.support.certificates import share_certificates
+from tests.support.dialects import anthropic, gemini
 from tests.support.patience import be_patient
 from tests.support.people import World
 from tests.support.receiver import Receiver, receiving
@@ -209,7 +210,7 @@ def book(world: World) -> Tool:
 @pytest.fixture
 def model() -> Iterator[FakeOpenAI]:
     """Serve the fake API; an exhausted script and unused replies fail the test."""
-    with FakeOpenAI() as fake:
+    with FakeOpenAI(dialects=(anthropic, gemini)) as fake:
         yield fake
 
 

@@ -368,6 +368,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
 import holdfast
+from tests.support.dialects import anthropic, gemini
 assert "litellm" not in sys.modules and "any_llm" not in sys.modules
 async def main(api):
     places = {"anthropic/claude-x": api.origin, "gemini/gemini-x": api.origin + "/v1beta"}
@@ -381,7 +382,7 @@ async def main(api):
             await model.respond(request)
         except Exception:
             pass
-with FakeOpenAI() as api:
+with FakeOpenAI(dialects=(anthropic, gemini)) as api:
     asyncio.run(main(api))
 print(sorted(hosts))
 """

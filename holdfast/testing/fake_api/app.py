@@ -6,11 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from http import HTTPStatus
 from typing import assert_never
 
 from holdfast.testing.fake_api.checks.requests import find_problem
-from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.rendering import render
 from holdfast.testing.fake_api.replies import (
     Answer,
@@ -25,7 +25,7 @@ from holdfast.testing.fake_api.replies import (
     Slow,
     read_script,
 )
-from holdfast.testing.fake_api.requests import Endpoint, FakeRequest
+from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Script
 from holdfast.testing.fake_api.streaming import is_delta, stream_events
 from holdfast.values.base import Json
@@ -59,15 +59,16 @@ class FakeApp:
         self.script = script
         self._gate = asyncio.Event()
         self._is_stopping = False
+        post = partial(Route, methods=["POST"])
         self.app = Starlette(
             routes=[
-                Route("/v1/responses", self._responses, methods=["POST"]),
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                post("/v1/responses", partial(self._answer, "responses", None)),
+                post("/v1/chat/completions", partial(self._answer, "chat", None)),
                 Route("/v1/models", _models, methods=["GET"]),
-                Route("/v1/messages", self._anthropic, methods=["POST"]),
                 *(
-                    Route(f"/{version}/models/{{call}}", self._gemini, methods=["POST"])
-                    for version in ("v1", "v1beta")
+                    post(path, partial(self._answer, each.name, each))
+                    for each in script.dialects
+                    for path in each.routes
                 ),
                 Route("/_fake/calls", self._show_calls, methods=["GET"]),
                 Route("/_fake/script", self._add_script, methods=["POST"]),
@@ -86,19 +87,7 @@ class FakeApp:
         self._is_stopping = True
         self.release()
 
-    async def _responses(self, http: Request) -> Response:
-        return await self._answer(http, "responses")
-
-    async def _chat(self, http: Request) -> Response:
-        return await self._answer(http, "chat")
-
-    async def _anthropic(self, http: Request) -> Response:
-        return await self._answer(http, "anthropic")
-
-    async def _gemini(self, http: Request) -> Response:
-        return await self._answer(http, "gemini")
-
-    async def _answer(self, http: Request, endpoint: Endpoint) -> Response:
+    async def _answer(self, endpoint: str, dialect: Dialect | None, http: Request) -> Response:
         body = _parse(await http.body())
         headers = {
             key: "[redacted]" if key in _SECRETS else value for key, value in http.headers.items()
@@ -107,7 +96,7 @@ class FakeApp:
         query = {key: "[redacted]" if key == "key" else value for key, value in query.items()}
         request = self.script.record(
             lambda number: FakeRequest(
-                number, endpoint, http.url.path, {} if body is None else body, headers, at, query
+                number, endpoint, http.url.path, body or {}, headers, at, query, dialect
             )
         )
         if body is None:
@@ -282,15 +271,13 @@ def _error(
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     error = {"message": message, "type": kind, "param": param, "code": code}
     body: dict[str, Json] = {"error": error}
-    if request.endpoint == "anthropic":
-        body = anthropic.error(status, message)
-    elif request.endpoint == "gemini":
-        body = gemini.error(status, message)
+    if request.dialect is not None:
+        body = request.dialect.error(status, message)
     return JSONResponse(body, status_code=status, headers={**_id_of(request), **(headers or {})})
 
 
 def _id_of(request: FakeRequest) -> dict[str, str]:
-    name = "request-id" if request.endpoint == "anthropic" else "x-request-id"
+    name = "x-request-id" if request.dialect is None else request.dialect.request_id
     return {name: f"req_{request.number}"}
 
 

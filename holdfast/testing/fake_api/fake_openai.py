@@ -17,14 +17,14 @@ everything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api import replies as make
 from holdfast.testing.fake_api.replies import Reply, as_reply
-from holdfast.testing.fake_api.requests import FakeRequest
+from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Place, Responder, Script
 from holdfast.testing.fake_api.server import ServerThread
 from holdfast.values.base import Json
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 class FakeOpenAI:
     """The fake API, served on a free port of this machine by a thread of its own.
 
-    It speaks OpenAI's two APIs, and from the same script Anthropic's Messages API and Gemini's
-    generateContent.
+    It speaks OpenAI's two APIs, and from the same script those of `dialects`.
 
     Each of reply, call, calls, refuse, raw, fail, slow, hang, paced, cut and malformed appends
     one reply to the script; they take the arguments of the functions of the same name in
@@ -52,10 +51,16 @@ class FakeOpenAI:
         strict: Whether leaving the context fails when a request found no reply, when the real API
             would have refused one, or when replies are left over.
         port: Port; 0 takes a free one.
+        dialects: Other APIs that it speaks.
     """
 
     def __init__(
-        self, responder: Responder | None = None, *, strict: bool = True, port: int = 0
+        self,
+        responder: Responder | None = None,
+        *,
+        strict: bool = True,
+        port: int = 0,
+        dialects: Sequence[Dialect] = (),
     ) -> None:
         """Make the fake; it serves from `start` or `with` on.
 
@@ -69,7 +74,7 @@ class FakeOpenAI:
                 " scripted by its methods: api.reply('text'), api.call('tool', {}), api.add(...)."
             )
             raise InvalidArgumentError(msg)
-        self._script = Script(responder)
+        self._script = Script(responder, dialects)
         self._strict = strict
         self._port = port
         self._running: ServerThread | None = None
@@ -286,7 +291,7 @@ class FakeOpenAI:
 
     @property
     def origin(self) -> str:
-        """Address without a path, http://127.0.0.1:PORT: that of Anthropic's and Gemini's API."""
+        """Address without a path, http://127.0.0.1:PORT."""
         return f"http://127.0.0.1:{self._serving().port}"
 
     @property

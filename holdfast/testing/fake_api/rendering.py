@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import assert_never
 
-from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.replies import Answer, CallSpec, Refusal
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
@@ -19,17 +17,10 @@ NextId = Callable[[str], str]
 def render(answer: Answer | Refusal, request: FakeRequest, next_id: NextId) -> dict[str, Json]:
     """Write an answer as the body of the request's endpoint."""
     usage = _usage(answer, request)
-    match request.endpoint:
-        case "responses":
-            return _response(answer, request, usage, next_id)
-        case "chat":
-            return _completion(answer, request, usage, next_id)
-        case "anthropic":
-            return anthropic.render(answer, model=request.model, usage=usage, next_id=next_id)
-        case "gemini":
-            return gemini.render(answer, model=request.model, usage=usage, next_id=next_id)
-        case _:
-            assert_never(request.endpoint)
+    if (other := request.dialect) is not None:
+        return other.render(answer, model=request.model, usage=usage, next_id=next_id)
+    write = _response if request.endpoint == "responses" else _completion
+    return write(answer, request, usage, next_id)
 
 
 def _usage(answer: Answer | Refusal, request: FakeRequest) -> Usage:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Literal, get_args
+from typing import Protocol, get_args
 
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.items import from_response_items
-from holdfast.testing.fake_api.dialects import anthropic, gemini
+from holdfast.testing.fake_api.replies import Answer, Refusal
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
 from holdfast.values.messages import (
@@ -22,11 +22,67 @@ from holdfast.values.messages import (
     Part,
     TextPart,
     ToolCall,
+    Usage,
     qualified_name,
 )
 from holdfast.values.parts.images import Image, part_at
 
-Endpoint = Literal["responses", "chat", "anthropic", "gemini"]
+
+class Dialect(Protocol):
+    """Another API that a fake speaks from the same script."""
+
+    @property
+    def name(self) -> str:
+        """What requests of it say as their endpoint."""
+        ...
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """Its paths."""
+        ...
+
+    @property
+    def request_id(self) -> str:
+        """The header that names an answer."""
+        ...
+
+    def model_of(self, path: str, body: dict[str, Json]) -> str:
+        """Return the model that is asked for."""
+        ...
+
+    def is_stream(self, path: str, body: dict[str, Json]) -> bool:
+        """Whether a stream is asked for."""
+        ...
+
+    def read_instructions(self, body: dict[str, Json]) -> str:
+        """Return the system prompt."""
+        ...
+
+    def read_messages(self, body: dict[str, Json]) -> tuple[Message, ...]:
+        """Return the conversation."""
+        ...
+
+    def read_tools(self, body: dict[str, Json]) -> tuple[ToolSpec, ...]:
+        """Return the tools that are offered."""
+        ...
+
+    def problems(self, body: dict[str, Json], model: str) -> Iterator[tuple[str, str]]:
+        """Yield what the API refuses: a parameter, and why."""
+        ...
+
+    def render(
+        self, answer: Answer | Refusal, *, model: str, usage: Usage, next_id: Callable[[str], str]
+    ) -> dict[str, Json]:
+        """Write an answer."""
+        ...
+
+    def events(self, body: dict[str, Json], piece: int) -> Iterator[dict[str, Json]]:
+        """Cut an answer into the events of a stream."""
+        ...
+
+    def error(self, status: int, message: str) -> dict[str, Json]:
+        """Write an error."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,34 +91,36 @@ class FakeRequest:
 
     Attributes:
         number: Place in the order of arrival, from 1.
-        endpoint: Which API.
+        endpoint: "responses", "chat" or the name of a dialect.
         path: Path of the request.
         body: The parsed body.
         headers: Headers in lower case, Authorization redacted.
         at: Time of arrival, in seconds of a monotonic clock.
         query: The address's query.
+        dialect: The API, if it is not OpenAI's.
     """
 
     number: int
-    endpoint: Endpoint
+    endpoint: str
     path: str
     body: dict[str, Json]
     headers: dict[str, str] = field(default_factory=dict[str, str])
     at: float = 0.0
     query: dict[str, str] = field(default_factory=dict[str, str])
+    dialect: Dialect | None = None
 
     @property
     def model(self) -> str:
         """The model asked for."""
-        if self.endpoint == "gemini":
-            return gemini.model_of(self.path)
+        if self.dialect is not None:
+            return self.dialect.model_of(self.path, self.body)
         return as_text(self.body.get("model"))
 
     @property
     def is_stream(self) -> bool:
         """Whether a stream was requested."""
-        if self.endpoint == "gemini":
-            return gemini.is_stream(self.path)
+        if self.dialect is not None:
+            return self.dialect.is_stream(self.path, self.body)
         return self.body.get("stream") is True
 
     @property
@@ -70,10 +128,8 @@ class FakeRequest:
         """The system prompt; with Chat Completions the leading system message."""
         if self.endpoint == "responses":
             return as_text(self.body.get("instructions"))
-        if self.endpoint == "anthropic":
-            return anthropic.read_instructions(self.body)
-        if self.endpoint == "gemini":
-            return gemini.read_instructions(self.body)
+        if self.dialect is not None:
+            return self.dialect.read_instructions(self.body)
         first = as_object(next(iter(self._conversation), None))
         return as_text(first.get("content")) if first.get("role") == "system" else ""
 
@@ -86,10 +142,8 @@ class FakeRequest:
         """
         if self.endpoint == "responses":
             return from_response_items(self._conversation)
-        if self.endpoint == "anthropic":
-            return anthropic.read_messages(self.body)
-        if self.endpoint == "gemini":
-            return gemini.read_messages(self.body)
+        if self.dialect is not None:
+            return self.dialect.read_messages(self.body)
         start = 1 if self.instructions else 0
         return tuple(_read_chat(as_object(each)) for each in self._conversation[start:])
 
@@ -122,10 +176,8 @@ class FakeRequest:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools offered."""
-        if self.endpoint == "anthropic":
-            return anthropic.read_tools(self.body)
-        if self.endpoint == "gemini":
-            return gemini.read_tools(self.body)
+        if self.dialect is not None:
+            return self.dialect.read_tools(self.body)
         offered: Json = self.body.get("tools")
         return tuple(chain.from_iterable(map(_read_tools, as_array(offered))))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.testing.fake_api.replies import Reply, as_reply
-from holdfast.testing.fake_api.requests import FakeRequest
+from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 
 Responder = Callable[[FakeRequest], Reply | str | None]
 
@@ -33,11 +33,15 @@ class Script:
 
     Attributes:
         changed: Notified whenever a request arrives, is held or is released.
+        dialects: Other APIs that are answered from it.
     """
 
-    def __init__(self, responder: Responder | None = None) -> None:
+    def __init__(
+        self, responder: Responder | None = None, dialects: Sequence[Dialect] = ()
+    ) -> None:
         """Begin with an empty queue."""
         self.changed = threading.Condition()
+        self.dialects = dialects
         self.responder = responder
         self._queue: deque[Reply] = deque()
         self._rules: list[_Rule] = []

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import assert_never
 
-from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
@@ -26,24 +24,18 @@ def stream_events(body: dict[str, Json], request: FakeRequest, *, piece: int = P
         request: The request that it answers.
         piece: Characters of a delta.
     """
-    match request.endpoint:
-        case "responses":
-            return [
-                _event({**event, "sequence_number": number}, name=event["type"])
-                for number, event in enumerate(_response_events(body, piece))
-            ]
-        case "chat":
-            options = as_object(request.body.get("stream_options"))
-            has_usage = options.get("include_usage") is True
-            chunks = _completion_chunks(body, piece, has_usage=has_usage)
-            return [*map(_event, chunks), "data: [DONE]\n\n"]
-        case "anthropic":
-            told = anthropic.events(body, piece)
-            return [_event(event, name=as_text(event["type"])) for event in told]
-        case "gemini":
-            return [*map(_event, gemini.events(body, piece))]
-        case _:
-            assert_never(request.endpoint)
+    if request.dialect is not None:
+        told = request.dialect.events(body, piece)
+        return [_event(event, name=as_text(event.get("type"))) for event in told]
+    if request.endpoint == "responses":
+        return [
+            _event({**event, "sequence_number": number}, name=event["type"])
+            for number, event in enumerate(_response_events(body, piece))
+        ]
+    options = as_object(request.body.get("stream_options"))
+    has_usage = options.get("include_usage") is True
+    chunks = _completion_chunks(body, piece, has_usage=has_usage)
+    return [*map(_event, chunks), "data: [DONE]\n\n"]
 
 
 def _event(data: dict[str, Json], name: str = "") -> str:

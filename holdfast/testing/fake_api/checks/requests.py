@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
 
 from holdfast.testing.fake_api.checks.chat import check_chat_messages
 from holdfast.testing.fake_api.checks.responses import check_response_items
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
-from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
@@ -59,13 +57,8 @@ def _problems(request: FakeRequest) -> Iterator[Problem]:
     body = request.body
     if not request.model and not body.get("prompt"):
         yield Problem("Missing required parameter: 'model'.", "model", "missing_required_parameter")
-    if request.endpoint == "anthropic" or request.endpoint == "gemini":  # noqa: PLR1714  for mypy
-        told = (
-            anthropic.problems(body)
-            if request.endpoint == "anthropic"
-            else gemini.problems(body, request.model)
-        )
-        for param, message in told:
+    if request.dialect is not None:
+        for param, message in request.dialect.problems(body, request.model):
             yield Problem(message, param)
         return
     foreign = _ONLY_CHAT if request.endpoint == "responses" else _ONLY_RESPONSES
@@ -74,22 +67,19 @@ def _problems(request: FakeRequest) -> Iterator[Problem]:
             yield Problem(f"Unknown parameter: {key!r}.", key, "unknown_parameter")
     yield from _tool_problems(request)
     yield from _format_problems(request)
-    match request.endpoint:
-        case "responses":
-            if "input" not in body:
-                message = "Missing required parameter: 'input'."
-                yield Problem(message, "input", "missing_required_parameter")
-            given: Json = body.get("input")
-            is_stored = body.get("store") is not False
-            if is_array(given):
-                is_continued = bool(body.get("previous_response_id") or body.get("conversation"))
-                found = check_response_items(given, is_stored=is_stored, is_continued=is_continued)
-            else:
-                found = iter(()) if isinstance(given, str) else iter([("input", "Invalid type.")])
-        case "chat":
-            found = check_chat_messages(body.get("messages"))
-        case _:
-            assert_never(request.endpoint)
+    given: Json = body.get("input")
+    if request.endpoint == "chat":
+        found = check_chat_messages(body.get("messages"))
+    elif "input" not in body:
+        message = "Missing required parameter: 'input'."
+        yield Problem(message, "input", "missing_required_parameter")
+        return
+    elif is_array(given):
+        is_stored = body.get("store") is not False
+        is_continued = bool(body.get("previous_response_id") or body.get("conversation"))
+        found = check_response_items(given, is_stored=is_stored, is_continued=is_continued)
+    else:
+        found = iter(()) if isinstance(given, str) else iter([("input", "Invalid type.")])
     for param, message in found:
         yield Problem(message, param)
 

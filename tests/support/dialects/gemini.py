@@ -31,12 +31,17 @@ _STATUS = {
 _Found = tuple[str, str]
 
 
-def model_of(path: str) -> str:
+name = "gemini"
+routes = ("/v1/models/{call}", "/v1beta/models/{call}")
+request_id = "x-request-id"
+
+
+def model_of(path: str, body: dict[str, Json]) -> str:
     """Return the model that a path names, as in `/v1beta/models/NAME:generateContent`."""
     return path.rpartition("/")[2].partition(":")[0]
 
 
-def is_stream(path: str) -> bool:
+def is_stream(path: str, body: dict[str, Json]) -> bool:
     """Whether a path asks for a stream."""
     return path.endswith(":streamGenerateContent")
 

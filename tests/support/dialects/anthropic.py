@@ -32,6 +32,21 @@ _KINDS = {
 _Found = tuple[str, str]
 
 
+name = "anthropic"
+routes = ("/v1/messages",)
+request_id = "request-id"
+
+
+def model_of(path: str, body: dict[str, Json]) -> str:
+    """Return the model that a request asks for."""
+    return as_text(body.get("model"))
+
+
+def is_stream(path: str, body: dict[str, Json]) -> bool:
+    """Whether a request asks for a stream."""
+    return body.get("stream") is True
+
+
 def read_instructions(body: dict[str, Json]) -> str:
     """Return the system prompt."""
     return _text_of(body.get("system"))
@@ -205,7 +220,7 @@ def error(status: int, message: str) -> dict[str, Json]:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def problems(body: dict[str, Json]) -> Iterator[_Found]:
+def problems(body: dict[str, Json], model: str) -> Iterator[_Found]:
     """Yield each reason why the API would refuse a request: a field's path and the message."""
     if not isinstance(body.get("max_tokens"), int):
         yield "max_tokens", "max_tokens: Field required"
