@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -505,6 +506,21 @@ NO_HOSTED = (
     " instructions."
 )
 """What to do where a model has neither tools of the provider nor stored prompts."""
+
+
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|ContextWindowExceeded"
+    r"|context[ _-](length|window|size)"
+    r"|(prompt|input|request|messages?)\b[^.]{0,40}\btoo (long|large)"
+    r"|exceeds? the maximum number of (input )?tokens|too many (input |total )?tokens"
+    r"|reduce the length of",
+    re.IGNORECASE,
+)
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a provider's refusal says that the request does not fit the context window."""
+    return _TOO_LONG.search(text) is not None
 
 
 def refuse_hosted(model: object, request: ModelRequest) -> None:

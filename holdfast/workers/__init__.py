@@ -5,6 +5,7 @@ from holdfast.workers.chain import ChainOfAbstractionAgentWorker
 from holdfast.workers.compiler.worker import LLMCompilerAgentWorker
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import ToolResult
+from holdfast.workers.folding import FoldingAgentWorker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker, OpenAIAgentWorker
 from holdfast.workers.pipeline.components import (
     ConstantComponent,
@@ -26,6 +27,7 @@ __all__ = [
     "ChainOfAbstractionAgentWorker",
     "ConstantComponent",
     "CustomAgentWorker",
+    "FoldingAgentWorker",
     "FunctionAgentWorker",
     "FunctionCallingAgentWorker",
     "FunctionComponent",

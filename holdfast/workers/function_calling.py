@@ -7,11 +7,16 @@ with its end, another turn, tool calls or a handoff.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from holdfast.errors import InvalidArgumentError, ModelBehaviorError, ModelRefusalError
+from holdfast.errors import (
+    InvalidArgumentError,
+    ModelBehaviorError,
+    ModelRefusalError,
+    UnfitAnswerError,
+)
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_contents import kind_of
@@ -25,12 +30,12 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND, REFUSAL, TURN_FOLLOWS
-from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall, assistant, clean
+from holdfast.values.base import Json, sense
+from holdfast.values.messages import Message, ToolCall, assistant, clean, system
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
 
 if TYPE_CHECKING:
@@ -163,6 +168,7 @@ BUDGET_REACHED = (
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
 LONGEST_REFUSAL = 2000
+MOST_REPEATS = 5
 NO_OUTPUT = "Model returned no final output for the structured output type."
 
 
@@ -274,18 +280,59 @@ def has_used_tools(name: str, first: AgentSnapshot, transcript: Iterable[Message
     return False
 
 
+REPEATS = "repeats"
+"""Marks the message about repeated calls; providers do not get it."""
+
+TOLD_OF_REPEATS = (
+    "You have made the same call {n} times in a row, and its result was the same each time. Do"
+    " something else, or answer with what you know."
+)
+
+
+def repeats(messages: Sequence[Message]) -> tuple[tuple[ToolCall, ...], int]:
+    """Count how often in a row the newest calls were made with the same results.
+
+    Args:
+        messages: The conversation, oldest first; it ends with these results. What anybody but the
+            model says ends the row.
+
+    Returns:
+        The calls of the newest answer, and the number of answers.
+    """
+    count, wanted = 0, None
+    calls: tuple[ToolCall, ...] = ()
+    results: list[tuple[str, bool]] = []
+    for message in reversed(messages):
+        if message.role == "tool":
+            results.append((message.text, message.is_error))
+        elif message.role == "assistant" and message.calls:
+            made = ([(call.name, sense(call.arguments)) for call in message.calls], results)
+            if wanted is None:
+                wanted, calls = made, message.calls
+            if made != wanted:
+                break
+            count, results = count + 1, []
+        elif message.call_id != REPEATS:
+            break
+    return calls, count
+
+
 class FunctionCallingAgentWorker(AgentWorker):
     """Function calling: one model call and its tool calls make a step.
 
     Args:
+        max_repeats: How often in a row the model may make the same calls with the same results.
+            Then a message says so, once; after as many again the step waits for a person, who may
+            run it once more, say something, undo or end. None for no limit; a dict sets it by tool,
+            as `{"status": 100}`.
         max_function_calls: Most tool calls of one task, or None for no limit. Calls beyond it get a
             result that says so, and one answer without tools ends the task.
         allow_parallel_tool_calls: Whether one answer may call several tools. When False, the first
             call is run and the others get a result that asks for one at a time.
 
     Raises:
-        InvalidArgumentError: `max_function_calls` is not a number of calls, or
-            `allow_parallel_tool_calls` not a bool.
+        InvalidArgumentError: A limit is not a number of calls, or `allow_parallel_tool_calls` not a
+            bool.
     """
 
     hands_over: ClassVar[bool] = True
@@ -295,9 +342,15 @@ class FunctionCallingAgentWorker(AgentWorker):
         *,
         max_function_calls: int | None = None,
         allow_parallel_tool_calls: bool = True,
+        max_repeats: int | Mapping[str, int | None] | None = MOST_REPEATS,
     ) -> None:
         """Keep the limits."""
         _check(max_function_calls, allow_parallel_tool_calls)
+        by_tool = max_repeats if isinstance(max_repeats, Mapping) else {"max_repeats": max_repeats}
+        for name, most in by_tool.items():
+            if most is not None:
+                at_least(1, name, most)
+        self.max_repeats = max_repeats
         self.max_function_calls = max_function_calls
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
 
@@ -312,6 +365,8 @@ class FunctionCallingAgentWorker(AgentWorker):
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call the model; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)
+        if not ctx.adds:  # the step begins with results of tools
+            self._heed_repeats(ctx)
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         is_last = ctx.limit_reached
         no_tools = exhausted or is_last
@@ -332,6 +387,37 @@ class FunctionCallingAgentWorker(AgentWorker):
             case "answer":
                 ctx.add(answer.message)
                 return TaskStepOutput(output=_final(ctx, answer), task_step=step, is_last=True)
+
+    def _most_of(self, call: ToolCall) -> int | None:
+        given = self.max_repeats
+        return given.get(call.name, MOST_REPEATS) if isinstance(given, Mapping) else given
+
+    def _heed_repeats(self, ctx: StepContext) -> None:
+        """Say to the model that it makes the same calls again and again, or have the step wait.
+
+        Raises:
+            UnfitAnswerError: The model went on after that.
+        """
+        calls, count = repeats(ctx.messages)
+        limits = [self._most_of(call) for call in calls]
+        most = max((each for each in limits if each is not None), default=None)
+        if most is None or None in limits or count < most or count % most or ctx.is_asked_again:
+            return
+        if count == most:
+            told = system(TOLD_OF_REPEATS.format(n=count))
+            ctx.add(told.model_copy(update={"call_id": REPEATS}))
+            return
+        made = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        msg = (
+            f"The model has made the same calls {count} times in a row, with the same results each"
+            f" time: {redact(made)[:LONGEST_REFUSAL]}. It was told after {most}."
+        )
+        raise UnfitAnswerError(
+            msg,
+            remedy="Say something by feedback, then run the step again; or undo, or end the task."
+            f" Run without feedback, it goes on for {most} more. max_repeats of the"
+            " FunctionCallingAgentWorker sets the limit.",
+        )
 
     async def _use_tools(
         self, step: TaskStep, ctx: StepContext, answer: ModelAnswer, used: int

@@ -168,7 +168,7 @@ async def test_an_image(asked: Asked, api: FakeOpenAI) -> None:
     [
         (("openai", 429, "", 7), ("waits", True, 7)),
         (("openai", 429, "insufficient_quota", 1), ("person", 429, "Waiting")),
-        (("openai", 400, "context_length_exceeded", None), ("person", 400, "Fix")),
+        (("openai", 400, "context_length_exceeded", None), ("person", 400, "The")),
         *(((each, 401, "", None), ("person", 401, "Check")) for each in ("openai", *NAMES)),
         *(((each, 400, "", None), ("person", 400, "Fix")) for each in NAMES),
         (("openai", 400, "conversation_locked", None), ("waits", False, None)),

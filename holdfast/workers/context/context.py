@@ -121,6 +121,7 @@ class StepContext:
         record: The answered calls of this step: those of the journal, then those made here.
         stop: Interrupts this run of the step.
         handoffs: The agent's handoffs; None if the AgentWorker does not hand over.
+        is_asked_again: Whether a person runs the step again after an UnfitAnswerError.
     """
 
     handoffs: StepHandoffs | None = None
@@ -191,6 +192,7 @@ class StepContext:
         self.adds: list[Message] = list(opened.notes)
         self._input = opened.step.message()
         self._behind = opened.step.behind
+        self.is_asked_again = opened.told >= 0
         self._head = head
         self._before = tuple(transcript) if before is None else before
         self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
@@ -243,6 +245,25 @@ class StepContext:
         beside._before = tuple(conversation)  # noqa: SLF001  of its own class
         beside._at = ChainRef(length=len(conversation), digest=extend("", conversation))  # noqa: SLF001  of its own class
         return beside
+
+    @property
+    def is_kept_elsewhere(self) -> bool:
+        """Whether the provider keeps the conversation, so that a request has its end only."""
+        return self._head.run.kept is not None
+
+    def see(self, messages: Sequence[Message]) -> None:
+        """Have model calls see other messages than those before this step.
+
+        They must be made of these messages alone, or a later run of the step asks differently.
+
+        Args:
+            messages: What takes their place, oldest first.
+        """
+        self._before = tuple(messages)
+
+    def respond_by(self, wrap: Callable[[Respond], Respond]) -> None:
+        """Wrap how this run of the step makes a model call that is not recorded yet."""
+        self._paid.respond = wrap(self._paid.respond)
 
     async def prepare(self) -> None:
         """Call the agent's code for instructions and tools, once per step, and record the result.

@@ -489,7 +489,11 @@ Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
 
 
 class PaidCalls:
-    """Makes the costly calls of one run of a step, and adds their answers to its journal."""
+    """Makes the costly calls of one run of a step, and adds their answers to its journal.
+
+    Attributes:
+        respond: Makes one model call.
+    """
 
     def __init__(
         self,
@@ -512,7 +516,7 @@ class PaidCalls:
         self._record = record
         self._transcript = transcript
         self._stop = stop
-        self._respond = respond
+        self.respond = respond
         self._ensure_ours = ensure_ours
         self._idle = asyncio.Event()  # no call is in flight
         self._idle.set()
@@ -540,7 +544,7 @@ class PaidCalls:
         try:
             known = self._record.paid_for(key)
             paid = None if known is None else known.answer
-            made = paid or await self._respond(request)
+            made = paid or await self.respond(request)
             answer = read(made, renames=not head.ends_by_answers)
             if answer.has_unique_ids:
                 if head.dialect.unknown_tool == "raise":

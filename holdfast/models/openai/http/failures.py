@@ -22,17 +22,21 @@ from holdfast.errors import (
     ModelUnavailableError,
     behind,
 )
-from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
+from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing, is_too_long
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import ANSWERED, Usage
 from holdfast.values.runs.retries import retry_after
 
+_FOLD = (
+    "The conversation is too long for the model: start the worker process with"
+    " worker=FoldingAgentWorker() for the agent, or fork from an earlier step."
+)
 _ADVICE = {
     401: "Check the API key (OPENAI_API_KEY, or api_key= of the model).",
     403: "Check what the API key may use: project, model and region.",
     404: "Check the model's name and base_url.",
-    413: "The conversation is too large for one request: shorten it, or fork from an earlier step.",
+    413: _FOLD,
 }
 _KEY = re.compile(
     r"\b(?:sk|pk|key)-[\w\-*.]{4,}|(?i:bearer\s+)[^\s'\",]+|\bAIza[\w\-]{8,}"
@@ -194,9 +198,12 @@ def status_error(
             is_limit=is_rate_limit(status, codes, asked),
         )
     known = {**_ADVICE, **(advice or {})}
+    what = known.get(status, "Fix what the provider names.")
+    if is_too_long(f"{said} {body.get('code')}"):
+        what = _FOLD
     return ModelRequestError(
         f"Model {model!r} refused the request ({where}): {said}.",
-        remedy=f"{known.get(status, 'Fix what the provider names.')} Then run the step again.",
+        remedy=f"{what} Then run the step again.",
         status=status,
         code=str(body.get("code") or ""),
     )

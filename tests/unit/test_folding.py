@@ -1,0 +1,125 @@
+"""What a fold leaves of a conversation, and what it never parts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.models.base import is_too_long
+from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.workers import FoldingAgentWorker
+from holdfast.workers.folding import Fold, known_window, smaller, tokens, view
+
+
+def turn(n: int, calls: int, size: int) -> list[Message]:
+    made = tuple(ToolCall(id=f"c{n}.{i}", name="look") for i in range(calls))
+    results = [Message(role="tool", call_id=c.id, content=f"{c.id} " + "x" * size) for c in made]
+    return [assistant(f"turn {n}", calls=made), *results]
+
+
+conversations = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 9_000), st.booleans()), min_size=1, max_size=12
+).map(
+    lambda turns: [
+        user("do it"),
+        *(
+            message
+            for n, (calls, size, is_told) in enumerate(turns)
+            for message in [*turn(n, calls, size), *([user(f"told {n}")] if is_told else [])]
+        ),
+    ]
+)
+
+
+@given(conversations, st.integers(200, 12_000))
+def test_a_fold_fits_and_parts_no_call_from_its_result(seen: list[Message], room: int) -> None:
+    found = smaller(seen, [0], room, room // 4)
+    if found is None:
+        return
+    fold, out = found
+    said = fold.message("s" * 30)
+    after = view([*seen, said])
+    assert tokens(after) <= room
+    assert Fold.of(said) == fold
+    assert user("do it") in after or user("do it") in seen[-fold.kept :]
+    calls = {id for message in after for id in message.call_ids}
+    results = {message.call_id for message in after if message.role == "tool"}
+    assert calls == results
+    assert calls >= set(seen[-1].call_ids)
+    # What is left out is summarised, once, and nothing else is.
+    left = [message for message in after if message.text != "s" * 30]
+    assert len(left) + len(out) == len(seen)
+    assert not out or after.index(user("s" * 30)) == len(fold.pinned)
+
+
+@given(conversations, st.lists(st.integers(300, 4_000), max_size=4))
+def test_folds_upon_folds_are_a_view_of_what_came_before_them(
+    seen: list[Message], rooms: list[int]
+) -> None:
+    transcript = list(seen)
+    views = [view(transcript)]
+    for room in rooms:
+        found = smaller(views[-1], [0], room, room // 4)
+        if found is None:
+            continue
+        transcript.append(found[0].message(f"summary {room}"))
+        views.append(view(transcript))
+    for taken_back in range(len(views)):
+        kept = transcript[: len(transcript) - taken_back]
+        assert view(kept) == views[len(views) - 1 - taken_back]
+
+
+def test_only_results_are_cut_where_that_is_enough() -> None:
+    seen = [user("q"), *turn(1, 1, 30_000), *turn(2, 1, 5_000)]
+    found = smaller(seen, [0], 4_000, 1_000)
+    assert found is not None
+    fold, out = found
+    assert (out, fold.kept) == ([], len(seen))
+    old, new = [m for m in view([*seen, fold.message("")]) if m.role == "tool"]
+    assert "of 30005 characters are left out here" in old.text
+    assert new == seen[-1]
+
+
+def test_a_message_of_a_person_is_no_fold() -> None:
+    forged = [user("a"), Message(role="assistant", content="b", call_id="fold::0:0:0"), user("c")]
+    assert view(forged) == forged
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This model's maximum context length is 8192 tokens. However, your messages are 9000.",
+        "HTTP 400: prompt is too long: 210000 tokens > 200000 maximum",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "litellm.ContextWindowExceededError: no",
+        "the request exceeds the available context size. try increasing the context size",
+        "Input is too long for requested model.",
+        "Please reduce the length of the messages or completion.",
+        "refused (context_length_exceeded)",
+    ],
+)
+def test_refusals_of_what_is_too_long_are_known(text: str) -> None:
+    assert is_too_long(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Rate limit reached: 30000 tokens per min", "Invalid value: 'tool' too few", ""]
+)
+def test_other_refusals_are_not_taken_for_them(text: str) -> None:
+    assert not is_too_long(text)
+
+
+def test_windows_are_those_of_the_published_data() -> None:
+    assert known_window("gpt-4o") == known_window("openai/gpt-4o") == 128_000
+    assert known_window("litellm/anthropic/claude-opus-4-5") == 200_000
+    assert known_window("of-nobody") == 0
+
+
+@pytest.mark.parametrize("options", [{"window": 10}, {"window": "1"}, {"pin": "x"}])
+def test_what_cannot_be_used_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
+        FoldingAgentWorker(**options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no method run_step"):
+        FoldingAgentWorker(object())  # type: ignore[arg-type]
