@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.bytestore import LocalStore, open_store
 from holdfast.archive.names import (
+    BEGUN_ENCRYPTED,
     BLOBS,
+    ENCRYPTED_FILE,
     ID_FILE,
     KEY_FILE,
     KEYS_VARIABLE,
@@ -52,6 +54,7 @@ else:  # loaded where there are keys
 __all__ = ["Archive", "record_name"]
 
 _KEY_BYTES = 64
+_SAY_ENCRYPTED = (ENCRYPTED_FILE, key_path(key_id(NAMES_SCOPE)))
 _MAC_DIGITS = 32
 """128 bits: too many to find such a code by trying."""
 
@@ -90,6 +93,7 @@ class Archive:
         conceal(credentials_of(str(url), options or {}))
         self.url = without_credentials(str(url))
         self._store = open_store(str(url), options or {})
+        self._is_directory = isinstance(self._store, LocalStore)
         self.encrypted: EncryptedStore | None = None
         if keys is not None or os.environ.get(KEYS_VARIABLE):
             from holdfast.archive.encryption.keys import Keys
@@ -283,7 +287,8 @@ class Archive:
             KeyMissingError: It is encrypted, and the keys of this process do not decrypt it.
         """
         if self._id is None:
-            self._id = self._first(ID_FILE, secrets.token_hex(8))
+            end = BEGUN_ENCRYPTED if self.encrypted is not None else ""
+            self._id = self._first(ID_FILE, secrets.token_hex(8) + end)
         return self._id
 
     def _check_keys(self) -> None:
@@ -293,8 +298,8 @@ class Archive:
             KeyMissingError: This process has no keys, or not the right ones.
         """
         if self.encrypted is not None:
-            self.encrypted.names_key()
-        elif self._store.size(key_path(key_id(NAMES_SCOPE))) is not None:
+            self.encrypted.data_keys.own()
+        elif any(self._store.size(each) is not None for each in _SAY_ENCRYPTED):
             raise KeyMissingError(
                 f"The archive {self.url!r} is encrypted, and this process has no keys. Nothing was"
                 " changed.",
@@ -404,7 +409,7 @@ class Archive:
         Raises:
             FileNotFoundError: The directory was lost, as when its disk is not mounted.
         """
-        if isinstance(self._store, LocalStore) and self._is_gone():
+        if self._is_directory and self._is_gone():
             raise FileNotFoundError(self._where(ID_FILE))
 
     def _is_gone(self) -> bool:

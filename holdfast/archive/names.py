@@ -18,7 +18,13 @@ KEYS_FOLDER = "keys"
 """Data keys, which only `encryption` reads and writes."""
 NAMES_SCOPE = "names of blobs"
 """What the first data key of an archive is for. An archive that has it is encrypted."""
+ENCRYPTED_FILE = "encrypted.json"
+"""Says outside of `KEYS_FOLDER` that an archive is encrypted: data keys that are lost then show."""
+BEGUN_ENCRYPTED = "-encrypted"
+"""End of the id of an archive that has never had anything in plain text; its namespace knows it."""
 CONTENTS_SCOPE = "archive"
+PLAIN_FILES = frozenset({ID_FILE, OWNER_FILE, ENCRYPTED_FILE})
+"""What is never encrypted: processes see by it that they share an archive."""
 KEYS_VARIABLE = "HOLDFAST_KEYS"
 KEY_ID_BYTES = 16
 ENCRYPTED = b"binary/holdfast-encrypted"
@@ -87,7 +93,7 @@ def record_path(name: str) -> str:
     """Return the path of a record, which is its name."""
     parts = name.split("/")
     is_outside = "\\" in name or any(part in {"", ".", ".."} for part in parts)
-    if is_outside or parts[0] in {BLOBS, KEYS_FOLDER, ID_FILE, OWNER_FILE, KEY_FILE}:
+    if is_outside or parts[0] in {BLOBS, KEYS_FOLDER, *PLAIN_FILES, KEY_FILE}:
         raise InvalidArgumentError(
             f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"
             " record_name(...) for ids with special characters."

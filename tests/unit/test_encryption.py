@@ -185,6 +185,69 @@ def test_plain_text_in_the_place_of_what_is_encrypted_is_refused_once_all_is(
         Archive(begun_plain, keys=keys(k2=K2)).get_record("tasks/t.json")
 
 
+def _lose(place: Path, *paths: str) -> dict[str, bytes]:
+    kept = files(place)
+    for each in paths:
+        (place / each).unlink(missing_ok=True)
+    return kept
+
+
+OWN = tuple(key_path(key_id(each)) for each in ("names of blobs", "archive"))
+
+
+@pytest.mark.parametrize("lost", [OWN, OWN[:1], OWN[1:], (*OWN, "encrypted.json")])
+def test_lost_data_keys_are_asked_for_and_not_made_anew(
+    tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    """Plain text that takes the place of a record is not believed because the keys are gone."""
+    archive = Archive(tmp_path, keys=keys())
+    archive.archive_id()
+    archive.put(TEXT)
+    kept = _lose(tmp_path, *lost)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/t.json").write_bytes(b'{"by": "me"}')
+    before = files(tmp_path)
+    uses: tuple[Callable[[Archive], object], ...] = (
+        partial(Archive.get_record, name="tasks/t.json"),
+        partial(Archive.put, data=TEXT),
+        lambda own: encrypted(own).data_keys.of_scope("t"),
+    )
+    for use in uses:
+        with pytest.raises(KeyMissingError, match=r"lost the data key.*Restore keys/ from a back"):
+            use(Archive(tmp_path, keys=keys()))
+    assert files(tmp_path) == before
+    for path in lost:
+        (tmp_path / path).write_bytes(kept[path])
+    assert Archive(tmp_path, keys=keys()).has(archive.put(TEXT))
+
+
+def test_an_archive_in_plain_text_is_read_with_keys_and_stays_as_it_is(tmp_path: Path) -> None:
+    name = Archive(tmp_path).put(TEXT)
+    Archive(tmp_path).archive_id()
+    before = files(tmp_path)
+    archive = Archive(tmp_path, keys=keys())
+    assert (archive.archive_id() != "", archive.get(name), archive.has(name)) == (True, TEXT, True)
+    assert files(tmp_path) == before
+    archive.put_record("tasks/t.json", {})
+    assert {"encrypted.json", *OWN} <= {*files(tmp_path)}
+    (tmp_path / "encrypted.json").unlink()  # as of an archive of before there was one
+    assert Archive(tmp_path, keys=keys()).get(name) == TEXT
+    Archive(tmp_path, keys=keys()).put(b"another")
+    assert (tmp_path / "encrypted.json").exists()
+    _lose(tmp_path, *OWN)
+    with pytest.raises(KeyMissingError, match="has no keys"):
+        Archive(tmp_path).get(name)
+
+
+def test_an_encrypted_archive_that_is_not_mounted_is_not_made_again(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "disk", keys=keys())
+    archive.archive_id()
+    (tmp_path / "disk").rename(tmp_path / "away")
+    with pytest.raises(ArchiveError, match="cannot be written"):
+        archive.put(TEXT)
+    assert not (tmp_path / "disk").exists()
+
+
 def test_of_processes_that_begin_at_once_all_have_one_data_key(tmp_path: Path) -> None:
     def put(n: int) -> str:
         return Archive(tmp_path, keys=keys()).put(f"{n}".encode())
@@ -237,7 +300,7 @@ def test_a_store_is_asked_once_whether_it_keeps_one_data_key_of_two() -> None:
     data_keys = DataKeys(store, keys())
     assert data_keys.of_scope("a") != data_keys.of_scope("b")
     assert len(deleted) == 1
-    assert len(store.find("")) == 2
+    assert len(store.find("keys")) == 4
 
 
 def test_a_record_that_is_not_as_it_was_written_is_told_with_keys_as_without(

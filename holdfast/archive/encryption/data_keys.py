@@ -9,13 +9,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.archive.bytestore import ByteStore
 from holdfast.archive.encryption.keys import Keys, Wrapped, cipher, new_key, opened, sealed
 from holdfast.archive.names import (
+    BEGUN_ENCRYPTED,
     CONTENTS_SCOPE,
+    ENCRYPTED_FILE,
+    ID_FILE,
     KEY_ID_BYTES,
     KEYS_FOLDER,
     NAMES_SCOPE,
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _MOST_CACHED = 10_000
-_OWN = {key_id(NAMES_SCOPE), key_id(CONTENTS_SCOPE)}
+_NAMES_ID = key_id(NAMES_SCOPE)
+_OWN = (NAMES_SCOPE, CONTENTS_SCOPE)
+_OWN_IDS = {key_id(each) for each in _OWN}
 """The archive's own keys, which each read and write needs: they stay cached."""
 
 
@@ -70,31 +76,76 @@ class DataKeys:
         self._keys = keys
         self._known: dict[bytes, DataKey] = {}
         self._lock = Lock()
+        self._is_marked = False
 
     def known(self, id: bytes) -> DataKey | None:
         """Return a data key if this process has it already: the only answer without reading."""
         return self._known.get(id)
 
-    def of_scope(self, scope: str, *, is_all: bool = False) -> DataKey:
-        """Return the data key of a scope; the first user makes it.
+    def own(self, *, made: bool = False) -> DataKey | None:
+        """Return the key of the names of blobs, the first of an archive; None of one in plain text.
 
         Args:
-            scope: The scope.
-            is_all: What a new key says of its archive.
+            made: Make the archive's own keys if it has none: it is encrypted from then on.
 
         Raises:
-            KeyMissingError: Its master key is not here.
+            KeyMissingError: They are lost, or their master key is not here.
+            ArchiveError: The archive cannot be used.
+        """
+        known = self.known(_NAMES_ID)
+        if known is not None and (self._is_marked or not made):
+            return known
+        lost = self.lost()
+        if made and not self._is_marked:
+            for scope in _OWN:
+                # An empty archive has nothing in plain text.
+                self._make(scope, is_all=scope == NAMES_SCOPE and self._store.size(ID_FILE) is None)
+            self._store.create(ENCRYPTED_FILE, b"{}")
+            self._is_marked = True
+        elif NAMES_SCOPE in lost:
+            return None
+        return self.by_id(_NAMES_ID)
+
+    def lost(self) -> list[str]:
+        """Return which of the archive's own keys it has not, as of one in plain text.
+
+        Raises:
+            KeyMissingError: It had them: to make others would be the end of all that they encrypt.
+            ArchiveError: The archive cannot be read.
+        """
+        with suppress(FileNotFoundError):  # of a new archive
+            has_file = self._store.size(ENCRYPTED_FILE) is not None
+            self._is_marked = has_file or BEGUN_ENCRYPTED.encode() in self._store.read(ID_FILE)
+        lost = [each for each in _OWN if self._store.size(key_path(key_id(each))) is None]
+        if lost and self._is_marked:
+            raise KeyMissingError(
+                f"The archive is encrypted, and {self._store.where(KEYS_FOLDER)!r} has lost the"
+                f" data key of {lost[0]!r}. Nothing was changed.",
+                remedy=f"Restore {KEYS_FOLDER}/ from a backup.",
+            )
+        return lost
+
+    def of_scope(self, scope: str) -> DataKey:
+        """Return the data key of a scope; the first user makes it.
+
+        Raises:
+            KeyMissingError: Its master key is not here, or the archive's keys are lost.
             ArchiveError: The archive cannot be used.
         """
         id = key_id(scope)
         if (known := self.known(id)) is not None:
             return known
-        if self._store.size(key_path(id)) is None:
+        self.own(made=True)
+        self._make(scope)
+        return self.by_id(id)
+
+    def _make(self, scope: str, *, is_all: bool = False) -> None:
+        path = key_path(key_id(scope))
+        if self._store.size(path) is None:
             wrapped = self._keys.wrap(new_key(), scope, is_all=is_all)
             # Of two processes one decides. A store where both would is refused: what the other
             # had encrypted until then would be lost.
-            self._store.create(key_path(id), _written(scope, wrapped), exclusively=True)
-        return self.by_id(id)
+            self._store.create(path, _written(scope, wrapped), exclusively=True)
 
     def by_id(self, id: bytes) -> DataKey:
         """Return the data key that something encrypted names.
@@ -119,7 +170,7 @@ class DataKeys:
             ) from None
         with self._lock:
             if id not in self._known and len(self._known) >= _MOST_CACHED:
-                del self._known[next(each for each in self._known if each not in _OWN)]
+                del self._known[next(each for each in self._known if each not in _OWN_IDS)]
             found = self._known[id] = DataKey(id, key, cipher(key), is_all)
         return found
 

@@ -7,19 +7,16 @@ import hmac
 from collections.abc import Iterator
 
 from holdfast.archive.bytestore import ByteStore
-from holdfast.archive.encryption.data_keys import DataKey, DataKeys
+from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
 from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
 from holdfast.archive.names import (
     BLOBS,
     CONTENTS_SCOPE,
-    ID_FILE,
     KEY_ID_BYTES,
     KEYS_FOLDER,
-    NAMES_SCOPE,
-    OWNER_FILE,
+    PLAIN_FILES,
     blob_path,
-    key_id,
 )
 from holdfast.errors import DigestMismatchError
 from holdfast.values.base import digest
@@ -27,7 +24,6 @@ from holdfast.values.base import digest
 MAGIC = b"\x00HFE1"
 """In front of what is encrypted; no record begins with it, as all are JSON."""
 
-_NAMES_ID = key_id(NAMES_SCOPE)
 _OVERHEAD = len(MAGIC) + KEY_ID_BYTES + NONCE_BYTES + 16  # the tag of AES-GCM
 
 
@@ -74,11 +70,13 @@ class EncryptedStore:
 
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace the bytes of a path in one step."""
+        self.data_keys.own(made=True)
         named = self._named(path)
         self._inner.write(named, self._sealed(named, data), forced=forced)
 
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write a path unless it is there."""
+        self.data_keys.own(made=True)
         named = self._named(path)
         return self._inner.create(named, self._sealed(named, data), exclusively=exclusively)
 
@@ -127,24 +125,11 @@ class EncryptedStore:
                     self._inner.delete(path)
             yield is_plain
 
-    def names_key(self) -> DataKey:
-        """Return the key of the names of blobs, the first of an archive: an empty one has no plain.
-
-        Raises:
-            KeyMissingError: Its master key is not here.
-            ArchiveError: The archive cannot be used.
-        """
-        known = self.data_keys.known(_NAMES_ID)
-        if known is None:
-            is_new = self._inner.size(ID_FILE) is None
-            known = self.data_keys.of_scope(NAMES_SCOPE, is_all=is_new)
-        return known
-
     def _named(self, path: str) -> str:
         """Return the path under which something is kept."""
-        if not path.startswith(f"{BLOBS}/"):
+        if not path.startswith(f"{BLOBS}/") or (own := self.data_keys.own()) is None:
             return path
-        return blob_path(hmac.new(self.names_key().key, path.encode(), hashlib.sha256).hexdigest())
+        return blob_path(hmac.new(own.key, path.encode(), hashlib.sha256).hexdigest())
 
     def _sealed(self, path: str, data: bytes) -> bytes:
         if _is_open(path):
@@ -153,7 +138,7 @@ class EncryptedStore:
 
     def _opened(self, path: str, data: bytes) -> bytes:
         if not data.startswith(MAGIC):
-            if _is_open(path) or not self.names_key().is_all:
+            if _is_open(path) or (own := self.data_keys.own()) is None or not own.is_all:
                 return data
             raise DigestMismatchError(
                 f"{self.where(path)!r} is in plain text, and all of this archive was encrypted:"
@@ -176,4 +161,4 @@ class EncryptedStore:
 
 def _is_open(path: str) -> bool:
     """Whether a file stays as it is: ids, by which processes see that they share it, and keys."""
-    return path in {ID_FILE, OWNER_FILE} or path.startswith(f"{KEYS_FOLDER}/")
+    return path in PLAIN_FILES or path.startswith(f"{KEYS_FOLDER}/")

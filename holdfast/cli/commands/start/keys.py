@@ -91,4 +91,5 @@ def _opened(common: Common) -> tuple[Keys, EncryptedStore]:
     store = Archive(place, keys=keys).encrypted
     if store is None:
         raise RuntimeError  # unreachable: it was given keys
+    store.data_keys.lost()
     return keys, store
