@@ -5,13 +5,16 @@ would make its payments again. So before such a call begins, the archive gets a 
 of an activity that the history does not have makes the call *unknown*: its tool's probe, or a
 person, says whether it happened.
 
-Without a restore a mark costs two small reads and two small writes of a call.
+Without a restore a mark costs a small read and two small writes of a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -25,13 +28,28 @@ from holdfast.archive.names import EFFECTS, folder_of
 from holdfast.errors import ArchiveError, OutcomeUnknownError
 from holdfast.task.data.failures import NOT_STARTED
 from holdfast.task.data.wire import EffectMark
-from holdfast.values.base import Json
+from holdfast.values.base import Json, digest
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
 
-async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
+class Begun(NamedTuple):
+    """A call that was marked.
+
+    Attributes:
+        mark: The mark.
+        name: Name of its record.
+    """
+
+    mark: EffectMark
+    name: str
+
+
+async def begin_effect(archive: Archive, place: str, what: str) -> Begun:
     """Mark that a call begins; nothing may be called before.
+
+    Each mark at a place follows an older one by name, and is created exclusively: of two databases
+    that know the same marks, one begins the call.
 
     Args:
         archive: The namespace's archive.
@@ -50,7 +68,7 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
         ArchiveError: The archive cannot be read or written, and nothing was called.
         NotOursError: A later activity has begun the call: the server has given this one up.
     """
-    info, name = activity.info(), _name(place)
+    info = activity.info()
     mine = EffectMark(
         task=task_id(),
         what=shown(what, 1000),
@@ -60,23 +78,19 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
         begun=time.time(),
         worker=worker_identity(),
     )
-    before = await read_mark(archive, name)
-    if before is None:  # not written blindly: a worker of the other database may come first
-        before = mark_of(name, await archive.acreate_record(name, mine.wire()))
-    # An activity makes one attempt. If it finds its own mark, it was handed out twice: also by the
-    # database of a backup, where it still waited for a worker.
-    elif (before.activity, before.scheduled) != (mine.activity, mine.scheduled) and await is_known(
-        activity.client(), before, info.workflow_run_id
-    ):
-        if before.scheduled > mine.scheduled:  # its mark must stay: the call may have been made
-            text = f"{mine.what} was begun again elsewhere."
-            raise NotOursError(text, type=NOT_STARTED, non_retryable=True)
-        before = mine
-        await archive.aput_record(name, mine.wire())
-    if before == mine:
-        return mine
-    who = mine.model_dump(include={"activity", "scheduled", "started"})
-    await archive.aput_record(name, before.model_copy(update={**who, "asks": True}).wire())
+    name, before = f"{folder_of(EFFECTS, task_id())}/{place}.json", None
+    new = mine
+    while True:
+        found = await read_mark(archive, name)
+        if found is None:
+            if before is not None:
+                new = await _following(before, mine, info.workflow_run_id)
+            found = mark_of(name, await archive.acreate_record(name, new.wire()))
+            if found == new:
+                break
+        name, before = name_after(name, found), found
+    if before is None or not new.asks:
+        return Begun(mine, name)
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(before.begun))
     ended = f" and ended ({before.status})" if before.ended else ""
     msg = (
@@ -86,10 +100,36 @@ async def begin_effect(archive: Archive, place: str, what: str) -> EffectMark:
     raise OutcomeUnknownError(msg)
 
 
-def end_effect(archive: Archive, place: str, begun: EffectMark, status: str) -> None:
+async def _following(before: EffectMark, mine: EffectMark, run: str | None) -> EffectMark:
+    """Return the mark that follows another: of this call, or of the question about the other.
+
+    Raises:
+        NotOursError: The other is of a later activity.
+    """
+    # An activity makes one attempt. If it finds its own mark, it was handed out twice: also by the
+    # database of a backup, where it still waited for a worker.
+    is_mine = (before.activity, before.scheduled) == (mine.activity, mine.scheduled)
+    if is_mine or await unknown_of(activity.client(), [before], run):
+        who = mine.model_dump(include={"activity", "scheduled", "started"})
+        return before.model_copy(update={**who, "asks": True})
+    if before.scheduled > mine.scheduled:
+        text = f"{mine.what} was begun again elsewhere."
+        raise NotOursError(text, type=NOT_STARTED, non_retryable=True)
+    return mine
+
+
+def name_after(name: str, mark: EffectMark) -> str:
+    """Return the name of what follows a mark at its place, however the marked call ends."""
+    folder, _, last = name.rpartition("/")
+    place = last.removesuffix(".json").partition("~")[0]
+    made = digest(f"{name} {mark.activity} {mark.scheduled} {mark.started}".encode())
+    return f"{folder}/{place}~{made[:32]}.json"
+
+
+def end_effect(archive: Archive, begun: Begun, status: str) -> None:
     """Add to the mark how the call has ended. It only helps people, so nothing waits for it."""
-    done = begun.model_copy(update={"ended": time.time(), "status": status})
-    writing = asyncio.create_task(_write_end(archive, _name(place), done))
+    done = begun.mark.model_copy(update={"ended": time.time(), "status": status})
+    writing = asyncio.create_task(_write_end(archive, begun.name, done))
     _ends.add(writing)
     writing.add_done_callback(_ends.discard)
 
@@ -100,17 +140,9 @@ _ends = set[asyncio.Task[None]]()
 
 async def _write_end(archive: Archive, name: str, done: EffectMark) -> None:
     try:
-        now = await read_mark(archive, name)
-        # A call that the server had given up may end after a later one has begun.
-        if now is not None and (now.activity, now.scheduled) == (done.activity, done.scheduled):
-            await archive.aput_record(name, done.wire())
+        await archive.aput_record(name, done.wire())
     except ArchiveError as error:
         log.warning("The end of a call is not marked in the archive: %s", error)
-
-
-def _name(place: str) -> str:
-    """Return the name of the mark at a place of the running activity's task."""
-    return f"{folder_of(EFFECTS, task_id())}/{place}.json"
 
 
 async def read_mark(archive: Archive, name: str) -> EffectMark | None:
@@ -136,8 +168,10 @@ def mark_of(name: str, found: Json) -> EffectMark:
         raise ArchiveError(msg, remedy="Restore it from a backup, or delete it.") from None
 
 
-async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> bool:
-    """Whether the history of a task has the activity that made a mark.
+async def unknown_of(
+    client: Client, marks: Collection[EffectMark], run: str | None = None
+) -> list[EffectMark]:
+    """Return the marks of a task whose activities its history does not have.
 
     Of one that was to ask a person, it must have the error with which the activity asks: else
     no person was asked. The history is that of one run and of the runs that it continues. A run
@@ -147,15 +181,16 @@ async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> 
 
     Args:
         client: A client of the namespace.
-        mark: The mark.
+        marks: Marks of one task.
         run: The run; the newest one by default.
 
     Raises:
         RPCError: The server does not answer.
     """
-    while run is None or run:
-        handle, run, sent_at = client.get_workflow_handle(mark.task, run_id=run), "", -1
-        is_this, has_asked = True, False
+    left, unknown = list(marks), list[EffectMark]()
+    while left and (run is None or run):
+        handle, run = client.get_workflow_handle(left[0].task, run_id=run), ""
+        seen = dict[int, _Seen]()
         try:
             async for event in handle.fetch_history_events():
                 began = event.workflow_execution_started_event_attributes
@@ -163,19 +198,41 @@ async def is_known(client: Client, mark: EffectMark, run: str | None = None) -> 
                 taken = event.activity_task_started_event_attributes
                 failed = event.activity_task_failed_event_attributes
                 run, at = run or began.continued_execution_run_id, event.event_time.ToMicroseconds()
-                if sent.activity_id == mark.activity and abs(at / 1e6 - mark.scheduled) < ROUNDING:
-                    sent_at = event.event_id
-                elif taken.scheduled_event_id == sent_at:
-                    is_this = abs(at / 1e6 - mark.started) < ROUNDING
-                elif failed.scheduled_event_id == sent_at:
+                if sent.activity_id:
+                    seen[event.event_id] = _Seen(sent.activity_id, at / 1e6)
+                elif taken.scheduled_event_id in seen:
+                    seen[taken.scheduled_event_id].started = at / 1e6
+                elif failed.scheduled_event_id in seen:
                     kind = failed.failure.application_failure_info.type
                     has_asked = kind == OutcomeUnknownError.__name__
-            if sent_at > 0:
-                return is_this and (has_asked or not mark.asks)
+                    seen[failed.scheduled_event_id].has_asked = has_asked
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-    return False
+        ids = {each.id: each for each in seen.values()}
+        here = [mark for mark in left if mark.activity in ids and ids[mark.activity].is_of(mark)]
+        unknown += [mark for mark in here if not ids[mark.activity].has(mark)]
+        left = [mark for mark in left if mark not in here]
+    return unknown + left
+
+
+@dataclass
+class _Seen:
+    """An activity in a history, with the times of its events in seconds since the epoch."""
+
+    id: str
+    scheduled: float
+    started: float | None = None
+    has_asked: bool = False
+
+    def is_of(self, mark: EffectMark) -> bool:
+        """Whether it was scheduled when the activity of a mark was."""
+        return abs(self.scheduled - mark.scheduled) < ROUNDING
+
+    def has(self, mark: EffectMark) -> bool:
+        """Whether it is the one that has made a mark, and has asked if that says so."""
+        is_this = self.started is None or abs(self.started - mark.started) < ROUNDING
+        return is_this and (self.has_asked or not mark.asks)
 
 
 ROUNDING = 0.001

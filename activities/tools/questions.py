@@ -221,7 +221,7 @@ class JudgingActivities:
                         said = await tool.run_undo(ctx, effect)
                     text = "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
                 if begun is not None:
-                    end_effect(self._source.archive, _place(given), begun, "done")
+                    end_effect(self._source.archive, begun, "done")
                 return text
 
     async def _undoing(

@@ -36,7 +36,7 @@ from holdfast.activities.heartbeat import (
     heartbeats,
 )
 from holdfast.activities.spans import Recording, came_to, tool_call
-from holdfast.activities.tools.begun_effects import begin_effect, end_effect
+from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
 from holdfast.activities.tools.lookup import Ready, find
@@ -57,7 +57,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import SHORTEST, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
-from holdfast.task.data.wire import EffectMark, ToolInput
+from holdfast.task.data.wire import ToolInput
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
@@ -211,10 +211,10 @@ class ToolActivities:
                     return recorded(self._source, given, ready, stopped)
                 outcome = await self._started(given, ready)
                 if begun is not None:
-                    end_effect(self._source.archive, _place(given), begun, outcome.status)
+                    end_effect(self._source.archive, begun, outcome.status)
                 return outcome
 
-    async def _mark(self, given: ToolInput, ready: Ready) -> EffectMark | None:
+    async def _mark(self, given: ToolInput, ready: Ready) -> Begun | None:
         """Mark in the archive that a call begins which must not be repeated."""
         if not ready.tool.policy().may_have_happened:
             return None

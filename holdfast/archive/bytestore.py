@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from holdfast.values.text.redact import redact, without_credentials
 
 _NO_MODE = (TypeError, ValueError, NotImplementedError)
 """What a file system raises that does not know `mode="create"`."""
+_CREATORS = 8
 _PROTOCOL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 
@@ -210,7 +212,7 @@ class FsspecStore:
         """Use the part of this file system below `root`."""
         self._fs = filesystem
         self._root = root.rstrip("/")
-        self._is_exclusive = False
+        self._is_exclusive: bool | None = None
 
     def where(self, path: str) -> str:
         """Return the full URL."""
@@ -241,8 +243,16 @@ class FsspecStore:
         Raises:
             ArchiveError: It cannot, and must.
         """
+        if self._is_exclusive is None:
+            self._is_exclusive = self._try_exclusive()
         if exclusively and not self._is_exclusive:
-            self._check_exclusive()
+            raise ArchiveError(
+                "This archive cannot be encrypted: its store does not refuse to write what another"
+                " process has just written. Two processes would make two keys of one task, and what"
+                " one encrypts would be lost. Nothing was written.",
+                remedy="Use a directory, S3 (s3fs 2024.12, botocore 1.35.21 or newer) or another"
+                ' store whose `pipe_file` keeps mode="create" in one step.',
+            )
         try:
             self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
         except FileExistsError:
@@ -251,15 +261,10 @@ class FsspecStore:
             # No exclusive creation here: the last of two simultaneous creators decides.
             if self.size(path) is None:
                 self.write(path, data)
-            return False
-        return True
+        return self._is_exclusive
 
-    def _check_exclusive(self) -> None:
-        """Try whether the file system refuses to create what is there, which not each one does.
-
-        Raises:
-            ArchiveError: It writes all the same, or looks first and then writes.
-        """
+    def _try_exclusive(self) -> bool:
+        """Try whether of creators at the same time one is let through, as not each store does."""
         import fsspec
 
         default: Any = fsspec.AbstractFileSystem
@@ -267,24 +272,22 @@ class FsspecStore:
         while isinstance(getattr(inner, "fs", None), default):  # a part of it, or a cache
             inner = inner.fs
         # fsspec's own method looks, and then writes: two processes pass it at once.
-        if getattr(inner.pipe_file, "__func__", None) is not default.pipe_file:
-            path = f"{self._root}/{secrets.token_hex(8)}.tmp"
-            with suppress(*_NO_MODE):
-                try:
-                    for _ in range(2):
-                        self._fs.pipe_file(path, b"{}", mode="create")
-                except FileExistsError:
-                    self._is_exclusive = True
-            with suppress(FileNotFoundError):
-                self._fs.rm_file(path)
-        if not self._is_exclusive:
-            raise ArchiveError(
-                "This archive cannot be encrypted: its store does not refuse to write what another"
-                " process has just written. Two processes would make two keys of one task, and what"
-                " one encrypts would be lost. Nothing was written.",
-                remedy="Use a directory, S3 (s3fs 2024.12, botocore 1.35.21 or newer) or another"
-                ' store whose `pipe_file` keeps mode="create" in one step.',
-            )
+        if getattr(inner.pipe_file, "__func__", None) is default.pipe_file:
+            return False
+        path = f"{self._root}/{secrets.token_hex(8)}.tmp"
+
+        def made(_: int) -> bool:
+            try:
+                self._fs.pipe_file(path, b"{}", mode="create")
+            except (FileExistsError, *_NO_MODE):
+                return False
+            return True
+
+        with ThreadPoolExecutor(_CREATORS) as pool:
+            count = sum(pool.map(made, range(_CREATORS)))
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(path)
+        return count == 1
 
     def delete(self, path: str) -> None:
         """Delete an object."""

@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
+from holdfast.cli.commands.lists.report import (
+    _of_session,  # pyright: ignore[reportPrivateUsage]
+)
+from holdfast.cli.connection import Engine
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import Bundle, write_bundle
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.base import canonical, digest, extend_json
@@ -191,3 +197,55 @@ async def test_whatever_is_changed_in_a_bundle_is_found(bundle: Bundle, tmp_path
     code, said = verified(broken, HOLDFAST_SIGNING_KEY="k")
     assert code == 1
     assert "cannot be read: " in said
+
+
+@pytest.mark.parametrize("most", ["MOST_JSON", "MOST"])
+async def test_a_bundle_that_unpacks_to_more_than_is_read_is_refused(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: str
+) -> None:
+    monkeypatch.setattr(check_bundle, most, 1000)
+    assert check_bundle.main([str(bundle.file)]) == 2
+    assert "bytes, which is more than is read" in capsys.readouterr().err
+
+
+async def test_a_ledger_that_goes_round_in_a_forged_bundle_ends(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    files = read(bundle.file)
+    record = json.loads(files[record_of(files)])
+    name = check_bundle.value_name(record["segment"]["sha256"])
+    files[name] = canonical({**json.loads(files[name]), "before": record["segment"]})
+    with zipfile.ZipFile(tmp_path / "round.zip", "w") as archive:
+        for each, data in files.items():
+            archive.writestr(each, data)
+    code, said = verified(tmp_path / "round.zip")
+    assert code == 1
+    assert "its ledger has a part before itself" in said
+
+
+async def test_a_session_is_exported_with_the_turns_that_it_has_taken_back(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path
+) -> None:
+    runner = await rig.serving(make_agent())
+    tasks: list[str] = []
+    for turn in range(3):
+        model.add(f"answer {turn}")
+        task = await runner.create_task("q", session="talk")
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+        tasks.append(task.task_id)
+        if turn == 1:
+            await runner.session("talk").reset()
+    await runner.delete_task(tasks[0])
+
+    async def unused() -> Client:
+        raise AssertionError
+
+    app = runner.session("talk").id.partition("~")[0]
+    held, taken = await _of_session(Engine(runner.client, runner.archive, unused), "talk", app)
+    assert (held, taken) == (tasks[2:], tasks[:2])
+    made = await write_bundle(runner.reader, held, tmp_path / "talk.zip", taken_back=taken)
+    assert ({*made.tasks}, {*made.missing}) == ({*tasks[1:]}, {tasks[0]})
+    code, said = verified(made.file)
+    assert code == 0, said
+    assert f"Task {tasks[1]}: its session has taken the turn back." in said

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import dataclasses
 import datetime as dt
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -23,13 +24,13 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.heartbeat import NotOursError
 from holdfast.activities.tools.begun_effects import (
+    Begun,
     _ends,  # pyright: ignore[reportPrivateUsage]
     begin_effect,
     end_effect,
     read_mark,
 )
 from holdfast.errors import ArchiveError, OutcomeUnknownError
-from holdfast.task.data.wire import EffectMark
 from tests.simulation.clock import Clock
 from tests.simulation.run import CONVERTER
 from tests.simulation.server import Server
@@ -173,28 +174,63 @@ def test_no_payment_is_made_twice_without_a_persons_word(moves: list[str | int])
     asyncio.run(play())
 
 
+async def begun_again(it: Play) -> ActivityEnvironment:
+    """Schedule an activity; return its environment, once it is in the history that it runs."""
+    await it.move(RUN)
+    sent, it.database.waits = it.database.waits, None
+    assert sent is not None
+    taken = it.database.add(it.time).activity_task_started_event_attributes
+    taken.scheduled_event_id = sent.event_id
+    return it.activity(sent)
+
+
 async def test_an_activity_that_was_given_up_does_not_replace_the_mark_of_a_later_one() -> None:
-    it, marks = Play(), list[EffectMark]()
-    for _ in range(2):
-        await it.move(RUN)
-        sent, it.database.waits = it.database.waits, None
-        assert sent is not None
-        taken = it.database.add(it.time).activity_task_started_event_attributes
-        taken.scheduled_event_id = sent.event_id
-        marks.append(await it.activity(sent).run(begin_effect, it.archive, "0.1.0.0", "pay"))
-    [name] = await it.archive.alist_records("effects")
-    first = it.activity(it.database.events[0])
+    it = Play()
+    first = await begun_again(it)
+    given_up = await first.run(begin_effect, it.archive, "0.1.0.0", "pay")
+    later = await begun_again(it)
+    begun = await later.run(begin_effect, it.archive, "0.1.0.0", "pay")
     with pytest.raises(NotOursError):
         await first.run(begin_effect, it.archive, "0.1.0.0", "pay")
-    assert await read_mark(it.archive, name) == marks[1]
 
-    async def end(mark: EffectMark) -> None:
-        end_effect(it.archive, "0.1.0.0", mark, "done")
+    async def end(each: Begun) -> None:
+        end_effect(it.archive, each, "done")
         await asyncio.gather(*_ends)
 
-    await first.run(end, marks[0])
-    assert await read_mark(it.archive, name) == marks[1]
-    await first.run(end, marks[1])
-    ended = await read_mark(it.archive, name)
+    await first.run(end, given_up)
+    assert await read_mark(it.archive, begun.name) == begun.mark
+    await later.run(end, begun)
+    ended = await read_mark(it.archive, begun.name)
     assert ended is not None
-    assert (ended.activity, ended.status) == (marks[1].activity, "done")
+    assert (ended.activity, ended.status) == (begun.mark.activity, "done")
+
+
+async def test_of_two_databases_that_know_the_same_marks_one_begins_the_call() -> None:
+    it = Play()
+    await (await begun_again(it)).run(begin_effect, it.archive, "0.1.0.0", "pay")
+    both = [copy.deepcopy(it.database) for _ in range(2)]
+    store, here, first = FailingStore(), threading.Barrier(2), iter((True, True))
+    old: MemoryStore = vars(it.archive)["_store"]
+    vars(store).update(vars(old))
+    vars(it.archive)["_store"] = store
+
+    def create(path: str, data: bytes, *, exclusively: bool = False) -> bool:
+        if next(first, False):  # both have seen what there was before
+            here.wait(10)
+        return FailingStore.create(store, path, data, exclusively=exclusively)
+
+    vars(store)["create"] = create
+
+    async def begin(database: Database) -> bool:
+        own = Play()
+        own.archive, own.database, own.time = it.archive, database, it.time + both.index(database)
+        environment = await begun_again(own)
+        try:
+            await environment.run(begin_effect, own.archive, "0.1.0.0", "pay")
+        except OutcomeUnknownError:
+            return False
+        return True
+
+    both[1].add(it.time)  # the histories went on differently
+    async with asyncio.timeout(20):
+        assert sorted(await asyncio.gather(*map(begin, both))) == [False, True]

@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -272,11 +273,20 @@ def knows_no_mode(self: Any, path: str, value: bytes) -> None:
     Memory.pipe_file(self, path, value)
 
 
+def looks_and_writes(self: Any, path: str, value: bytes, mode: str = "overwrite") -> None:
+    if mode == "create" and self.exists(path):
+        raise FileExistsError(path)
+    time.sleep(0.1)  # as long as a request takes
+    Memory.pipe_file(self, path, value)
+
+
 def memory(**methods: Any) -> Any:
     return type("Own", (Memory,), {"cachable": False, **methods})()
 
 
-@pytest.mark.parametrize("pipe_file", [Default.pipe_file, takes_no_notice, knows_no_mode])
+@pytest.mark.parametrize(
+    "pipe_file", [Default.pipe_file, takes_no_notice, knows_no_mode, looks_and_writes]
+)
 def test_a_store_that_cannot_keep_one_data_key_of_two_is_not_encrypted(pipe_file: Any) -> None:
     """The default of fsspec looks first, so it passes a test of one process."""
     filesystem = memory(pipe_file=pipe_file)
@@ -285,7 +295,7 @@ def test_a_store_that_cannot_keep_one_data_key_of_two_is_not_encrypted(pipe_file
         with pytest.raises(ArchiveError, match=r"cannot be encrypted.*s3fs 2024\.12"):
             DataKeys(store, keys()).of_scope("t")
         assert not store.find("keys")
-        store.create("plain.json", b"{}")
+        assert not store.create("plain.json", b"{}")
         assert store.find("") == ["plain.json"]
 
 

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -50,7 +50,12 @@ Pages = Callable[[str, Verification], Awaitable[Mapping[str, bytes]]]
 
 
 async def write_bundle(
-    reader: Reader, tasks: Iterable[str], file: Path, *, pages: Pages | None = None
+    reader: Reader,
+    tasks: Iterable[str],
+    file: Path,
+    *,
+    pages: Pages | None = None,
+    taken_back: Collection[str] = (),
 ) -> Bundle:
     """Write a bundle of tasks, and of the tasks that they have called.
 
@@ -61,6 +66,8 @@ async def write_bundle(
         tasks: Ids of the tasks.
         file: Where to write; there must be nothing yet.
         pages: Makes further files.
+        taken_back: Ids of further tasks, whose turns their session has not any more. One that does
+            not exist is only named.
 
     Raises:
         InvalidArgumentError: There is such a file already, or its directory cannot be written.
@@ -70,7 +77,7 @@ async def write_bundle(
     with _writer(file) as bundle:
         reading = Reader(reader.client, _Copying(reader.archive, bundle))
         asked = dict.fromkeys(tasks)
-        todo, told = list(asked), list[Json]()
+        todo, told = [*asked, *taken_back], list[Json]()
         done, missing = dict[str, Verification](), dict[str, str]()
         while todo:
             task_id = todo.pop(0)
@@ -97,6 +104,7 @@ async def write_bundle(
             "namespace": reader.client.namespace,
             "tasks": told,
             "missing": dict(missing),
+            "taken_back": list[Json](taken_back),
             "files": dict(bundle.digests),
         }
         data = canonical(seal.signed(manifest, "", "holdfast export"))

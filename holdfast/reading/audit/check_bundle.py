@@ -22,10 +22,16 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 MANIFEST = "manifest.json"
 KEY_VARIABLE = "HOLDFAST_SIGNING_KEY"
+MOST_JSON = 1 << 28
+"""Bytes of a file that is read whole. A few bytes of a bundle can unpack to many."""
+MOST = 1 << 36
+"""Bytes that are unpacked in all."""
+PIECE = 1 << 20
 
 
 def canonical(data: Any) -> bytes:
@@ -82,10 +88,28 @@ class Bundle:
         self.proved: list[str] = []
         self.unproved: list[str] = []
         self.is_signed = False
+        self.left = MOST
+
+    def pieces(self, name: str, most: int = MOST) -> Iterator[bytes]:
+        """Unpack a file, in pieces."""
+        size = self.archive.getinfo(name).file_size  # no more than that is unpacked
+        self.left -= size
+        if size > most or self.left < 0:
+            raise ValueError(f"{name} unpacks to {size} bytes, which is more than is read")
+        with self.archive.open(name) as file:
+            while piece := file.read(PIECE):
+                yield piece
 
     def json(self, name: str) -> Any:
         """Read a file that holds JSON data."""
-        return json.loads(self.archive.read(name))
+        return json.loads(b"".join(self.pieces(name, MOST_JSON)))
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file."""
+        made = hashlib.sha256()
+        for piece in self.pieces(name):
+            made.update(piece)
+        return made.hexdigest()
 
     def verify(self) -> None:
         """Check everything."""
@@ -101,6 +125,8 @@ class Bundle:
                 self.check_task(task)
             except Exception as error:  # noqa: BLE001  whatever a forged file causes is a finding
                 self.wrong.append(f"task {task['id']}: {type(error).__name__}: {error}")
+        for name in manifest.get("taken_back", ()):
+            self.unproved.append(f"Task {name}: its session has taken the turn back.")
         for name, why in manifest["missing"].items():
             self.unproved.append(f"Task {name} was called, and is not in the bundle: {why}")
 
@@ -114,7 +140,7 @@ class Bundle:
         self.wrong += [f"the bundle lacks {each}" for each in sorted({*files} - {*there})]
         for name in sorted({*files} & {*there}):
             try:
-                digest = sha256(self.archive.read(name))
+                digest = self.digest(name)
             except Exception as error:  # noqa: BLE001  libraries have their own errors
                 self.wrong.append(f"{name} cannot be read: {type(error).__name__}: {error}")
                 continue
@@ -171,7 +197,11 @@ class Bundle:
     def archived(self, segment: dict[str, Any] | None) -> list[Any]:
         """Read the archived part of a ledger, oldest first."""
         parts: list[list[Any]] = []
+        seen: set[str] = set()
         while segment:
+            if segment["sha256"] in seen:
+                raise ValueError("its ledger has a part before itself")
+            seen.add(segment["sha256"])
             data = self.json(value_name(segment["sha256"]))
             parts.append(data["entries"])
             segment = data["before"]
@@ -185,8 +215,8 @@ def main(given: list[str]) -> int:
         return 2
     try:
         with zipfile.ZipFile(given[0]) as archive:
-            digest = sha256(archive.read(MANIFEST))
             bundle = Bundle(archive)
+            digest = bundle.digest(MANIFEST)
             bundle.verify()
     except Exception as error:  # noqa: BLE001  a file that is no bundle can be anything
         sys.stderr.write(f"{given[0]} is not a bundle: {type(error).__name__}: {error}\n")

@@ -238,8 +238,8 @@ class EffectMark(Value):
         worker: Identity of that worker.
         ended: When its outcome was known; 0 before.
         status: That outcome: "done", "failed".
-        asks: Whether `activity` has called nothing, but is to ask a person about the call that an
-            older mark, which this one replaces, tells of.
+        asks: Whether `activity` has called nothing, but is to ask a person about the call that the
+            mark before this one tells of.
     """
 
     task: str

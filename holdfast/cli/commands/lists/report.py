@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.archive.segments import committing_tasks, turns
 from holdfast.cli import output
-from holdfast.cli.commands.lists.sessions import turns_of
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import Shown, read_task
 from holdfast.cli.connection import Engine, engine_of
@@ -98,13 +98,16 @@ async def export_command(
         raise InvalidArgumentError(msg, remedy="Name tasks, or a session with --session.")
     async with engine_of(common) as engine:
         tasks = [await find_task(engine, each) for each in typed]
+        taken_back: list[str] = []
         if session is not None:
-            tasks += await _of_session(engine, session, app)
+            held, taken_back = await _of_session(engine, session, app)
+            tasks += held
 
         async def pages(task_id: str, found: Verification) -> Mapping[str, bytes]:
             return {"report.html": _page(task_id, await _sections(engine, task_id, found))}
 
-        bundle = await write_bundle(engine.runner().reader, tasks, file, pages=pages)
+        reader = engine.runner().reader
+        bundle = await write_bundle(reader, tasks, file, pages=pages, taken_back=taken_back)
     broken = [name for name, found in bundle.tasks.items() if found]
     if common.json:
         told: dict[str, Json] = {
@@ -113,10 +116,13 @@ async def export_command(
             "tasks": list[Json](bundle.tasks),
             "broken": list[Json](broken),
             "missing": dict(bundle.missing),
+            "taken_back": list[Json](taken_back),
         }
         output.emit(told)
     else:
         output.answer(f"{bundle.file}: {len(bundle.tasks)} tasks, digest {bundle.digest}")
+        for name in taken_back:
+            output.say(f"{name}: the session has taken its turn back.")
         for name, why in bundle.missing.items():
             output.say(f"{name} is not in it: {why}", style="yellow")
         for name in broken:
@@ -124,15 +130,16 @@ async def export_command(
     return ExitCode.FAILED if broken else ExitCode.OK
 
 
-async def _of_session(engine: Engine, name: str, app: str | None) -> list[str]:
-    """Return the tasks whose turns a session has, oldest first."""
+async def _of_session(engine: Engine, name: str, app: str | None) -> tuple[list[str], list[str]]:
+    """Return the tasks whose turns a session has, and those whose turns it has taken back."""
     runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
-    found = [each.task for each in await turns_of(runner, name)]
-    tasks = [each for each in dict.fromkeys(found) if not each.startswith("-")]
+    state = await runner.reader.session(runner.session(name).id)
+    tasks = await committing_tasks(runner.archive, state)
     if not tasks:
         msg = f"Session {name!r} has no turns of tasks."
         raise NotFoundError(msg, remedy="Name the app of its tasks with --app.")
-    return tasks
+    held = {each.task for each in await turns(runner.archive, state)}
+    return [each for each in tasks if each in held], [each for each in tasks if each not in held]
 
 
 async def _sections(engine: Engine, task_id: str, found: Verification) -> list[Section]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from holdfast.activities.tools.begun_effects import is_known
+from holdfast.activities.tools.begun_effects import name_after, unknown_of
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import EFFECTS, SUPERSEDED
 from holdfast.cli import output
@@ -50,6 +51,12 @@ class _Ended(Value):
 
     task: Task
     ended: float = 0.0
+    prepared: bool = False
+
+    @property
+    def or_nearly(self) -> str:
+        """What to add of an end whose only proof was in the database that has forgotten it."""
+        return " or about to be" if self.prepared else ""
 
 
 async def restore_command(common: Common, since: datetime) -> ExitCode:
@@ -92,14 +99,19 @@ async def forgotten(engine: Engine, since: float) -> list[Forgotten]:
 
 
 async def _effects(engine: Engine, since: float, found: list[Forgotten]) -> None:
-    """Find the marks of calls that no history has."""
+    """Find the marks of calls that no history has; the last of each place tells of all."""
+    marks = await _read(engine.archive, EFFECTS, EffectMark, found)
+    of_tasks = defaultdict[str, list[EffectMark]](list)
+    for name, each in marks.items():
+        if each.begun >= since and name_after(name, each) not in marks:
+            of_tasks[each.task].append(each)
 
-    async def look(each: EffectMark) -> None:
-        if each.begun >= since and not await is_known(engine.client, each):
+    async def look(marks: list[EffectMark]) -> None:
+        for each in await unknown_of(engine.client, marks):
             text = f"{each.what}: {each.status or 'begun'}"
             found.append(Forgotten(each.task, "effect", each.begun, text))
 
-    await some_at_once(look, await _read(engine.archive, EFFECTS, EffectMark, found))
+    await some_at_once(look, [*of_tasks.values()])
 
 
 async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
@@ -116,18 +128,20 @@ async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
                 return
             except TaskNotFoundError:
                 now = "not known to the database"
-        text = f"closed ({task.status}), {now}"
+        text = f"closed ({task.status}){each.or_nearly}, {now}"
         found.append(Forgotten(task.task_id, "closed task", each.ended, text))
 
-    for each in await _read(engine.archive, SUPERSEDED, _Ended, found):
-        text = f"{each.task.status} before another end took its place"
+    for each in (await _read(engine.archive, SUPERSEDED, _Ended, found)).values():
+        text = f"{each.task.status}{each.or_nearly} before another end took its place"
         found.append(Forgotten(each.task.task_id, "other end", each.ended, text))
     open_now = {each.id async for each in engine.client.list_workflows(OPEN_TASKS)}
-    await some_at_once(look, await _read(engine.archive, "tasks", _Ended, found))
+    await some_at_once(look, [*(await _read(engine.archive, "tasks", _Ended, found)).values()])
 
 
-async def _read(archive: Archive, folder: str, kind: type[V], found: list[Forgotten]) -> list[V]:
-    """Read what is in a folder; say of what cannot be read that it is damaged."""
+async def _read(
+    archive: Archive, folder: str, kind: type[V], found: list[Forgotten]
+) -> dict[str, V]:
+    """Read what is in a folder, by name; say of what cannot be read that it is damaged."""
 
     async def one(name: str) -> V | None:
         try:
@@ -141,5 +155,6 @@ async def _read(archive: Archive, folder: str, kind: type[V], found: list[Forgot
         found.append(Forgotten(task, DAMAGED, 0.0, why))
         return None
 
-    read = await some_at_once(one, await archive.alist_records(folder))
-    return [each for each in read if each is not None]
+    names = await archive.alist_records(folder)
+    read = zip(names, await some_at_once(one, names), strict=True)
+    return {name: each for name, each in read if each is not None}
