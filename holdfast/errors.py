@@ -33,6 +33,7 @@ Each class says what happens to the task: it *retries*, *waits* for a person wit
     │   └── ArchiveError
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError
+    │       │   └── ErasedError
     │       ├── DigestMismatchError
     │       └── KeyMissingError
     ├── MCPConnectionError              retries, then waits for the MCP server
@@ -414,6 +415,10 @@ class ArchiveMismatchError(ArchiveError):
 
 class BlobMissingError(ArchiveError):
     """The archive lacks a value that a task refers to."""
+
+
+class ErasedError(BlobMissingError):
+    """A task, or a value of one, was erased."""
 
 
 class DigestMismatchError(ArchiveError):

@@ -19,6 +19,7 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import changed_places, has_servers, reachable
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import CONTENTS_SCOPE, writing_for
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
@@ -249,7 +250,8 @@ class Registry:
         """
         snapshot = await _with_servers(self.agent(name))
         if snapshot.digest not in self._snapshots:
-            await self._archive.aput(snapshot.data)
+            with writing_for(CONTENTS_SCOPE):  # all tasks of the agent have it
+                await self._archive.aput(snapshot.data)
             self._snapshots[snapshot.digest] = snapshot
         return snapshot
 

@@ -197,8 +197,8 @@ class LargeValues:
         """Store a text whatever its size; one that was just stored is not written again."""
         data = text.encode("utf-8", "surrogatepass")
         sha256 = digest(data)
-        if self.cache.texts.get(sha256) is None:
-            await self.aput(data)
+        if self.archive.encrypted is not None or self.cache.texts.get(sha256) is None:
+            await self.aput(data)  # of other tasks it may be erased
             self.cache.texts.keep(sha256, text)
         return Blob(sha256=sha256, size=len(data))
 

@@ -146,6 +146,8 @@ class Archive:
         """
         path = blob_path(sha256)
         with self._failures("read", path):
+            if self.encrypted is not None:
+                return self.encrypted.has(path)
             return self._store.size(path) is not None
 
     def put_record(self, name: str, data: Json, *, forced: bool = True) -> None:

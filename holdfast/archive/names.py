@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import cast
 from urllib.parse import quote, unquote
 
@@ -82,6 +85,28 @@ def blob_path(sha256: str) -> str:
 def key_id(scope: str) -> bytes:
     """Return the id of a scope's data key, 16 bytes. It is public, as the scope is."""
     return bytes.fromhex(digest(scope.encode("utf-8", "surrogatepass")))[:KEY_ID_BYTES]
+
+
+SCOPE = ContextVar[str]("holdfast_scope", default="")
+"""For which task or session this code writes into an encrypted archive; empty for the default."""
+
+
+@contextmanager
+def writing_for(scope: str) -> Generator[None]:
+    """Encrypt what is written here by the data key of a scope: of a task, or a session.
+
+    An activity writes for its workflow, and all else for the archive as a whole.
+    """
+    token = SCOPE.set(scope)
+    try:
+        yield
+    finally:
+        SCOPE.reset(token)
+
+
+def copy_path(path: str, id: bytes) -> str:
+    """Return the path of the copy of an encrypted blob that a scope has for itself."""
+    return f"{path}~/{id.hex()}"
 
 
 def key_path(id: bytes) -> str:

@@ -25,11 +25,12 @@ from temporalio.converter import (
     StorageDriverClaim,
     StorageDriverRetrieveContext,
     StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
 )
 from temporalio.exceptions import ApplicationError
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE
+from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE, writing_for
 from holdfast.errors import KeyMissingError, WrongTypeError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import TaskHead
@@ -205,10 +206,11 @@ class ArchiveStorageDriver(StorageDriver):
         Raises:
             ArchiveError: The archive cannot be written.
         """
-        del context  # The bytes alone name the blob.
-        digests = await asyncio.gather(
-            *(self._archive.aput(each.SerializeToString(deterministic=True)) for each in payloads)
-        )
+        whole = [each.SerializeToString(deterministic=True) for each in payloads]
+        target = context.target
+        scope = target.id if isinstance(target, StorageDriverWorkflowInfo) else ""
+        with writing_for(scope or ""):
+            digests = await asyncio.gather(*map(self._archive.aput, whole))
         return [StorageDriverClaim(claim_data={_DIGEST: each}) for each in digests]
 
     async def retrieve(

@@ -258,7 +258,8 @@ async def test_a_check_of_the_archive_names_broken_files_and_the_tasks_that_need
         files, tasks, found = await check(engine)
         assert (files > 4, tasks, found) == (True, 2, [])
         place = Path(runner.archive.url)
-        [long] = [each for each in place.glob("blobs/*/*") if each.stat().st_size > 40_000]
+        values = [each for each in place.glob("blobs/**/*") if each.is_file()]
+        [long] = [each for each in values if each.stat().st_size > 40_000]
         long.write_bytes(long.read_bytes()[:-1] + b"~")
         (place / "tasks" / "t2.json").write_bytes(b"no record")
         found = (await check(engine))[2]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import shutil
 import sys
 import time
 from collections import Counter
@@ -34,13 +35,14 @@ from holdfast.archive.encryption import data_keys as cached_keys
 from holdfast.archive.encryption.codec import KeysCodec, encrypting
 from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.store import EncryptedStore
-from holdfast.archive.names import blob_path, key_id, key_path
+from holdfast.archive.names import blob_path, key_id, key_path, writing_for
 from holdfast.cli.commands.start.codec import codec_app
 from holdfast.desk.identity.tokens import Tokens
 from holdfast.engine.converter import holdfast_converter, telling
 from holdfast.errors import (
     ArchiveError,
     DigestMismatchError,
+    ErasedError,
     InvalidArgumentError,
     KeyMissingError,
     is_torn,
@@ -238,6 +240,36 @@ def test_an_archive_in_plain_text_is_read_with_keys_and_stays_as_it_is(tmp_path:
     _lose(tmp_path, *OWN)
     with pytest.raises(KeyMissingError, match="has no keys"):
         Archive(tmp_path).get(name)
+
+
+def test_a_scope_is_erased_with_its_key_also_in_a_backup_and_no_other_is(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "a", keys=keys())
+    archive.archive_id()
+    before, name, other = files(tmp_path / "a"), "", ""
+    for scope in ("t1", "t2", "t1"):
+        with writing_for(scope):
+            name, other = archive.put(TEXT), archive.put(scope.encode())
+            archive.put_record(f"tasks/{scope}.json", {"q": scope})
+    assert len(files(tmp_path / "a")) - len(before) == 2 * (1 + 2 + 1)  # keys, values, records
+    assert (archive.get(name), archive.get(other)) == (TEXT, b"t1")
+    assert not [archive.problem_of(each) for each in archive.files() if archive.problem_of(each)]
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    encrypted(archive).data_keys.erase("t1", "Erased by ann.")
+    shutil.rmtree(tmp_path / "backup/keys")
+    shutil.copytree(tmp_path / "a/keys", tmp_path / "backup/keys")
+    for place in (tmp_path / "a", tmp_path / "backup"):
+        found = Archive(place, keys=keys())
+        assert found.get(name) == TEXT
+        assert found.get_record("tasks/t2.json") == {"q": "t2"}
+        for read in (partial(found.get, other), partial(found.get_record, "tasks/t1.json")):
+            with pytest.raises(ErasedError, match="Erased by ann"):
+                read()
+        with writing_for("t1"), pytest.raises(ErasedError):
+            found.put(b"again")
+        assert all(encrypted(found).data_keys.rotate()) is False
+    encrypted(archive).data_keys.erase("t2", "Erased.")
+    with pytest.raises(ErasedError):
+        archive.get(name)
 
 
 def test_an_encrypted_archive_that_is_not_mounted_is_not_made_again(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from holdfast.archive.names import (
     key_id,
     key_path,
 )
-from holdfast.errors import ArchiveError, DigestMismatchError, KeyMissingError
+from holdfast.errors import ArchiveError, DigestMismatchError, ErasedError, KeyMissingError
 from holdfast.values.base import in_order
 
 if TYPE_CHECKING:
@@ -174,6 +174,24 @@ class DataKeys:
             found = self._known[id] = DataKey(id, key, cipher(key), is_all)
         return found
 
+    def erase(self, scope: str, why: str) -> None:
+        """Delete the data key of a scope for good: it is never made again.
+
+        What it encrypted is lost everywhere, also in copies and backups of the archive, as far as
+        they have no copy of the key.
+
+        Args:
+            scope: The scope.
+            why: What the error says when it is needed.
+
+        Raises:
+            ArchiveError: The archive cannot be used.
+        """
+        id = key_id(scope)
+        self._store.write(key_path(id), in_order({"scope": scope, "erased": why}))
+        with self._lock:
+            self._known.pop(id, None)
+
     def read(self, path: str) -> tuple[bytes, bool]:
         """Read the file of a data key.
 
@@ -182,10 +200,12 @@ class DataKeys:
 
         Raises:
             FileNotFoundError: It is not there.
-            KeyMissingError: Its master key is not here.
+            KeyMissingError: It was erased, or its master key is not here.
             ArchiveError: It cannot be used.
         """
         scope, wrapped = _read(self._store.read(path), path)
+        if not wrapped.by:
+            raise ErasedError(wrapped.data.decode())
         return self._keys.unwrap(wrapped, scope), wrapped.is_all
 
     def masters(self) -> Iterator[str]:
@@ -217,9 +237,11 @@ class DataKeys:
             yield is_old
 
     def _all(self) -> Iterator[tuple[str, str, Wrapped]]:
-        """Yield path, scope and ciphertext of each data key."""
+        """Yield path, scope and ciphertext of each data key that is not erased."""
         for path in self._store.find(KEYS_FOLDER):
-            yield path, *_read(self._store.read(path), path)
+            scope, wrapped = _read(self._store.read(path), path)
+            if wrapped.by:
+                yield path, scope, wrapped
 
 
 def _written(scope: str, wrapped: Wrapped) -> bytes:
@@ -236,8 +258,12 @@ def _read(data: bytes, path: str) -> tuple[str, Wrapped]:
     """
     try:
         found = json.loads(data)
-        scope, data = str(found["scope"]), base64.b64decode(found["wrapped"])
-        wrapped = Wrapped(str(found["by"]), data, found.get("all") is True)
+        scope = str(found["scope"])
+        if "erased" in found:
+            wrapped = Wrapped("", str(found["erased"]).encode())
+        else:
+            data = base64.b64decode(found["wrapped"])
+            wrapped = Wrapped(str(found["by"]), data, found.get("all") is True)
     except (ValueError, TypeError, LookupError, AttributeError):
         scope, wrapped = "", Wrapped("", b"")
     if key_path(key_id(scope)) != path:

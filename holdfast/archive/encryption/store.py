@@ -6,6 +6,8 @@ import hashlib
 import hmac
 from collections.abc import Iterator
 
+from temporalio import activity
+
 from holdfast.archive.bytestore import ByteStore
 from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
@@ -13,12 +15,16 @@ from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
 from holdfast.archive.names import (
     BLOBS,
     CONTENTS_SCOPE,
+    KEY_FILE,
     KEY_ID_BYTES,
     KEYS_FOLDER,
     PLAIN_FILES,
+    SCOPE,
     blob_path,
+    copy_path,
+    key_id,
 )
-from holdfast.errors import DigestMismatchError
+from holdfast.errors import DigestMismatchError, ErasedError, KeyMissingError
 from holdfast.values.base import digest
 
 MAGIC = b"\x00HFE1"
@@ -27,11 +33,20 @@ MAGIC = b"\x00HFE1"
 _OVERHEAD = len(MAGIC) + KEY_ID_BYTES + NONCE_BYTES + 16  # the tag of AES-GCM
 
 
+def _scope_now() -> str:
+    scope = SCOPE.get()
+    if not scope and activity.in_activity():
+        scope = activity.info().workflow_id or ""
+    return scope or CONTENTS_SCOPE
+
+
 class EncryptedStore:
-    """Encrypts before another store writes.
+    """Encrypts before another store writes, by the data key of the scope that writes.
 
     Blobs are named by a keyed code (HMAC) of their digest: the bare digest would confirm guesses of
-    a text. What was written before there were keys is read as it is, until all is encrypted.
+    a text. Equal values are stored once in a scope, and once more in another one, so that each
+    scope can be erased. What was written before there were keys is read as it is, until all is
+    encrypted.
     """
 
     def __init__(self, inner: ByteStore, keys: Keys) -> None:
@@ -51,22 +66,24 @@ class EncryptedStore:
             KeyMissingError: It is encrypted with a key that is not here.
             DigestMismatchError: It was changed.
         """
-        named = self._named(path)
-        try:
-            data = self._inner.read(named)
-        except FileNotFoundError:
-            if named == path:
-                raise
-            return self._inner.read(path)  # a blob of the time without keys, checked by its digest
-        return self._opened(named, data)
+        lost: Exception = FileNotFoundError(path)
+        for place in self._places(path):
+            try:
+                return self._opened(place, self._inner.read(place))
+            except FileNotFoundError:
+                continue
+            except (KeyMissingError, ErasedError) as error:  # another scope may have it, too
+                lost = error
+        raise lost
 
     def size(self, path: str) -> int | None:
-        """Return the number of bytes of a path before encryption, or None when it is missing."""
-        named = self._named(path)
-        size = self._inner.size(named)
-        if size is None:
-            return None if named == path else self._inner.size(path)
-        return max(size - _OVERHEAD, 0)
+        """Return the number of bytes of a path before encryption; None when the scope lacks it."""
+        size = self._inner.size(self._named(path))
+        return None if size is None else max(size - _OVERHEAD, 0)
+
+    def has(self, path: str) -> bool:
+        """Whether any scope has a blob."""
+        return any(self._inner.size(place) is not None for place in self._places(path))
 
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace the bytes of a path in one step."""
@@ -99,11 +116,13 @@ class EncryptedStore:
             DigestMismatchError: It was changed.
             ArchiveError: It is a data key that cannot be used.
         """
-        data = self._opened(path, self._inner.read(path))
+        raw = self._inner.read(path)
+        data = self._opened(path, raw)
         if path.startswith(f"{KEYS_FOLDER}/"):
             self.data_keys.read(path)
         plain = blob_path(digest(data))
-        return data, path in {plain, self._named(plain)}
+        own = self._coded(plain)
+        return data, path in {plain, own, copy_path(own, raw[len(MAGIC) :][:KEY_ID_BYTES])}
 
     def encrypt_plain(self) -> Iterator[bool]:
         """Encrypt what was written before there were keys; yield for each file whether it was.
@@ -125,16 +144,35 @@ class EncryptedStore:
                     self._inner.delete(path)
             yield is_plain
 
-    def _named(self, path: str) -> str:
-        """Return the path under which something is kept."""
+    def _coded(self, path: str) -> str:
+        """Return the path that tells nothing of a blob; any other path stays as it is."""
         if not path.startswith(f"{BLOBS}/") or (own := self.data_keys.own()) is None:
             return path
         return blob_path(hmac.new(own.key, path.encode(), hashlib.sha256).hexdigest())
 
+    def _named(self, path: str) -> str:
+        """Return the path under which the present scope keeps something."""
+        coded, scope = self._coded(path), _scope_now()
+        return (
+            coded if coded == path or scope == CONTENTS_SCOPE else copy_path(coded, key_id(scope))
+        )
+
+    def _places(self, path: str) -> Iterator[str]:
+        """Yield where something may be: first where the present scope keeps it, then other scopes.
+
+        Values pass from task to task by their digests, as the turns of a session do.
+        """
+        coded = self._coded(path)
+        yield from dict.fromkeys((self._named(path), coded))
+        if coded != path:
+            yield from self._inner.find(copy_path(coded, b"").rstrip("/"))
+            yield path  # a blob of the time without keys, checked by its digest
+
     def _sealed(self, path: str, data: bytes) -> bytes:
         if _is_open(path):
             return data
-        return MAGIC + self.data_keys.of_scope(CONTENTS_SCOPE).seal(data, path.encode())
+        scope = CONTENTS_SCOPE if path == KEY_FILE else _scope_now()
+        return MAGIC + self.data_keys.of_scope(scope).seal(data, path.encode())
 
     def _opened(self, path: str, data: bytes) -> bytes:
         if not data.startswith(MAGIC):

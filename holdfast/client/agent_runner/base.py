@@ -20,6 +20,7 @@ from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
+from holdfast.archive.names import writing_for
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.client.agent_runner.task_client.updates import Caller
@@ -507,15 +508,20 @@ class RunnerBase:
             self._engine.require(self.app, agent)
 
     async def _input(
-        self, text: str | None, images: Images = ()
+        self, text: str | None, images: Images = (), *, task: str
     ) -> tuple[str | None, Blob | None, tuple[ImagePart, ...]]:
         """Return a text, inline or by reference, and references to images; images may be alone.
+
+        Args:
+            text: The text.
+            images: The images.
+            task: Id of the task for which they are stored.
 
         Raises:
             InvalidArgumentError: The text is empty, or an image is not one. Nothing was stored.
         """
         if text is None or (text == "" and images):
-            return text, None, await store_images(images, self.archive)
+            return text, None, await self._images(images, task)
         if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {shown(text)}."
             raise InvalidArgumentError(msg)
@@ -524,10 +530,17 @@ class RunnerBase:
         except UnicodeEncodeError as cause:
             msg = f"The input holds lone surrogates, which are no text: {cause}"
             raise InvalidArgumentError(msg) from cause
-        parts = await store_images(images, self.archive)
+        parts = await self._images(images, task)
         if len(data) <= INLINE_BYTES:
             return text, None, parts
-        return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts
+        with writing_for(task):
+            return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts
+
+    async def _images(self, images: Images, task: str) -> tuple[ImagePart, ...]:
+        if not images:
+            return ()
+        with writing_for(task):
+            return await store_images(images, self.archive)
 
     def _session_ref(self, session: str | Session | None) -> SessionRef | None:
         if session is None:

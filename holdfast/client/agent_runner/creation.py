@@ -95,9 +95,10 @@ class TaskCreation(TaskReading):
         head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by})
         state = self._initial_state(extra_state)
-        given = await self._task_input(head, input, images, budget=budget, state=state)
+        new = task_id or new_id(head.agent)
+        given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
-        return await self._start(task_id or new_id(head.agent), given, input, exist_ok=exist_ok)
+        return await self._start(new, given, input, exist_ok=exist_ok)
 
     def _head(
         self,
@@ -130,6 +131,7 @@ class TaskCreation(TaskReading):
         input: str | None,
         images: Images = (),
         *,
+        task: str,
         budget: Budget | None,
         state: Mapping[str, Json] | None = None,
     ) -> TaskInput:
@@ -139,6 +141,7 @@ class TaskCreation(TaskReading):
             head: The task's head.
             input: The request; None when its history, or the state that it goes on from, has it.
             images: Images of the request.
+            task: Id of the task.
             budget: Limits.
             state: Shared state at the beginning.
 
@@ -146,7 +149,7 @@ class TaskCreation(TaskReading):
             InvalidArgumentError: The input is empty, or the state is not JSON data.
         """
         plain = json_state(state)
-        text, stored, parts = await self._input(input, images)
+        text, stored, parts = await self._input(input, images, task=task)
         return TaskInput(
             head=head,
             input=text or "",
@@ -246,7 +249,7 @@ class TaskCreation(TaskReading):
         """
         check_new_id(task_id)
         self._require_agent(check_name("agent", head.agent))
-        given = await self._task_input(head, input, budget=budget, state=extra_state)
+        given = await self._task_input(head, input, task=task_id, budget=budget, state=extra_state)
         given = given.model_copy(update={"automatic": True, "finalize": True})
         if self.is_embedded:
             user_calls.carry(task_id)

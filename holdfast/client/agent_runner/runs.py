@@ -77,12 +77,13 @@ class TaskRuns(TaskCreation):
             ConnectError: The server could not be reached.
         """
         check_arguments(TaskRuns.run_step, restart=restart)
-        asked = await self.step_request(input, step, tool_choice, images)
+        asked = await self.step_request(id_of(task), input, step, tool_choice, images)
         asked = asked.model_copy(update={"restart": restart == "step"})
         return await self.run_request(id_of(task), asked, request_id)
 
     async def step_request(
         self,
+        task_id: str,
         input: str | None,
         step: TaskStep | str | None,
         tool_choice: ToolChoice | None,
@@ -100,7 +101,7 @@ class TaskRuns(TaskCreation):
         if not isinstance(cast("object", step), TaskStep | str | None):
             msg = f"step must be TaskStep: {type(step).__name__}"
             raise InvalidArgumentError(msg)
-        text, stored, parts = await self._input(input, images)
+        text, stored, parts = await self._input(input, images, task=task_id)
         return RunRequest(
             input=text,
             stored=stored,
@@ -283,13 +284,13 @@ class TaskRuns(TaskCreation):
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
         state = self._initial_state(extra_state)
-        given = await self._task_input(head, message, images, budget=budget, state=state)
+        new = task_id or new_id(head.agent)
+        given = await self._task_input(head, message, images, task=new, budget=budget, state=state)
         if history is not None and session is not None:
             if task_id is not None and not exist_ok:
                 await self._tasks.refuse_known(task_id)
             if task_id is None or not exist_ok or not await self._tasks.is_known(task_id):
                 await self.session(session).replace(history)
-        new = task_id or new_id(head.agent)
         task = await self._start(new, given, message, exist_ok=exist_ok)
         if task.status in CLOSED:
             await self._tasks.closed(new)
@@ -352,7 +353,7 @@ class TaskStreaming(TaskRuns):
         task_id = id_of(task)
 
         async def work(opened: Callable[[Open], None]) -> TaskStepOutput:
-            asked = await self.step_request(input, step, tool_choice, images)
+            asked = await self.step_request(task_id, input, step, tool_choice, images)
             reader = _reader(self, task_id, offset=offset or 0)
             if offset is None:
                 await reader.skip()

@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all
+from holdfast.archive.names import writing_for
 from holdfast.archive.segments import (
     commit_at,
     committing_tasks,
@@ -261,8 +262,9 @@ class Session:
             if not isinstance(cast("object", each), Message):
                 msg = f"A session keeps Messages; {shown(each)} is not one. add_items takes dicts."
                 raise InvalidArgumentError(msg)
-        referring = await refer_all(messages, self._archive)
-        sha256 = await write_messages(self._archive, referring)
+        with writing_for(self.id):
+            referring = await refer_all(messages, self._archive)
+            sha256 = await write_messages(self._archive, referring)
         return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 
     async def reset(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal, cast
 
+from holdfast.archive.names import writing_for
 from holdfast.archive.segments import write_segment
 from holdfast.client.agent_runner.base import (
     Images,
@@ -197,9 +198,6 @@ class TimeTravel(TaskCreation):
         if agent is not None:
             self._require_agent(check_name("agent", agent))
         ref = self._session_ref(session)
-        _, _, parts = await self._input(None, images)
-        if parts and input is None:
-            input = ""  # the step's input is the images
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
@@ -209,14 +207,18 @@ class TimeTravel(TaskCreation):
         shared: dict[str, Json] = {"from": old.task_id, "at": path[-1].n}
         said = reason[:LONGEST_REASON]
         mark = EventRecord(kind="forked", at=time.time(), by=by, text=said, body=shared)
-        carried = await self._departure(
-            entries, path, mark, text=input, feedback=feedback, images=parts
-        )
+        new = new_id(head.agent) if task_id is None else task_id
+        with writing_for(new):
+            _, _, parts = await self._input(None, images, task=new)
+            if parts and input is None:
+                input = ""  # the step's input is the images
+            carried = await self._departure(
+                entries, path, mark, text=input, feedback=feedback, images=parts
+            )
+            given = await self._task_input(head, old.input or None, task=new, budget=old.budget)
         if agent is not None:
             carried = _handed_to_first(carried)
-        given = await self._task_input(head, old.input or None, budget=old.budget)
         given = given.model_copy(update={"images": old.images, "carried": carried})
-        new = new_id(head.agent) if task_id is None else task_id
         origin = (old.task_id, path[-1].n)
         await self._tasks.start(new, given, queue, old.input, origin=origin)
         return Task(

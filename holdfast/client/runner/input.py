@@ -19,6 +19,7 @@ from holdfast.agents.runs.state import Deserializer, RunState
 from holdfast.agents.tools.context import ToolContext
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all
+from holdfast.archive.names import writing_for
 from holdfast.archive.segments import write_messages
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.store import CallerStore
@@ -120,7 +121,7 @@ async def chosen_items(
 
 
 async def with_input(
-    head: TaskHead, read: Given, session: Session | None, archive: Archive
+    head: TaskHead, read: Given, session: Session | None, archive: Archive, *, task: str
 ) -> TaskHead:
     """Return a run's head with its session and the messages before its request, stored.
 
@@ -128,21 +129,22 @@ async def with_input(
         InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
             20 MB.
     """
-    history = await stored(read.before, archive)
+    history = await stored(read.before, archive, task)
     if session is None:
         return head.model_copy(update={"history": history})
-    adds = history if read.before == read.adds else await stored(read.adds, archive)
+    adds = history if read.before == read.adds else await stored(read.adds, archive, task)
     ref = SessionRef(
         id=session.id, name=session.name, queue=session.queue, adds=adds, unread=read.is_whole
     )
     return head.model_copy(update={"history": history, "session": ref})
 
 
-async def stored(messages: Sequence[Message], archive: Archive) -> str:
-    """Store a list of messages, images by reference; return its digest, empty for none."""
+async def stored(messages: Sequence[Message], archive: Archive, task: str) -> str:
+    """Store messages of a task, images by reference; return their digest, empty for none."""
     if not messages:
         return ""
-    return await write_messages(archive, await refer_all(messages, archive))
+    with writing_for(task):
+        return await write_messages(archive, await refer_all(messages, archive))
 
 
 def limited(items: Sequence[Item], limit: int) -> list[Item]:
@@ -218,6 +220,7 @@ async def with_caller_input(
     config: RunConfig,
     call: Call,
     archive: Archive,
+    task: str,
 ) -> tuple[TaskHead, Given]:
     """Read a session of the caller's own, and return a run's head with it, and its input.
 
@@ -228,6 +231,7 @@ async def with_caller_input(
         config: Settings of the run.
         call: Calls the caller's functions.
         archive: Where what was read is stored.
+        task: Id of the task.
 
     Raises:
         UserError: As for `read_input`, or the session gives something else than a list of items.
@@ -245,12 +249,13 @@ async def with_caller_input(
     else:
         adds, before = _listed(given), _messages(seen)
         read = Given(given, before) if isinstance(given, str) else Given(None, (*before, *new))
-    kept = {
-        "history": await stored(read.before, archive),
-        "caller_session": CallerSession(
-            id=session.name, adds=await archive.aput(canonical(adds)) if adds else ""
-        ),
-    }
+    with writing_for(task):
+        kept = {
+            "history": await stored(read.before, archive, task),
+            "caller_session": CallerSession(
+                id=session.name, adds=await archive.aput(canonical(adds)) if adds else ""
+            ),
+        }
     return head.model_copy(update=kept), read
 
 

@@ -115,7 +115,7 @@ async def _with_input(
     if not isinstance(session, CallerStore):
         own = None if session is None else engine.session(session)
         read = await read_input(given, own, config, call.invoke)
-        return await with_input(head, read, own, engine.archive), read
+        return await with_input(head, read, own, engine.archive, task=call.task_id), read
     if call.exist_ok:
         known = await with_known_input(
             head, given, session, config=config, reader=engine.reader, task_id=call.task_id
@@ -123,7 +123,13 @@ async def _with_input(
         if known is not None:
             return known
     return await with_caller_input(
-        head, given, session, config=config, call=call.invoke, archive=engine.archive
+        head,
+        given,
+        session,
+        config=config,
+        call=call.invoke,
+        archive=engine.archive,
+        task=call.task_id,
     )
 
 
