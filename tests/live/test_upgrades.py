@@ -120,7 +120,19 @@ class Shop:
         cli = Cli(self.cli.home / build)
         with cli.running(*words, environment=environment, python=python) as process:
             process.until_said("Serving")
+            deadline = time.monotonic() + 60
+            while build not in self.builds():  # the server lists a build soon after its first poll
+                assert time.monotonic() < deadline, build
+                time.sleep(0.1)
             yield process
+
+    def builds(self) -> dict[str, Any]:
+        """Return what Temporal says of each build of the deployment that it knows."""
+        try:
+            known = self.temporal("worker", "deployment", "describe", "--name", self.name)
+        except subprocess.CalledProcessError:
+            return {}
+        return {each["BuildID"]: each for each in known["versionSummaries"]}
 
     def temporal(self, *words: str) -> Any:
         """Run Temporal's own command."""
@@ -132,17 +144,10 @@ class Shop:
 
     def make_current(self, build: str) -> None:
         """Have new tasks begin with a build, and those that are not pinned go on with it."""
-        for _ in range(50):  # the server knows a build soon after its first worker polls
-            try:
-                self.temporal(
-                    *("worker", "deployment", "set-current-version", "--yes"),
-                    *("--deployment-name", self.name, "--build-id", build),
-                )
-            except subprocess.CalledProcessError:
-                time.sleep(0.2)
-            else:
-                return
-        raise AssertionError(build)
+        self.temporal(
+            *("worker", "deployment", "set-current-version", "--yes"),
+            *("--deployment-name", self.name, "--build-id", build),
+        )
 
     def deploys(self) -> dict[str, dict[str, Any]]:
         """Return what `holdfast deploys` says of each build; the states are those of Temporal."""
