@@ -142,7 +142,7 @@ class TaskScheduling(TaskCreation):
         spec = spec_of(every, time_zone)
         head = self._head(agent, session, None, RunRules()).model_copy(update={"asker": by})
         state = self._initial_state(extra_state)
-        task = await self._task_input(head, input, images, budget=budget, state=state)
+        task = await self._task_input(head, input, images, task="", budget=budget, state=state)
         update = {"automatic": True, "finalize": True, "described": None}
         task = task.model_copy(update={**update, "secret": secrets.token_hex(16)})
         gate.check_value(task, "The task")
