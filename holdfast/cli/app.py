@@ -267,9 +267,13 @@ async def attach(
 @shared
 async def tasks(
     common: Common,
+    *,
     status: Annotated[Status | None, typer.Option("--status", help="Only with this one.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Only of this agent.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most tasks to list.")] = 50,
+    after: Annotated[
+        str, typer.Option("--after", metavar="TOKEN", help="Those after a page, by its token.")
+    ] = "",
     cost: Annotated[
         bool, typer.Option("--cost", help="Read each task, and show what it has cost.")
     ] = False,
@@ -278,7 +282,9 @@ async def tasks(
     from holdfast.cli.commands.lists.tasks import tasks_command
 
     chosen = None if status is None else status.value
-    return await tasks_command(common, status=chosen, agent=agent, limit=limit, cost=cost)
+    return await tasks_command(
+        common, status=chosen, agent=agent, limit=limit, after=after, cost=cost
+    )
 
 
 @app.command(epilog=EPILOG)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -25,7 +26,9 @@ from holdfast.engine.search_attributes import (
     TASKS,
     is_,
 )
+from holdfast.errors import InvalidArgumentError
 from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from holdfast.values.base import Json
@@ -45,7 +48,7 @@ ALL = f"{TASKS} AND ExecutionStatus != 'ContinuedAsNew'"
 
 def begun_since(at: float) -> str:
     """Return the query that lists the tasks that began at a time or later, child tasks as well."""
-    return f"{ALL} AND StartTime >= '{datetime.fromtimestamp(at, UTC).isoformat()}'"
+    return f"{ALL} AND StartTime >= '{_moment(round(at * 1e6))}'"
 
 
 def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") -> str:
@@ -71,12 +74,14 @@ class Wanted(NamedTuple):
         agent: Tasks of this agent; None for all.
         limit: The newest ones, so many; None for all.
         parent: The child tasks of this one; empty for the tasks without a parent.
+        after: The token of the list before; empty from the newest one.
     """
 
     status: TaskStatus | None = None
     agent: str | None = None
     limit: int | None = None
     parent: str = ""
+    after: str = ""
 
 
 ReadMemo = Callable[[WorkflowExecutionInfo], Awaitable[Mapping[str, "Json"]]]
@@ -84,8 +89,10 @@ ReadMemo = Callable[[WorkflowExecutionInfo], Awaitable[Mapping[str, "Json"]]]
 
 async def newest_tasks(
     service: WorkflowService, namespace: str, wanted: Wanted, memo_of: ReadMemo
-) -> list[dict[str, Json]]:
+) -> tuple[list[dict[str, Json]], str]:
     """Return what the visibility store knows of tasks, newest first, each as `facts`.
+
+    A task that has continued as new counts from then on.
 
     Args:
         service: Connection to the server.
@@ -93,41 +100,78 @@ async def newest_tasks(
         wanted: Which tasks.
         memo_of: Reads the memo of a run.
 
+    Returns:
+        The tasks, and the token of the list that goes on from there; empty for none.
+
     Raises:
         RPCError: The server did not do as asked.
+        InvalidArgumentError: `after` is another text than a token.
     """
-    status, agent, limit, parent = wanted
+    status, agent, limit, parent, after = wanted
+    last, query = _place(after), tasks_query(status, agent, parent)
     if limit == 0:
-        return []
-    query = tasks_query(status, agent, parent)
-    size = MOST_IN_PAGE if limit is None else min(limit + 1, MOST_IN_PAGE)
-    tasks: dict[str, dict[str, Json]] = {}
-    ages: list[float] = []
+        return [], ""
+    if after:
+        query = f"{query} AND StartTime <= '{_moment(last[0] + _ROUNDED)}'"
+    runs: dict[str, WorkflowExecutionInfo] = {}
+    places: list[_Place] = []
+    has_more = False
     # The server lists open runs by their start, and after all of them closed ones by their end.
-    # Both times are after the task's creation, so each half ends at the first that is too old.
+    # So each half ends at the first that is too old.
     for half in ("",) if limit is None or status else _HALVES:
-        async for found in list_executions(service, namespace, query + half, size):
-            if len(ages) == limit and _last_time(found) < ages[0]:
-                break
-            if found.execution.workflow_id in tasks or not _is_meant(found, agent, parent):
+        async for found in list_executions(service, namespace, query + half, limit):
+            place = _place_of(found)
+            if found.execution.workflow_id in runs or not _is_meant(found, agent, parent):
                 continue
-            task = facts(found, await memo_of(found))
-            tasks[task["task_id"]] = task
-            if limit is not None:
-                (heapq.heappush if len(ages) < limit else heapq.heappushpop)(ages, task["created"])
-    return sorted(tasks.values(), key=_created, reverse=True)[:limit]
+            if after and place >= last:
+                continue
+            if len(places) == limit and _last_time(found) < places[0][0]:
+                has_more = True
+                break
+            runs[place[1]] = found
+            if limit is None or len(places) < limit:
+                heapq.heappush(places, place)
+            else:
+                has_more = True
+                heapq.heappushpop(places, place)
+    places.sort(reverse=True)
+    rows = [facts(runs[id], await memo_of(runs[id])) for _, id in places]
+    return rows, urlsafe_b64encode(json.dumps(places[-1]).encode()).decode() if has_more else ""
 
 
 _HALVES = " AND ExecutionStatus = 'Running'", " AND ExecutionStatus != 'Running'"
+_ROUNDED = 1000
+"""Microseconds to which a store may round a time."""
+
+_Place = tuple[int, str]
+"""Place of a run in a list: its start, in microseconds since the epoch, and its id."""
 
 
-def _created(task: Mapping[str, Json]) -> float:
-    return cast("float", task["created"])
+def _place_of(found: WorkflowExecutionInfo) -> _Place:
+    return found.start_time.ToMicroseconds(), found.execution.workflow_id
 
 
-def _last_time(found: WorkflowExecutionInfo) -> float:
+def _place(after: str) -> _Place:
+    try:
+        match json.loads(urlsafe_b64decode(after.encode("ascii")) or '[0, ""]'):
+            case [int(at), str(id)] if 0 <= at < _LATEST:
+                return at, id
+    except ValueError:
+        pass
+    msg = f"{shown(after)} is not a token of a list of tasks. Take the one that a list has given."
+    raise InvalidArgumentError(msg)
+
+
+_LATEST = 1 << 52
+
+
+def _moment(at: int) -> str:
+    return datetime.fromtimestamp(at / 1e6, UTC).isoformat()
+
+
+def _last_time(found: WorkflowExecutionInfo) -> int:
     at = found.close_time if found.HasField("close_time") else found.start_time
-    return at.ToMicroseconds() / 1e6
+    return at.ToMicroseconds()
 
 
 def _status_query(status: TaskStatus) -> str:
@@ -142,7 +186,7 @@ def _status_query(status: TaskStatus) -> str:
 
 
 async def list_executions(
-    service: WorkflowService, namespace: str, query: str, size: int
+    service: WorkflowService, namespace: str, query: str, limit: int | None
 ) -> AsyncIterator[WorkflowExecutionInfo]:
     """List the runs that a query finds, open ones first, the newest of each first.
 
@@ -150,12 +194,12 @@ async def list_executions(
         service: Connection to the server.
         namespace: Temporal namespace.
         query: The query.
-        size: Most runs of one request.
+        limit: How many are wanted; the first request asks for a few more. None for all.
 
     Raises:
         RPCError: The server did not do as asked.
     """
-    token = b""
+    token, size = b"", MOST_IN_PAGE if limit is None else min(limit + 10, MOST_IN_PAGE)
     while True:
         asked = ListWorkflowExecutionsRequest(
             namespace=namespace, query=query, page_size=size, next_page_token=token
@@ -163,7 +207,7 @@ async def list_executions(
         page = await service.list_workflow_executions(asked, retry=True)
         for found in page.executions:
             yield found
-        token = page.next_page_token
+        token, size = page.next_page_token, MOST_IN_PAGE
         if not token:
             return
 

@@ -377,6 +377,14 @@ async def test_lists_have_filters_and_pages(api: httpx.AsyncClient, runner: Agen
     await until(listed)
     page = await got(api, "tasks", size=2)
     assert (len(page["tasks"]), page["more"]) == (2, True)
+    following = await got(api, "tasks", size=2, after=page["next"])
+    second = await got(api, "tasks", size=2, page=2)
+    assert [each["task_id"] for each in following["tasks"]] == [
+        each["task_id"] for each in second["tasks"]
+    ]
+    refused = await api.get("/api/v1/tasks", params={"after": "nonsense"})
+    assert refused.status_code == 422
+    assert "is not a token of a list" in refused.text
     found = (await got(api, "tasks", q="hello 1"))["tasks"]
     assert {each["task_id"] for each in found} & {*ids} == {ids[1]}
     assert any(queue["workers"] for queue in await got(api, "workers"))

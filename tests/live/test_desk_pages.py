@@ -242,6 +242,14 @@ async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(
         await expect(page).to_have_url(f"{desk.url}/tasks?q=page+of+tasks&page=2")
         await page.get_by_role("button", name="Newer").click()
         await expect(rows).to_have_count(2)
+        await page.goto(f"{desk.url}/tasks")
+        await expect(rows).to_have_text(["pay Kim 931", "page of tasks 2"])
+        await page.get_by_role("button", name="Older").click()
+        await expect(rows).to_have_text(["page of tasks 1", "page of tasks 0"])
+        await page.reload()  # its token is in the address
+        await expect(rows).to_have_text(["page of tasks 1", "page of tasks 0"])
+        await page.get_by_role("button", name="Newer").click()
+        await expect(rows).to_have_text(["pay Kim 931", "page of tasks 2"])
 
 
 DISCONNECT = "socket.io.reconnection(false); socket.io.engine.close()"

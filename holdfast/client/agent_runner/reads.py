@@ -36,6 +36,16 @@ from holdfast.values.text.html import Rows
 FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
 
 
+class TaskRows(Rows[ListedTask]):
+    """A list of tasks.
+
+    Attributes:
+        next: What `list_tasks(after=)` takes to list the following ones; empty for none.
+    """
+
+    next: str = ""
+
+
 class TaskReading(RunnerBase):
     """The part of AgentRunner that reads tasks."""
 
@@ -55,7 +65,8 @@ class TaskReading(RunnerBase):
         *,
         limit: Count | None = None,
         parent: TaskLike | None = None,
-    ) -> list[ListedTask]:
+        after: str = "",
+    ) -> TaskRows:
         """List tasks from Temporal's visibility store, newest first.
 
         The store knows what `ListedTask` has; `get_task` reads steps, usage and the rest.
@@ -66,19 +77,24 @@ class TaskReading(RunnerBase):
             limit: Most tasks; None for all.
             parent: Only the child tasks of this one (agents called as tools), which are not listed
                 otherwise.
+            after: The `next` of a list that had a limit: what follows it.
 
         Raises:
             ConnectError: The server could not be reached.
+            InvalidArgumentError: `after` is not from such a list.
         """
-        check_arguments(TaskReading.list_tasks, status=status, limit=limit)
+        check_arguments(TaskReading.list_tasks, status=status, limit=limit, after=after)
         if agent is not None:
             check_name("agent", agent)
-        wanted = Wanted(status, agent, limit, id_of(parent) if parent is not None else "")
-        client = self.client
+        above = id_of(parent) if parent is not None else ""
+        wanted, client = Wanted(status, agent, limit, above, after), self.client
         with server_errors():
             memo_of = partial(read_memo, client.data_converter)
-            found = await newest_tasks(client.workflow_service, client.namespace, wanted, memo_of)
-        return Rows(ListedTask(**each) for each in found)
+            service, namespace = client.workflow_service, client.namespace
+            found, following = await newest_tasks(service, namespace, wanted, memo_of)
+        rows = TaskRows(ListedTask(**each) for each in found)
+        rows.next = following
+        return rows
 
     async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""

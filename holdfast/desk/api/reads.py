@@ -25,7 +25,7 @@ from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of
 from holdfast.desk.views.effects import Effect, effects_of
-from holdfast.desk.views.tasks import TaskFilter
+from holdfast.desk.views.tasks import MOST_SEARCHED, TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
@@ -66,11 +66,13 @@ class TaskPage(BaseModel):
         tasks: The tasks, with what lists know of them.
         page: Number of the page, from 1.
         more: Whether there is another page.
+        next: The `after` of the page that follows; empty for none.
     """
 
     tasks: list[ListedTask]
     page: int
     more: bool
+    next: str
 
 
 class Cost(BaseModel):
@@ -139,16 +141,19 @@ async def list_tasks(
     agent: str | None = None,
     parent: str | None = None,
     q: Annotated[str, Query(description="Text in id, input or agent.")] = "",
-    page: Annotated[int, Query(ge=1, le=10_000)] = 1,
+    after: Annotated[str, Query(description="The `next` of the page before.")] = "",
+    page: Annotated[int, Query(ge=1, le=10_000, description="`after` is faster.")] = 1,
     size: Annotated[int, Query(ge=1, le=MOST)] = PAGE,
 ) -> TaskPage:
-    """List tasks, newest first."""
+    """List tasks, newest first; a search looks at 5,000 from where it begins."""
     end = page * size
-    limit = None if q else end + 1
-    found = await asked.runner.list_tasks(status, agent, limit=limit, parent=parent)
+    limit = MOST_SEARCHED if q else end
+    found = await asked.runner.list_tasks(status, agent, limit=limit, parent=parent, after=after)
     wanted = TaskFilter(text=q)
     tasks = [task for task in found if wanted.takes(task)]
-    return TaskPage(tasks=tasks[end - size : end], page=page, more=len(tasks) > end)
+    following = found.next if len(tasks) <= end else ""
+    more = bool(following) or len(tasks) > end
+    return TaskPage(tasks=tasks[end - size : end], page=page, more=more, next=following)
 
 
 @reads.get("/tasks/{task_id:path}/steps")

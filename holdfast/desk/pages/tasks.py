@@ -30,7 +30,7 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.tasks import MEANING, STATUSES, Row, TaskFilter, row_of
+from holdfast.desk.views.tasks import MEANING, MOST_SEARCHED, STATUSES, Row, TaskFilter, row_of
 from holdfast.desk.views.words import counted, cut, dotted, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
@@ -41,9 +41,6 @@ from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25
 """Tasks of a page: each is asked for its steps and tokens."""
-
-MOST_READ = 5_000
-"""Most tasks that a search looks at."""
 
 DETAIL_SECONDS = 1.5
 """How long a page waits for one task to tell its steps and tokens."""
@@ -58,6 +55,8 @@ class Tasks:
         self._details: dict[str, Task] = {}
         self._ages: dict[str, Any] = {}
         self._more = False
+        self._next = ""
+        self._before: list[str] = []
         self._draw()
 
     def _draw(self) -> None:
@@ -97,12 +96,21 @@ class Tasks:
         ui.timer(TICK_SECONDS * 1.5, lambda: self._frame.look(self._look))
 
     def _filter(self, **changes: Any) -> None:
-        self._wanted = replace(self._wanted, **{"page": 1, **changes})
+        self._wanted, self._before = replace(self._wanted, page=1, after="", **changes), []
         self._show_address()
         ui.timer(0, lambda: self._frame.look(self._look, at_once=True), once=True)
 
     def _turn(self, by: int) -> None:
-        self._wanted = replace(self._wanted, page=max(self._wanted.page + by, 1))
+        wanted, after = self._wanted, ""
+        if wanted.text:
+            after = wanted.after
+        elif by > 0:
+            self._before.append(wanted.after)
+            after = self._next
+        elif self._before:
+            after = self._before.pop()
+        is_first = not wanted.text and not after
+        self._wanted = replace(wanted, after=after, page=1 if is_first else wanted.page + by)
         self._show_address()
         ui.timer(0, lambda: self._frame.look(self._look, at_once=True), once=True)
 
@@ -111,7 +119,7 @@ class Tasks:
 
     async def _look(self) -> None:
         wanted = self._wanted
-        tasks, self._more = await self._read(wanted)
+        tasks = await self._read(wanted)
         if not self._ages and wanted is self._wanted:  # steps and approvals come a moment later
             now = time.time()
             self._frame.loaded()
@@ -127,14 +135,17 @@ class Tasks:
         now = time.time()
         self._draw_rows([row_of(each, asked.get(each.task_id, ()), now=now) for each in known])
 
-    async def _read(self, wanted: TaskFilter) -> tuple[list[ListedTask], bool]:
-        """Return the tasks of the page, and whether there are more."""
-        runner = self._frame.desk.runner
-        first = (wanted.page - 1) * PAGE_ROWS
-        limit = MOST_READ if wanted.text else first + PAGE_ROWS + 1
-        found = await runner.list_tasks(wanted.status, wanted.agent or None, limit=limit)
+    async def _read(self, wanted: TaskFilter) -> list[ListedTask]:
+        """Return the tasks of the page, and learn whether there are more."""
+        runner, agent = self._frame.desk.runner, wanted.agent or None
+        limit = MOST_SEARCHED if wanted.text else PAGE_ROWS
+        found = await runner.list_tasks(wanted.status, agent, limit=limit, after=wanted.after)
         fitting = [task for task in found if wanted.takes(task)]
-        return fitting[first : first + PAGE_ROWS], len(fitting) > first + PAGE_ROWS
+        first = (wanted.page - 1) * PAGE_ROWS if wanted.text else 0
+        if wanted is self._wanted:
+            self._next = found.next
+            self._more = len(fitting) > first + PAGE_ROWS if wanted.text else bool(found.next)
+        return fitting[first : first + PAGE_ROWS]
 
     async def _detail(self, listed: ListedTask) -> ListedTask:
         """Read a task itself, if it may have changed and can answer."""

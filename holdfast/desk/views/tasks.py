@@ -117,6 +117,10 @@ def waits_for(task: ListedTask, approvals: list[Approval]) -> str:
             return redact(shortened(task.blocked_by))
 
 
+MOST_SEARCHED = 5_000
+"""Most tasks that a search looks at, from the page where it begins."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskFilter:
     """Which tasks are listed; the query of the list's URL.
@@ -126,23 +130,27 @@ class TaskFilter:
         agent: Only of this agent.
         text: Only with this text in id, input or agent.
         page: Number of the page, from 1.
+        after: Token of the page before; a search has its pages at once.
     """
 
     status: TaskStatus | None = None
     agent: str = ""
     text: str = ""
     page: int = 1
+    after: str = ""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> TaskFilter:
         """Read the query of a URL; what does not fit is left out."""
         status = query.get("status")
-        page = query.get("page", "")
+        page, after, text = (query.get(name, "") for name in ("page", "after", "q"))
+        is_page = page.isdecimal() and len(page) < 7 and (after or text)  # noqa: PLR2004
         return cls(
             status=status if status in STATUSES else None,
             agent=query.get("agent", ""),
-            text=query.get("q", ""),
-            page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1,  # noqa: PLR2004
+            text=text,
+            page=max(int(page), 1) if is_page else 1,
+            after=after,
         )
 
     @property
@@ -150,6 +158,7 @@ class TaskFilter:
         """The query of the URL, without what is not filtered."""
         page = str(self.page) if self.page > 1 else ""
         names = {"status": self.status or "", "agent": self.agent, "q": self.text, "page": page}
+        names["after"] = self.after
         return {name: value for name, value in names.items() if value}
 
     def takes(self, task: ListedTask) -> bool:

@@ -28,22 +28,24 @@ Tasks = dict[str, "dict[str, Json]"]
 
 
 async def tasks_command(
-    common: Common, *, status: str | None, agent: str | None, limit: int, cost: bool
+    common: Common, *, status: str | None, agent: str | None, limit: int, after: str, cost: bool
 ) -> ExitCode:
     """List tasks."""
     if agent is not None:
         check_name("agent", agent)
-    wanted = Wanted(cast("TaskStatus | None", status), agent, limit)
+    wanted = Wanted(cast("TaskStatus | None", status), agent, limit, after=after)
     costs: dict[str, Usage | None] = {}
     is_checked = common.embedded is None and bool(
         common.archive or os.environ.get("HOLDFAST_ARCHIVE")
     )
     if cost or is_checked or os.environ.get("HOLDFAST_KEYS"):
-        found, costs = await _by_client(common, wanted, cost=cost)
+        found, more, costs = await _by_client(common, wanted, cost=cost)
     else:
         async with service_of(common) as service:
-            found = await _listed(service, wanted, _plain)
+            found, more = await _listed(service, wanted, _plain)
     data = [task | (_as_data(costs[name]) if cost else {}) for name, task in found.items()]
+    if more:
+        output.say(f"Older ones: --after {more}")
     if output.is_told(data, "No tasks.", as_json=common.json):
         return ExitCode.OK
     lines = [
@@ -57,9 +59,9 @@ async def tasks_command(
         )
         for name, task in found.items()
     ]
-    more = ("model calls", "cost") if cost else ()
-    columns = ("task", "status", "agent", "created (UTC)", *more, "input")
-    output.rows(columns, lines, limit=limit, state=1)
+    costly = ("model calls", "cost") if cost else ()
+    columns = ("task", "status", "agent", "created (UTC)", *costly, "input")
+    output.rows(columns, lines, state=1)
     return ExitCode.OK
 
 
@@ -67,8 +69,8 @@ async def _plain(found: WorkflowExecutionInfo) -> Mapping[str, Json]:
     return plain_memo(found)
 
 
-async def _listed(service: Service, wanted: Wanted, memo_of: ReadMemo) -> Tasks:
-    """Return the tasks of a list, newest first, by their ids.
+async def _listed(service: Service, wanted: Wanted, memo_of: ReadMemo) -> tuple[Tasks, str]:
+    """Return the tasks of a list, newest first, by their ids, and the next list's token.
 
     Args:
         service: The server.
@@ -79,18 +81,18 @@ async def _listed(service: Service, wanted: Wanted, memo_of: ReadMemo) -> Tasks:
         RPCError: The server does not list them.
     """
     try:
-        found = await newest_tasks(service.calls, service.namespace, wanted, memo_of)
+        found, more = await newest_tasks(service.calls, service.namespace, wanted, memo_of)
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and "Hf" in error.message:
-            return {}  # a namespace without the attributes of tasks has none
+            return {}, ""  # a namespace without the attributes of tasks has none
         raise
-    return {each["task_id"]: each for each in found}
+    return {each["task_id"]: each for each in found}, more
 
 
 async def _by_client(
     common: Common, wanted: Wanted, *, cost: bool
-) -> tuple[Tasks, dict[str, Usage | None]]:
-    """Return the tasks, and what each has cost if that is wanted.
+) -> tuple[Tasks, str, dict[str, Usage | None]]:
+    """Return the tasks, the next list's token, and what each has cost if that is wanted.
 
     Costs need the whole client, and so do encrypted lists, and an archive that is named: it is
     checked to be the one of the namespace, by which a health check sees that it can be read.
@@ -101,12 +103,12 @@ async def _by_client(
     async with engine_of(common) as engine:
         client = engine.client
         service = Service(client.workflow_service, client.namespace)
-        found = await _listed(service, wanted, partial(read_memo, client.data_converter))
+        found, more = await _listed(service, wanted, partial(read_memo, client.data_converter))
         if not cost:
-            return found, {}
+            return found, more, {}
         from holdfast.cli.commands.lists.costs import costs_of
 
-        return found, await costs_of(engine.runner(), [*found])
+        return found, more, await costs_of(engine.runner(), [*found])
 
 
 def _state(task: dict[str, Json]) -> str:

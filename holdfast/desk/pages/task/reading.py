@@ -118,7 +118,7 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
             runner.standing_rules(task_id),
         )
     try:
-        children = await runner.list_tasks(parent=task_id)
+        children: list[ListedTask] = await runner.list_tasks(parent=task_id)
     except EngineError:
         children = []
     return Facts(
