@@ -71,6 +71,7 @@ from holdfast.agents.tools.guardrails import (
 from holdfast.agents.tools.guardrails import (
     tool_output_guardrail as tool_output_guardrail,
 )
+from holdfast.agents.tools.waiting import sleep_until as sleep_until
 from holdfast.agents.tools.retriever import (
     KeywordToolRetriever as KeywordToolRetriever,
 )

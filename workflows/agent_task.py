@@ -109,7 +109,7 @@ class AgentTask(Opening):
         )
         if given.carried is not None or given.held or given.start_at:
             core.publish()
-            if core.ledger.s.paused_until:
+            if core.ledger.s.paused_until or any(c.waiting for c in core.ledger.s.opens):
                 core.watch_clock()
         reporter: Reporter | None = None
         if given.parent is not None:

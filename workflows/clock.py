@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from temporalio import workflow
 
+from holdfast.task import waits
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.command_effects import resume
 from holdfast.values.base import Json
@@ -13,7 +14,7 @@ from holdfast.workflows.activity_calls import now, time_left
 
 
 class Clock:
-    """Ends pauses of one task when their time has come. It owns no state."""
+    """Ends pauses, and waits of calls, when their time has come. It owns no state."""
 
     def __init__(self, ledger: Ledger, after: Callable[[str], None]) -> None:
         """Watch this task.
@@ -48,12 +49,15 @@ class Clock:
     def _due(self) -> float:
         """When the next wait is over; 0 for never, and while the task ends or is undone."""
         s = self._ledger.s
-        return 0.0 if s.closing is not None or s.undo is not None else s.paused_until
+        if s.closing is not None or s.undo is not None:
+            return 0.0
+        return min(filter(None, (s.paused_until, waits.next_end(self._ledger))), default=0.0)
 
     def _end(self) -> None:
         """End what is over."""
-        if not 0 < self._due <= now():
-            return
-        body: dict[str, Json] = {"verb": "resume", "arguments": {}}
-        self._ledger.note("command", now=now(), text="Its time has come.", body=body)
-        resume(self._ledger)
+        ledger = self._ledger
+        waits.end_due(ledger, now=now())
+        if 0 < ledger.s.paused_until <= now():
+            body: dict[str, Json] = {"verb": "resume", "arguments": {}}
+            ledger.note("command", now=now(), text="Its time has come.", body=body)
+            resume(ledger)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -13,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities import heartbeat
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, worker_identity
+from holdfast.activities.data.source import Source, task_id, worker_identity
 from holdfast.activities.failures import (
     LONGEST_TEXT,
     LoggedError,
@@ -35,6 +36,7 @@ from holdfast.activities.heartbeat import (
     ensure_ours,
     heartbeats,
 )
+from holdfast.activities.long_calls import OwningTask
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
 from holdfast.activities.tools.child_result import ChildUnreadError
@@ -46,7 +48,7 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.arguments import FIXED_ERROR, formatted_error, worded
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
-from holdfast.agents.tools.foreign.servers import QuestionAskedError, ServerTool
+from holdfast.agents.tools.foreign.servers import PreparedTool, QuestionAskedError, ServerTool
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
@@ -55,15 +57,16 @@ from holdfast.errors import (
     UserError,
     message_of,
 )
-from holdfast.task.data.calls import SHORTEST, Outcome
+from holdfast.task.data.calls import SHORTEST, Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
+from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import StoppedError, calling, invoke, naming, place_of
-from holdfast.values.messages import Blob, FilePart, clean
+from holdfast.values.messages import Blob, FilePart, ToolCall, clean
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.pauses import pauses
@@ -202,8 +205,8 @@ class ToolActivities:
                 with self._before_first(given), typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
                     called.set((working.get(), ready.call.id))
-                    if isinstance(ready.tool, ServerTool):
-                        await ready.tool.prepare()
+                    if isinstance(ready.tool, PreparedTool):
+                        await ready.tool.prepare(ready.ctx, partial(_token, given, ready.call))
                     await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
                     begun = None if stopped is not None else await self._mark(given, ready)
@@ -249,8 +252,8 @@ class ToolActivities:
         traced = tool_call(ready.head, given, ready.tool, ready.call) if may_trace() else None
         with traced or nullcontext() as span:
             outcome = await self._outcome(ready, span)
-            if outcome.asks is not None:
-                return outcome
+            if outcome.asks is not None:  # the state keeps what a call that goes on has changed
+                return outcome if isinstance(outcome.asks, Asks) else _with_patch(outcome, ready)
             outcome = await ready.watch.end(outcome)
             if span is not None:
                 came_to(span, outcome)
@@ -360,6 +363,13 @@ class ToolActivities:
             return ()
         text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
         return await self._source.store(text, is_json=True) or nodes
+
+
+async def _token(given: ToolInput, call: ToolCall) -> str:
+    """Return the token of a call, by which others may give it an outcome."""
+    secret = await OwningTask().secret()
+    place = (given.branch, given.n, given.batch, given.i)
+    return token_of(secret or "", task_id(), place, call)
 
 
 def _place(given: ToolInput) -> str:

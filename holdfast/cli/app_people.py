@@ -22,6 +22,7 @@ from holdfast.cli.arguments import (
     SameOption,
     SessionOption,
     TaskArgument,
+    TokenArgument,
     UntilOption,
     WaitOption,
     login_name,
@@ -145,6 +146,9 @@ _KINDS: dict[str, Any] = {"flag": bool, "time": datetime, "late": datetime | Non
 _DEFAULTS = {"option": "", "flag": False, "late": None}
 
 
+_SUBJECTS: dict[str, Any] = {"approval": ApprovalArgument, "call": TokenArgument}
+
+
 def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
     """Make the command of a verb: what it is about, the parts of its form, and who asks."""
     declared = VERBS[verb]
@@ -163,7 +167,7 @@ def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | Non
 
     taken: dict[str, tuple[Any, Any]] = {
         "common": (Common, ...),
-        "subject": (ApprovalArgument if on_approval else TaskArgument, ...),
+        "subject": (_SUBJECTS.get(declared.about, TaskArgument), ...),
         **{name: _option(name, part) for name, part in form.items()},
         "by": (ByOption, ""),
     }

@@ -21,6 +21,9 @@ ApprovalArgument = Annotated[
         " enough when one thing waits there.",
     ),
 ]
+TokenArgument = Annotated[
+    str, typer.Argument(metavar="TOKEN", help="Token of a call, as its tool was given it.")
+]
 AgentsOption = Annotated[
     str | None,
     typer.Option("--agents", metavar="MODULE:AGENTS", help="Serve these agents here, meanwhile."),

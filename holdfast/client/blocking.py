@@ -307,6 +307,8 @@ class AgentRunner(_Twin):
     ledger = _sync(_async.AgentRunner.ledger)
     audit = _sync(_async.AgentRunner.audit)
     verify = _sync(_async.AgentRunner.verify)
+    wake = _sync(_async.AgentRunner.wake)
+    complete = _sync(_async.AgentRunner.complete)
     add_schedule = _sync(_async.AgentRunner.add_schedule)
     list_schedules = _sync(_async.AgentRunner.list_schedules)
     pause_schedule = _sync(_async.AgentRunner.pause_schedule)

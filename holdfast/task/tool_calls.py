@@ -75,7 +75,10 @@ def ready_calls(
 
 
 def _can_go(ledger: Ledger, n: int, i: int) -> bool:
-    """Whether an open call waits neither for a person nor for its child task."""
+    """Whether an open call waits for no person, no child task and nothing outside."""
+    over = ledger.at(n).waiting.get(i)
+    if over is not None and over.asks is not None:
+        return False
     child = ledger.child(n, i)
     if child and ledger.s.children[child].is_awaited:
         return False
@@ -142,6 +145,7 @@ CallState = Literal[
     "to_nest",
     "in_child",
     "to_pass",
+    "outside",
     "to_run",
 ]
 """over: it has its outcome, or its step was left. unknown_tool: its agent has no such tool.
@@ -151,7 +155,8 @@ standing: a decision for all calls of the tool settles it. screening: guardrails
 person does. to_ask, asked: a person is to decide, or is deciding.
 checking: edited arguments must be checked. rejected: the rejection must be worded for the model.
 to_nest: its child task must be started. in_child: its child task is in progress. to_pass: the
-provider is to run it, so the approval is its outcome. to_run: its tool must be run."""
+provider is to run it, so the approval is its outcome. outside: its tool has ended, and the call
+waits for a time or an outcome from outside. to_run: its tool must be run."""
 
 _BY_DECISION: dict[str, CallState] = {
     "open": "asked",
@@ -323,7 +328,8 @@ class Call:
         if self.asked.server:
             return "to_pass"
         if not self.policy.agent:
-            return "to_run"
+            over = self._ledger.at(self.n).waiting.get(self.i)
+            return "to_run" if over is None or over.asks is None else "outside"
         child = self.child
         if child is None:
             return "to_nest"

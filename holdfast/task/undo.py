@@ -94,7 +94,7 @@ def _effects_at_provider(messages: Iterable[Message]) -> Iterator[EffectRef]:
 
 
 def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectRef, ...]:
-    """List what the step in progress has done; calls that were running count as unknown."""
+    """List what a step in progress has done; calls that were running count as unknown."""
     done = [entry for entry in current.journal if entry.calls]
     effects = [
         _effect((), call, outcome, batch, i)
@@ -103,7 +103,8 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
     ]
     cut = set(running)
     for i, call in enumerate(current.calls):
-        outcome = current.outcomes.get(i)
+        # The tool of a call that waits has run to its end, so its effect is known to be there.
+        outcome = current.outcomes.get(i) or current.waiting.get(i)
         if outcome is not None:
             effects.append(_effect((), call, outcome, len(done), i))
         elif i in cut:

@@ -116,6 +116,7 @@ class Task(ListedTask):
             `usage` has of each.
         branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
+        waits: What its calls wait for that goes on outside, as "sleeps until ..."; else empty.
         paused: Who paused it and why, else empty.
         paused_by_run: Whether that was a streamed run which was to stop after its turn: running its
             state resumes the task.
@@ -131,6 +132,7 @@ class Task(ListedTask):
     unsettled: dict[str, Usage] = Field(default_factory=dict)
     branch_usage: Usage = Usage()
     error: str = ""
+    waits: str = ""
     paused: str = ""
     paused_by_run: bool = False
     stored: Blob | None = None
@@ -145,6 +147,7 @@ class Task(ListedTask):
             "steps": self.steps or "",
             "tokens": self.usage.total_tokens or "",
             "error": self.error,
+            "waits": self.waits,
             "paused": self.paused,
         }
         return title, {**known, **more}

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, sleep_until, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import ModelRequestError, ModelUnavailableError, OutcomeUnknownError
@@ -33,17 +33,20 @@ class World:
         done: How often each call took effect, by tool and idempotency key.
         undone: How often each effect was undone, by the same.
         troubles: What goes wrong next, by who meets it: "model", or a tool's name.
+        tokens: Tokens of the calls of `order`, oldest first.
     """
 
     done: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     undone: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     troubles: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    tokens: list[str] = field(default_factory=list[str])
 
     def reset(self) -> None:
         """Begin anew."""
         self.done.clear()
         self.undone.clear()
         self.troubles.clear()
+        self.tokens.clear()
 
     def trouble(self, who: str) -> str:
         """Return what goes wrong now, once; empty for nothing."""
@@ -197,7 +200,15 @@ def tools_of(world: World) -> dict[str, Tool]:
         """Do what may be repeated."""
         return act(world, "mark", ctx.idempotency_key, {"text": text}, ctx.state)
 
-    return {each.name: each for each in (look, book, move, pay, send, mark)}
+    @tool(completes="later", completion_seconds=5000, undo=undo_of("order"))
+    async def order(ctx: ToolContext, thing: str) -> str:
+        """Do what somebody outside completes."""
+        world.act("order", ctx.idempotency_key)
+        world.tokens.append(ctx.completion_token)
+        return f"ordered {thing}"
+
+    tools = (look, book, move, pay, send, mark, order, sleep_until)
+    return {each.name: each for each in tools}
 
 
 def saw(world: World, what: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
+from holdfast.task import waits
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import LongCall, Outcome, StandingRule
+from holdfast.task.data.calls import LongCall, Outcome, StandingRule, Wait
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
@@ -177,6 +178,22 @@ FREE = ToolPolicy()
 YES = ToolPolicy(needs_approval="yes")
 ASK = ToolPolicy(needs_approval="ask")
 GUARDED = ToolPolicy(needs_approval="yes", guarded=True)
+
+
+def waits_outside(ledger: Ledger, call: Call) -> None:
+    over = Outcome(content="late", asks=Wait(waits="sleep", until=9.0))
+    waits.begin(ledger, call.n, call.i, over)
+
+
+def wait_is_over(ledger: Ledger, call: Call) -> None:
+    del call
+    waits.end_due(ledger, now=9.0)
+
+
+def came_early(ledger: Ledger, call: Call) -> None:
+    ledger.wait(call.n, call.i, Outcome(content="early"))
+
+
 AGENT = ToolPolicy(agent="b")
 APPROVED_AGENT = ToolPolicy(agent="b", needs_approval="yes")
 
@@ -259,6 +276,11 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ("child has its answer", AGENT, PLAIN, [child_is("answered", is_over=True)], "to_run"),
     ("child was ended", AGENT, PLAIN, [child_is("abandoned", closed=True, is_over=True)], "to_run"),
     ("child is collected", AGENT, PLAIN, [child_is("answered", is_over=True), is_done], "over"),
+    ("waits outside", FREE, PLAIN, [waits_outside], "outside"),
+    ("approved, waits outside", YES, PLAIN, [asks, approve, waits_outside], "outside"),
+    ("waits outside, its time is over", FREE, PLAIN, [waits_outside, wait_is_over], "over"),
+    ("waits outside, undone", FREE, PLAIN, [waits_outside, is_undone], "over"),
+    ("its outcome came before its tool had ended", FREE, PLAIN, [came_early], "to_run"),
     ("undone", FREE, PLAIN, [is_undone], "over"),
     ("asked, undone", YES, PLAIN, [asks, is_undone], "over"),
 ]

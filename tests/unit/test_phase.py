@@ -38,6 +38,8 @@ TABLE: dict[Request, tuple[Answer, Answer, Answer, Answer, Answer]] = {
     "feedback": ("take", "busy_undo", "closed", "closed", "closed"),
     "edit_step": ("take", "busy_undo", "closed", "closed", "closed"),
     "drop_step": ("take", "busy_undo", "closed", "closed", "closed"),
+    "wake": ("take", "busy_undo", "closed", "closed", "closed"),
+    "complete": ("take", "busy_undo", "closed", "closed", "closed"),
     "configure": ("take", "take", "closed", "closed", "closed"),
     "end": ("take", "take", "later", "close", "no"),
     "hold": ("take", "take", "later", "no", "no"),

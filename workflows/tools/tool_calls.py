@@ -11,8 +11,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.models.openai.hosted_items import APPROVED
+from holdfast.task import waits
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import ApprovalKind, Asks, Outcome, StandingRule
+from holdfast.task.data.calls import ApprovalKind, Asks, Outcome, StandingRule, Wait
 from holdfast.task.data.failures import (
     AGENT_MISSING,
     INTERRUPTED,
@@ -217,7 +218,7 @@ class ToolCalls:
     async def _take(self, call: Call) -> Failure | None:
         while True:
             match call.state:
-                case "over" | "asked":
+                case "over" | "asked" | "outside":
                     return call.failure
                 case "unknown_tool":
                     return self._refuse(call)
@@ -414,10 +415,18 @@ class ToolCalls:
                 return failure
             return await self._ask_about(call, _unknown_text(error, call, policy), failure)
 
-    def _ask_person(self, call: Call, outcome: Outcome, asks: Asks) -> None:
-        """Ask a person what the tool wants to know; the call goes on with the answer."""
+    def _ask_person(self, call: Call, outcome: Outcome, asks: Asks | Wait) -> None:
+        """Ask a person what the tool wants to know; the call goes on with the answer.
+
+        For a call that waits for something outside, no one is asked.
+        """
         ledger, n, i = self._ledger, call.n, call.i
         self._running.discard((n, i))
+        if isinstance(asks, Wait):
+            edited = call.edited.arguments if call.edited is not None else ""
+            waits.begin(ledger, n, i, outcome.model_copy(update={"edited": edited}))
+            workflow.instance().core.watch_clock()
+            return
         if not asks.repeats or call.policy.repeatable:
             ledger.call_failed(n, i, "It waits for an answer.", now=now())
         text = question_text(asks, call.asked.name, outcome.content)
@@ -467,7 +476,11 @@ class ToolCalls:
             Why the step stops, if the call is now known not to have happened.
         """
         ledger, n, i = self._ledger, call.n, call.i
-        edited = call.edited
+        edited, early = call.edited, ledger.at(n).waiting.get(i)
+        # Its tool has handed its token out before the worker was lost, and who has it knows better.
+        if early is not None:
+            waits.begin(ledger, n, i, early)
+            return None
         if not call.policy.has_probe:
             self._ask(call, "unknown", call.effective, text=text)
             return None

@@ -116,7 +116,10 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         nested: Reads the result of a call of an agent as a tool, once the nested run has finished.
         answers: Key of a question that the call has asked to the answer of a person.
         resume: What an earlier attempt of the call, which asked, wants back with the answers.
+        completion_token: Of a tool that completes later: with it, anyone can do that.
     """
+
+    completion_token: str = ""
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,

@@ -60,6 +60,10 @@ def tool(
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
+        if "completes" in options:
+            from holdfast.agents.tools.waiting import later_tool
+
+            return later_tool(function, options)
         return Tool.from_function(function, **options)
 
     return decorate if function is None else decorate(function)

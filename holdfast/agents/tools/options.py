@@ -204,6 +204,8 @@ class ToolOptions(TypedDict, total=False):
     approval_seconds: float | None
     undo_needs_approval: bool
     undo_idempotent: bool
+    completes: Literal["later"]
+    completion_seconds: float | None
     tool_input_guardrails: Sequence[ToolInputGuardrail]
     tool_output_guardrails: Sequence[ToolOutputGuardrail]
 

@@ -233,6 +233,8 @@ async def verb_command(
         if declared.about == "approval":
             subject, _, _ = await find_approval(engine, typed)
             about: dict[str, Json] = {"approval": subject, "task_id": task_of(subject)}
+        elif declared.about == "call":
+            subject, about = typed, {"task_id": task_of(task_of(typed))}
         else:
             subject = await find_task(engine, typed)
             about = {"task_id": subject}

@@ -214,6 +214,7 @@ def _print_facts(shown: Shown) -> None:
         "created": (f"{output.clock(task.created)} UTC", ""),
         "input": (task.input, ""),
         "forked": (f"from {origin['task_id']} after step {origin['n']}" if origin else "", ""),
+        "waits": (task.waits, ""),
         "paused by": (task.paused, ""),
         "error": (task.error, "red"),
         "blocked by": (task.blocked_by, "red"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
+from holdfast.errors import InvalidArgumentError
 from holdfast.reading.streams.hub import local_turns
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.head import RunChange
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.ids import check_known_id
 from holdfast.values.runs.approval_rules import Until, seconds_of
 from holdfast.values.steps import TaskStep
 
@@ -113,6 +115,69 @@ class TaskControl(RunnerBase):
         body: dict[str, Json] = {"text": text, "when": when}
         return await self._tasks.command(
             id_of(task), "feedback", by=by, body=body, request_id=request_id
+        )
+
+    async def wake(
+        self,
+        task: TaskLike,
+        by: str = "",
+        *,
+        until: Until | None = None,
+        call: str = "",
+        reason: str = "",
+    ) -> Receipt:
+        """End the wait of a call before its time, or change its time.
+
+        Args:
+            task: The task.
+            by: Who asks for it.
+            until: When it ends; a datetime with a time zone, or seconds since the epoch. None ends
+                it at once.
+            call: Id of the call, if several wait.
+            reason: Why.
+
+        Raises:
+            CommandRefusedError: No such call waits, or the time is over.
+        """
+        check_arguments(TaskControl.wake, until=until, call=call, reason=reason)
+        body: dict[str, Json] = {} if until is None else {"until": seconds_of(until)}
+        body |= {**({"call": call} if call else {}), **_why(reason)}
+        return await self._tasks.command(id_of(task), "wake", by=by, body=body)
+
+    async def complete(
+        self,
+        token: str,
+        result: Json = None,
+        by: str = "",
+        *,
+        error: str = "",
+        until: Until | None = None,
+    ) -> Receipt:
+        """Give a call of a tool that completes later its outcome.
+
+        Args:
+            token: The call's token: `ctx.completion_token` of its tool.
+            result: What the model reads: a text, or JSON data.
+            by: Who or what sends it.
+            error: In place of a result: why the call failed; the model reads it.
+            until: In place of both: until when the call may take; a datetime with a time zone, or
+                seconds since the epoch.
+
+        Raises:
+            InvalidArgumentError: The text cannot be a token of a call.
+            CommandRefusedError: The call has its outcome already, or its step was undone.
+            TaskClosedError: The task has ended.
+        """
+        check_arguments(TaskControl.complete, error=error, until=until)
+        task = str(token).rpartition(":")[0].rpartition(":")[0]
+        if not task:
+            msg = "A token is <task id>:<place>:<digits>, as the tool of the call was given it."
+            raise InvalidArgumentError(msg)
+        given: dict[str, Json] = {"result": result, "error": error or None}
+        given["until"] = None if until is None else seconds_of(until)
+        body = {name: each for name, each in given.items() if each is not None}
+        return await self._tasks.command(
+            check_known_id(task), "complete", by=by, body={"token": token, **body}
         )
 
     async def edit_step(

@@ -31,6 +31,7 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import app_of, check_by, check_new_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Until, seconds_of
+from holdfast.values.runs.times import SPAN, span_in
 from holdfast.values.settings import Budget
 from holdfast.values.text.shown import instead, shown
 
@@ -38,9 +39,7 @@ Overlap = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all
 Every = str | timedelta | Sequence[str | timedelta]
 Positive = Annotated[timedelta, Field(gt=timedelta())]
 
-_SPANS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _CLOCK = re.compile(r"(\S+) (\d\d?):(\d\d)")
-_SPAN = re.compile(r"(\d+) ?(s|min|h|d|w)")
 _CRON_FIELDS = 5
 
 
@@ -340,7 +339,7 @@ def spec_of(every: Every, time_zone: str) -> temporal.ScheduleSpec:
         msg = f"There is no time zone {shown(time_zone)}: name it as in Europe/Berlin, or UTC."
         raise InvalidArgumentError(msg) from None
     several = [every] if isinstance(every, str | timedelta) else every
-    spans = [each for each in several if isinstance(each, timedelta) or _SPAN.fullmatch(each)]
+    spans = [each for each in several if isinstance(each, timedelta) or SPAN.fullmatch(each)]
     crons = [_cron(each) for each in several if isinstance(each, str) and each not in spans]
     if not (spans or crons):
         raise _no_time("")
@@ -370,9 +369,7 @@ def span_of(given: str | timedelta) -> timedelta:
     Raises:
         InvalidArgumentError: It is less than a second.
     """
-    found = given if isinstance(given, timedelta) else None
-    if isinstance(given, str) and (parts := _SPAN.fullmatch(given)):
-        found = timedelta(**{_SPANS[parts[2]]: int(parts[1])})
+    found = given if isinstance(given, timedelta) else span_in(given)
     if found is None or found < timedelta(seconds=1):
         raise _no_time(str(given))
     return found

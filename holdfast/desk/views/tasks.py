@@ -105,7 +105,8 @@ def waits_for(task: ListedTask, approvals: list[Approval]) -> str:
         }[first.kind]
         more = len(approvals) - 1
         return what + (f" and {more} more" if more else "")
-    paused, error = (task.paused, task.error) if isinstance(task, Task) else ("", "")
+    known = task if isinstance(task, Task) else Task(task_id=task.task_id)
+    paused, error = known.paused, known.error
     match task.status:
         case "paused":
             return redact(shortened(f"resume: paused by {paused}" if paused else "resume"))
@@ -114,7 +115,7 @@ def waits_for(task: ListedTask, approvals: list[Approval]) -> str:
         case "answered":
             return "finalize"
         case _:
-            return redact(shortened(task.blocked_by))
+            return redact(shortened(task.blocked_by or known.waits))
 
 
 MOST_SEARCHED = 5_000

@@ -59,6 +59,30 @@ class Asks(Value):
     repeats: bool = False
 
 
+class Wait(Value):
+    """What a call waits for that goes on outside of its task, after its tool has ended.
+
+    Attributes:
+        waits: "sleep": its time alone ends it. "event": an event of this name. "answer": anyone who
+            has its token.
+        until: Time at which it is over, seconds since the epoch; 0 for never.
+        note: What it is about; of an event, its name.
+    """
+
+    waits: Literal["sleep", "event", "answer"]
+    until: float = 0.0
+    note: str = ""
+
+    @property
+    def said(self) -> str:
+        """What is waited for and until when, in words."""
+        what = {"sleep": "sleeps", "event": "waits for event", "answer": "waits for its outcome"}
+        until = f" until {time_shown(self.until)}" if self.until else ""
+        if self.waits == "event":
+            return f"{what['event']} {self.note!r}{until}"
+        return f"{what[self.waits]}{until}{self.note and f', {self.note}'}"
+
+
 class Vote(Value):
     """One person's consent to a call that needs that of several.
 
@@ -318,7 +342,7 @@ class Outcome(Value):
             call whose worker was lost: when a probe or a person told what became of it.
         took: Seconds that its last attempt took; 0 for a call that was not run.
         at: In the record of a step: position in its `adds` of the message that has the content.
-        asks: Questions with which the attempt ended; the call then has no outcome yet.
+        asks: Questions, or a wait, with which the attempt ended; the call then has no outcome yet.
         returned: What the tool returned, if that may end the run and is not text.
     """
 
@@ -339,7 +363,7 @@ class Outcome(Value):
     ended: float = 0.0
     took: float = 0.0
     at: int | None = None
-    asks: Asks | None = None
+    asks: Asks | Wait | None = None
     returned: Returned | None = None
 
     @property

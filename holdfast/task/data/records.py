@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Begun, Called, Outcome
+from holdfast.task.data.calls import Begun, Called, Outcome, Wait
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import Before, Taken
 from holdfast.values.base import ChainRef, Json, Value, extend
@@ -329,6 +329,8 @@ class OpenState(Value):
         called: Position of an open call to what is known of it, once it was begun.
         begun: Position of an open call that runs as a child task to the results of its guardrails
             and hooks.
+        waiting: Position of an open call to its outcome once the time of its wait is over; or to an
+            outcome that came from outside before its tool has ended.
         stops: Position of an open call to why the step will stop after it, once the calls next to
             it have ended.
         failure: Why the step stopped.
@@ -362,6 +364,7 @@ class OpenState(Value):
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     called: dict[int, Called] = Field(default_factory=dict[int, Called])
     begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
+    waiting: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     stops: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
@@ -381,6 +384,12 @@ class OpenState(Value):
         return (
             self.failure is not None and self.failure.type == "UnfitAnswerError" and not self.calls
         )
+
+    @property
+    def waits(self) -> str:
+        """What its calls wait for that goes on outside, in words; else empty."""
+        asked = (over.asks for over in self.waiting.values())
+        return "; ".join(each.said for each in asked if isinstance(each, Wait))
 
     def chained(self) -> OpenState:
         """Return this step with the digest of its whole journal."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+import operator
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import Literal
 
@@ -37,6 +38,8 @@ from holdfast.values.settings import Budget
 from holdfast.values.steps import Task, TaskStep
 
 RECEIPTS_CARRIED = 200
+_WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
+_WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
 
 
 class LedgerState(Recording):
@@ -327,6 +330,7 @@ class LedgerState(Recording):
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.budget,
+            waits="; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
             paused=self.paused or (child and f"a person in task {child!r}"),
             paused_by_run=self.s.paused_by_run,
             error=self._error(),

@@ -115,6 +115,13 @@ class OpenSteps(LedgerState):
         current = self.at(n)
         self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
 
+    def wait(self, n: int, i: int, over: Outcome | None) -> None:
+        """Record that an open call waits, with its outcome then; None if it waits no longer."""
+        current = self.at(n)
+        others = {k: each for k, each in current.waiting.items() if k != i}
+        waiting = others if over is None else {**others, i: over}
+        self._put(current.model_copy(update={"waiting": waiting}))
+
     def stop(self, n: int, stops: dict[int, Failure]) -> None:
         """Record why a step will stop once its calls in progress have ended."""
         current = self.find(n)

@@ -174,6 +174,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
             branch_cost=_cost(found.branch_usage) if found.branch_usage != found.usage else None,
             session=found.session,
             parent=found.parent,
+            waits=cut(found.waits),
             paused_by=found.paused if status == "paused" else "",
             ended_by=why,
             error=cut(found.error),

@@ -11,6 +11,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.task import waits
 from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.task.data.children import GIVEN, REPORTS, SAYS, ChildReport, OutputsGiven, ParentSays
 from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal
@@ -95,10 +96,10 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return standing.revoke(ledger, command, now=now)
         case "feedback":
             return _feedback(ledger, command)
-        case "edit_step":
-            return _edit(ledger, command)
-        case "drop_step":
-            return _drop(ledger, command)
+        case "edit_step" | "drop_step":
+            return (_edit if command.verb == "edit_step" else _drop)(ledger, command)
+        case "wake" | "complete":
+            return waits.obey(ledger, command, now=now)
         case "configure":
             return _configure(ledger, command)
         case _:

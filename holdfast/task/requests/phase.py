@@ -204,7 +204,7 @@ class Agenda:
         if self._ledger.is_held(current):
             return n in self.calling
         waits = approvals.waits(self._ledger, n) or awaits_children(self._ledger, n)
-        return not waits or bool(ready_calls(self._ledger, n, most=1))
+        return not (waits or current.waiting) or bool(ready_calls(self._ledger, n, most=1))
 
     @property
     def retries(self) -> bool:

@@ -27,6 +27,8 @@ Verb = Literal[
     "feedback",
     "edit_step",
     "drop_step",
+    "wake",
+    "complete",
     "configure",
 ]
 
@@ -70,7 +72,7 @@ class Declared:
             does not decide it.
     """
 
-    about: Literal["task", "step", "approval", "rule"] = "task"
+    about: Literal["task", "step", "approval", "rule", "call"] = "task"
     role: Literal["operator", "approver", ""]
     does: str = ""
     body: str
@@ -220,6 +222,37 @@ VERBS: Mapping[Verb, Declared] = {
         arguments=("step", "reason"),
         can_wait=True,
         form={"step": _STEP, "reason": _WHY},
+    ),
+    "wake": Declared(
+        role="operator",
+        does="End the wait of a call before its time, or change its time.",
+        body=(
+            'End the wait of a call now. {"by": "ann"}; optional: "until" (a time: it ends then),'
+            ' "call" (the id of the call, if several wait), "reason".'
+        ),
+        arguments=("call", "until", "reason"),
+        can_wait=True,
+        form={
+            "until": Part("When it ends, in local time; at once by default.", "late"),
+            "call": Part("Id of the call, if several wait."),
+            "reason": _WHY,
+        },
+    ),
+    "complete": Declared(
+        about="call",
+        role="operator",
+        does="Give a call that completes later its outcome, by its token; or more time.",
+        body=(
+            'Give a call its outcome. {"token": "...", "result": "..."}; in place of "result":'
+            ' "error" (why it failed), or "until" (a time: how long it may take); optional: "by".'
+        ),
+        arguments=("token", "result", "error", "until"),
+        can_wait=True,
+        form={
+            "result": Part("What the model reads."),
+            "error": Part("Why it failed; the model reads it."),
+            "until": Part("How long it may take, in local time.", "late"),
+        },
     ),
     "configure": Declared(
         role="",

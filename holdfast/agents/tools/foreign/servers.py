@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ from holdfast.agents.tools.options import FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool
-from holdfast.task.data.calls import Asks
+from holdfast.task.data.calls import Asks, Wait
 from holdfast.values.base import Json, digest
 from holdfast.values.text.logs import log
 
@@ -34,13 +34,13 @@ class QuestionAskedError(Exception):
     """A tool wants to know something of a person before its call can be completed.
 
     Attributes:
-        asks: The questions; the call is made again with the answers.
+        asks: The questions; the call is made again with the answers. Or a wait.
         after: What the attempt came to without them.
     """
 
     def __init__(self, asks: Asks, after: Any = "") -> None:
         """Take the questions."""
-        self.asks = asks
+        self.asks: Asks | Wait = asks
         self.after = after
         super().__init__("; ".join(each.message for each in asks.questions))
 
@@ -88,7 +88,16 @@ class ToolServer(Protocol):
 
 
 @dataclass(eq=False, repr=False)
-class ServerTool(Tool[..., Any]):
+class PreparedTool(Tool[..., Any]):
+    """A tool that must be prepared before a call of it is run."""
+
+    async def prepare(self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], /) -> None:
+        """Prepare a call; with its token, others may give it an outcome later."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, repr=False)
+class ServerTool(PreparedTool):
     """A tool that a server runs.
 
     Attributes:
@@ -136,7 +145,7 @@ class ServerTool(Tool[..., Any]):
             raise ToolArgumentsError(self.name, problems, arguments)
         return values
 
-    async def prepare(self) -> None:
+    async def prepare(self, *_: object) -> None:
         """Connect the server.
 
         Raises:

@@ -279,6 +279,8 @@ def _draw_notices(task: Task, lost: str) -> None:
         notice("bad", redact(cut(task.error)), role="alert")
     if task.blocked_by:
         notice("warn", redact(cut(task.blocked_by)))
+    if task.waits:
+        notice("info", redact(cut(f"It {task.waits}")))
     if task.paused:
         notice("warn", redact(f"Paused by {task.paused}"))
 

@@ -67,7 +67,15 @@ class Facts:
         """Equal for equal facts."""
         task = self.task
         return (
-            (task.status, task.steps, task.usage, task.error, task.blocked_by, task.paused),
+            (
+                task.status,
+                task.steps,
+                task.usage,
+                task.error,
+                task.blocked_by,
+                task.waits,
+                task.paused,
+            ),
             len(self.entries),
             tuple(self.opens),
             tuple(self.upcoming),

@@ -43,11 +43,12 @@ class Verbs:
         status = facts.task.status
         has_steps = bool(facts.entries or facts.opens)
         is_stuck = facts.task.blocked_by == STUCK
-        return (status, bool(facts.task.paused), bool(facts.approvals), has_steps, is_stuck)
+        paused, waits = bool(facts.task.paused), bool(facts.task.waits)
+        return (status, paused, waits, bool(facts.approvals), has_steps, is_stuck)
 
     def draw(self, facts: Facts) -> None:
         """Draw the buttons that make sense for the task as it is now."""
-        status, is_paused, is_asking, has_steps, is_stuck = self.key(facts)
+        status, is_paused, is_waiting, is_asking, has_steps, is_stuck = self.key(facts)
         is_closed = status in CLOSED
         can = self._frame.can
         with ui.row().classes("w-full gap-2"):
@@ -55,6 +56,8 @@ class Verbs:
                 button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
             elif not is_closed and status != "answered" and can("pause"):
                 button("Pause", icon="pause").on_click(self.pause)
+            if is_waiting and not is_closed and can("wake"):
+                button("Wake", icon="alarm").on_click(self.wake)
             if status in ("running", "needs_attention") and not is_asking and can("run"):
                 button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
                 button("One step", icon="skip_next").on_click(self.run_step)
@@ -81,6 +84,15 @@ class Verbs:
 
         more = "Steps begin again."
         self._ask("resume", "Resume the task", more, run, "Resumed.", label="", has_why=True)
+
+    def wake(self) -> None:
+        """Ask why, and end the wait of a call."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.wake(self._task_id, by, reason=given["why"])
+
+        more = "The wait is over as if its time had come."
+        self._ask("wake", "End the wait now", more, run, "Woken.", label="", has_why=True)
 
     async def run_on(self) -> None:
         """Run the task on, without waiting for its end."""

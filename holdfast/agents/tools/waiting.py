@@ -1,0 +1,136 @@
+"""Tools whose calls wait, for a time or for an outcome from outside, and hold no worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, fields
+from math import inf
+from typing import Any
+
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.foreign.servers import PreparedTool, QuestionAskedError
+from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.tool import Tool
+from holdfast.errors import DeclarationError
+from holdfast.task.data.calls import Wait
+from holdfast.values.runs.times import time_in
+from holdfast.values.text.shown import shown, time_shown
+
+
+class WaitingError(QuestionAskedError):
+    """A call goes on outside: it waits, and its tool has ended."""
+
+    def __init__(self, wait: Wait, over: str) -> None:
+        """Take the wait.
+
+        Args:
+            wait: What is waited for.
+            over: What the model reads when its time is over.
+        """
+        Exception.__init__(self, wait.said)
+        self.asks = wait
+        self.after = over
+
+
+def time_of(when: str) -> float:
+    """Return the time that a model names.
+
+    Raises:
+        ValueError: It names none, or one that is over.
+    """
+    now = time.time()
+    try:
+        at = time_in(when, now=now)
+    except (ValueError, OverflowError) as error:
+        msg = f"{shown(when)} names no time: {error}. Write '2 h' or '2027-01-31T14:00:00Z'."
+        raise ValueError(msg) from None
+    if at <= now:
+        msg = f"{time_shown(at)} is over: it is {time_shown(now)}. Name a time to come."
+        raise ValueError(msg)
+    return at
+
+
+async def _sleep_until(when: str, note: str) -> str:
+    """Wait until a time; then read the note again and go on.
+
+    Args:
+        when: How long, as "30 min", "2 h" or "1 d"; or a time, as "2027-01-31T14:00:00Z".
+        note: What to do then, in your own words.
+    """
+    raise WaitingError(Wait(waits="sleep", until=time_of(when), note=note), note)
+
+
+sleep_until = Tool.from_function(_sleep_until, name="sleep_until", effect="read", inline=False)
+"""Lets an agent wait: a timer of Temporal's, which ends at its time whatever crashes meanwhile."""
+
+
+@dataclass(eq=False, repr=False)
+class LaterTool(PreparedTool):
+    """A tool of `@tool(completes="later")`: it hands `ctx.completion_token` to someone, and ends.
+
+    Its call waits until someone with the token completes it: see `AgentRunner.complete`.
+
+    Attributes:
+        completion_seconds: How long it waits, or None for as long as its task lasts.
+    """
+
+    _: KW_ONLY
+    completion_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the tool.
+
+        Raises:
+            DeclarationError: Its result cannot be checked, or no time is left for it.
+        """
+        super().__post_init__()
+        problem, seconds = "", self.completion_seconds
+        if self.tool_output_guardrails or self.return_direct:
+            option = "return_direct" if self.return_direct else "tool_output_guardrails"
+            problem = f"{option}= would never see its result"
+        elif seconds is not None and not 0 < seconds < inf:
+            problem = f"completion_seconds={shown(seconds)} is not a positive number"
+        if problem:
+            msg = f"Tool {self.name!r} completes later: {problem}."
+            raise DeclarationError(msg)
+
+    async def prepare(self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], /) -> None:
+        """Give the call its token."""
+        ctx.completion_token = await token()
+
+    async def run(self, ctx: ToolContext, arguments: str) -> Any:
+        """Run the function; then the call waits.
+
+        Raises:
+            WaitingError: Always, unless the function raises.
+        """
+        said, seconds = await super().run(ctx, arguments), self.completion_seconds
+        until = time.time() + seconds if seconds else 0.0
+        note = said if isinstance(said, str) else ""
+        over = f"No outcome of this call has come in {seconds:g} seconds." if seconds else ""
+        raise WaitingError(Wait(waits="answer", until=until, note=note), over)
+
+    def is_worth_repeating(self, error: BaseException) -> bool:
+        """Whether the tool allows another attempt after this error, which a wait is not."""
+        return not isinstance(error, WaitingError) and super().is_worth_repeating(error)
+
+
+_FIELDS = [each.name for each in fields(Tool) if each.init]
+
+
+def later_tool(function: Callable[..., Any], options: ToolOptions) -> LaterTool:
+    """Make a tool of `@tool(completes="later")`.
+
+    Raises:
+        DeclarationError: `completes` has another value, or as for `Tool.from_function`.
+    """
+    given: dict[str, Any] = dict(options)
+    how, seconds = given.pop("completes"), given.pop("completion_seconds", None)
+    if how != "later":
+        msg = f"completes={shown(how)} is not 'later'; leave it out for a tool that ends with it."
+        raise DeclarationError(msg)
+    made = Tool.from_function(function, **given)
+    own: dict[str, Any] = {name: getattr(made, name) for name in _FIELDS}
+    own["inline"] = False
+    return LaterTool(**own, completion_seconds=seconds)

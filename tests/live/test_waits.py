@@ -1,0 +1,190 @@
+"""Calls that wait: for a time, and for whoever has their token."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Task, ToolContext, sleep_until, tool
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.waiting import LaterTool
+from holdfast.errors import (
+    CommandRefusedError,
+    DeclarationError,
+    InvalidArgumentError,
+    UndoRefusedError,
+)
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import ToolCall
+from tests.support.rig import Rig, until, until_status
+
+Script = list[ToolCall | str]
+LATER = datetime(2990, 1, 1, tzinfo=UTC)
+
+
+def call(name: str, **arguments: object) -> ToolCall:
+    """Return a call as the model makes it."""
+    return ToolCall(id="", name=name, arguments=json.dumps(arguments))
+
+
+async def served(rig: Rig, made: Tool, script: Script) -> AgentRunner:
+    """Serve an agent with a tool, whose model follows a script."""
+    await rig.serve(Agent(name="agent", model=ScriptedModel(script), tools=[made]))
+    return rig.runner()
+
+
+async def until_waits(runner: AgentRunner, task: Task, said: str) -> str:
+    """Wait until a task says what its calls wait for; return that."""
+
+    async def condition() -> str:
+        waits = (await runner.get_task(task)).waits
+        return waits if said in waits else ""
+
+    return await until(condition)
+
+
+async def results(runner: AgentRunner, task: Task) -> list[str]:
+    """List what the model has read of its calls."""
+    return [str(m.content) for m in await runner.transcript(task) if m.role == "tool"]
+
+
+async def test_a_call_sleeps_until_its_time_and_its_note_comes_back(
+    rig: Rig,
+) -> None:
+    turns: Script = [call("sleep_until", when="1 s", note="look again"), "done"]
+    runner = await served(rig, sleep_until, turns)
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_status(runner, task, "answered")
+    assert await results(runner, task) == ["look again"]
+
+
+async def test_people_see_that_a_call_sleeps_and_wake_it(rig: Rig) -> None:
+    turns: Script = [call("sleep_until", when="2900-01-01T00:00:00Z", note="look again"), "done"]
+    runner = await served(rig, sleep_until, turns)
+    task = await runner.create_task("q", step_mode="automatic")
+    waits = await until_waits(runner, task, "sleeps")
+    assert waits == "sleeps until 2900-01-01 00:00:00 UTC, look again"
+    await runner.wake(task, "anna", until=LATER)
+    await until_waits(runner, task, "sleeps until 2990")
+    with pytest.raises(CommandRefusedError, match="No such call"):
+        await runner.wake(task, "anna", call="other")
+    await runner.wake(task, "anna", reason="now")
+    await until_status(runner, task, "answered")
+    assert (await runner.get_task(task)).waits == ""
+    with pytest.raises(CommandRefusedError, match="No such call"):
+        await runner.wake(task, "anna")
+
+
+async def test_a_time_that_is_none_is_told_to_the_model(rig: Rig) -> None:
+    turns: Script = [
+        call("sleep_until", when="soon", note=""),
+        call("sleep_until", when="2020-01-01T00:00:00Z", note=""),
+        call("sleep_until", when="2990-01-01T00:00:00", note=""),
+        "done",
+    ]
+    runner = await served(rig, sleep_until, turns)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    soon, past, zone = await results(runner, task)
+    assert "names no time" in soon
+    assert "is over" in past
+    assert "time zone" in zone
+
+
+async def ordering(rig: Rig, **options: Any) -> tuple[AgentRunner, list[str]]:
+    """Serve an agent whose tool hands out tokens; return them as they come."""
+    tokens: list[str] = []
+
+    @tool(completes="later", **options)
+    async def order(ctx: ToolContext, thing: str) -> str:
+        """Order something."""
+        ctx.state["ordered"] = thing
+        tokens.append(ctx.completion_token)
+        return f"order of {thing}"
+
+    assert isinstance(order, LaterTool)
+    runner = await served(rig, order, [call("order", thing="tea"), "done"])
+    return runner, tokens
+
+
+async def test_whoever_has_the_token_completes_a_call_once(rig: Rig) -> None:
+    runner, tokens = await ordering(rig)
+    task = await runner.create_task("q", step_mode="automatic")
+    assert await until_waits(runner, task, "outcome") == "waits for its outcome, order of tea"
+    assert await runner.pending_approvals(task) == []
+    assert (await runner.get_task(task)).status == "running"
+    [token] = tokens
+    await runner.complete(token, until=LATER)
+    await until_waits(runner, task, "until 2990")
+    with pytest.raises(CommandRefusedError, match="token of no call"):
+        await runner.complete(f"{token[:-1]}{'0' if token[-1] != '0' else '1'}", "x")
+    await runner.complete(token, {"price": 3}, "shop")
+    await until_status(runner, task, "answered")
+    assert await results(runner, task) == ['{"price": 3}']
+    assert (await runner.get_task(task)).extra_state["ordered"] == "tea"
+    with pytest.raises(CommandRefusedError, match="is over"):
+        await runner.complete(token, "again")
+    assert token not in str(await runner.audit(task))
+    with pytest.raises(InvalidArgumentError, match="A token is"):
+        await runner.complete("nonsense", "x")
+
+
+async def test_a_call_fails_by_its_token_or_in_time(rig: Rig) -> None:
+    runner, tokens = await ordering(rig)
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_waits(runner, task, "outcome")
+    await runner.client.get_workflow_handle(task.task_id).signal(
+        "complete", {"token": tokens[0], "error": "sold out"}
+    )
+    await until_status(runner, task, "answered")
+    assert await results(runner, task) == ["sold out"]
+    late, _ = await ordering(rig, completion_seconds=0.2)
+    task = await late.create_task("q", step_mode="automatic")
+    await until_status(late, task, "answered")
+    assert await results(late, task) == ["No outcome of this call has come in 0.2 seconds."]
+
+
+async def test_a_token_is_worth_nothing_after_an_undo(rig: Rig) -> None:
+    taken: list[str] = []
+
+    def taken_back(effect: Effect) -> None:
+        taken.append(effect.tool)
+
+    runner, tokens = await ordering(rig, undo=taken_back)
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_waits(runner, task, "outcome")
+    await runner.undo_step(task, by="anna")
+    assert taken == ["order"]
+    with pytest.raises(CommandRefusedError, match="was undone"):
+        await runner.complete(tokens[0], "x")
+
+
+async def test_a_call_waits_on_after_an_undo_that_was_refused(rig: Rig) -> None:
+    runner, tokens = await ordering(rig)
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_waits(runner, task, "outcome")
+    with pytest.raises(UndoRefusedError, match="has no undo="):
+        await runner.undo_step(task, by="anna")
+    await runner.complete(tokens[0], "delivered")
+    await until_status(runner, task, "answered")
+    assert await results(runner, task) == ["delivered"]
+
+
+def test_a_tool_that_completes_later_is_checked_where_it_is_declared() -> None:
+    async def order(thing: str) -> str:
+        return thing
+
+    odd: Any = "soon"
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"completes": odd}, "is not 'later'"),
+        ({"completes": "later", "completion_seconds": 0}, "positive"),
+        ({"completes": "later", "return_direct": True}, "never see its result"),
+    )
+    for options, said in cases:
+        with pytest.raises(DeclarationError, match=said):
+            tool(**options)(order)
+    assert Agent(name="a", tools=[sleep_until]).tools == [sleep_until]
