@@ -170,7 +170,10 @@ def main() -> None:
     found, table = pages(), read_table()
     for page, each in found.items():
         print(f"{page:32} {each.words:6g} words {each.sentence:5g} a sentence {each.hits:4} hits")
-    print(f"{sum(each.words for each in found.values()):g} words")
+    files = [ROOT / page for page in found if page.endswith(".md")]
+    written = sum(len(file.read_text("utf-8").split()) for file in files)
+    prose = sum(each.words for each in found.values())
+    print(f"{prose:g} words of prose, {written:g} with code and tables")
     for page in found.keys() & {*sys.argv}:
         of_code = {DOCSTRINGS: docstrings, MESSAGES: error_messages}
         text = of_code[page]() if page in of_code else (ROOT / page).read_text("utf-8")

@@ -186,7 +186,8 @@ def instead_of(name: str) -> str:
 def instead_in_holdfast(name: str) -> str:
     """Return the same for who asks `holdfast` itself, which has the names of the product only."""
     if name in agents_sdk.__all__ or name in LENT:
-        return f"it is a name of the Agents SDK; write from holdfast.agents_sdk import {name}"
+        said = f"it is a name of the Agents SDK; write from holdfast.agents_sdk import {name}"
+        return f"{said}; what @tool makes is a holdfast.FunctionTool" if name == "Tool" else said
     return instead_of(name)
 
 

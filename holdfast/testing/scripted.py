@@ -143,6 +143,8 @@ def _checked(entry: Scripted) -> Scripted:
             f" exception; got {shown(entry)}."
         )
         raise InvalidArgumentError(
-            msg, remedy="reply(), call() and their like are for FakeOpenAI, which is asked by HTTP."
+            msg,
+            remedy="A function that answers is given in place of the list: ScriptedModel(function)."
+            " reply(), call() and their like are for FakeOpenAI, which is asked by HTTP.",
         )
     return entry

@@ -97,6 +97,30 @@ def test_ctrl_c_leaves_the_task_running_and_attach_goes_on(cli: Cli) -> None:
         assert cli("show", "long", "--json").json["task"]["usage"]["requests"] == 3
 
 
+LOST = """
+import sys
+from holdfast import Agent
+from holdfast.mcp import MCPServerStdio
+
+server = MCPServerStdio({"command": sys.executable, "args": ["nowhere.py"]}, name="lost")
+agents = [Agent(name="lost", model="offline", mcp_servers=[server])]
+"""
+
+
+def test_a_watched_task_that_is_blocked_says_by_what_once_and_how_to_give_it_up(cli: Cli) -> None:
+    (cli.home / "lost_agents.py").write_text(LOST)
+    served = ("--agents", "lost_agents:agents")
+    with cli.running("run", "lost", QUESTION, *served, "--task-id", "blocked") as run:
+        said = run.until_said("task  waits.")
+        for _ in range(2):
+            run.until_said("An activity failed")
+        left = run.end(signal.SIGINT)
+    assert "activity 'describe'" in said
+    assert "MCP server 'lost' cannot be reached" in said
+    assert "`holdfast abandon blocked` gives the task up" in said
+    assert "task  waits." not in left.err
+
+
 def test_a_task_without_a_worker_is_read_from_its_history(cli: Cli) -> None:
     with cli.running("worker", "my_agents:agents", "--json") as worker:
         worker.first_json()

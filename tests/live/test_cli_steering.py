@@ -170,6 +170,7 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
         f"left steps: s2, {upcoming['step_id']}",
         'undone: book({"what": "bonn"})',
     ]
+    assert "waits for  `holdfast attach` or `holdfast step`" in run("show", task).out
 
     fork = run(
         "fork", task, "--at", "s2@0", "--input", "do book lima", "--agent", "other", "--json"

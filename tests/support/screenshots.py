@@ -13,7 +13,7 @@ import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from unittest.mock import AsyncMock, patch
 
 from openai import AsyncOpenAI
@@ -25,8 +25,11 @@ from holdfast.desk.pages.feed import Feed
 from holdfast.desk.views.charts import Asked, Chart, charts_of, period_of
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models.openai.responses import ResponsesModel
+from holdfast.reading.streams.progress_view import Progress
 from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
+from holdfast.values.steps import ListedTask
+from holdfast.values.text.html import Rows
 from tests.support.debian import CHROMIUM
 from tests.support.desk import FLAGS, Served, person, serve_desk
 from tests.support.rig import Rig, make_engine, until_status
@@ -118,7 +121,8 @@ async def make_story(runner: AgentRunner) -> dict[str, str]:
         await runner.approve(approval, "dana", note="receipts seen")
         await runner.run_task(made[name])
     await runner.undo_step(made["Bo"], by="dana", reason="wrong month")
-    await runner.undo_step(made["Bo"], "keep", by="dana", reason="it was in April")
+    for _ in range(2):  # the payment cannot be undone, the claim can
+        await runner.undo_step(made["Bo"], "keep", by="dana", reason="it was in April")
     steps = [entry.step for entry in await runner.ledger(made["Ann"]) if entry.step is not None]
     copy = await runner.fork(made["Ann"], steps[0].step.step_id, "What is the policy?", by="dana")
     await runner.run_task(copy)
@@ -129,6 +133,8 @@ async def make_story(runner: AgentRunner) -> dict[str, str]:
         await runner.finalize_response(task)
         made["talk"] = task.task_id
     await until_status(runner, made["Kim"], "waiting")
+    weekly = "Tell me which claims are open."
+    await runner.add_schedule("monday", weekly, every="Mon 09:00", time_zone="Europe/Vienna")
     return made
 
 
@@ -169,6 +175,7 @@ def pages_of(made: dict[str, str]) -> dict[str, str]:
         "session": "/sessions?name=dana",
         "workers": "/workers",
         "charts": "/charts",
+        "schedules": "/schedules",
         "rules": "/rules",
     }
 
@@ -180,6 +187,8 @@ PICTURES = {
     "compare": ("light", 1280),
     "workers": ("light", 1280),
     "charts": ("light", 1280),
+    "session": ("light", 1280),
+    "schedules": ("light", 1280),
 }
 """Pages of the documentation, with theme and width."""
 
@@ -196,6 +205,19 @@ async def take(  # noqa: PLR0917  what is taken, how, and where to
             file = to / f"{name}.png"
             await page.screenshot(path=file, full_page=True)
             sys.stdout.write(f"{file.relative_to(ROOT)} {file.stat().st_size // 1024} kB\n")
+
+
+async def take_notebook(browser: Browser, runner: AgentRunner, made: dict[str, str]) -> None:
+    """Take a picture of what a notebook shows of a task and of a list."""
+    progress = Progress()
+    async for event in runner.step_events(made["Ann"], until="answered"):
+        progress(event)
+    listed = cast("Rows[ListedTask]", await runner.list_tasks())
+    shown = (progress._repr_html_(), listed._repr_html_())  # pyright: ignore[reportPrivateUsage]
+    style = "<style>body {font: 14px sans-serif} td, th {padding: 3px 12px 3px 0}</style>"
+    page = await browser.new_page(viewport={"width": 1000, "height": 300})
+    await page.set_content(style + "<br>".join(shown))
+    await page.screenshot(path=DOCS / "notebook.png", full_page=True)
 
 
 async def main() -> None:
@@ -216,7 +238,8 @@ async def main() -> None:
         await rig.serve(Agent(name="expenses", model=model, tools=tools))
         stack.push_async_callback(rig.stop)
         runner = rig.runner("expenses")
-        pages = pages_of(await make_story(runner))
+        made = await make_story(runner)
+        pages = pages_of(made)
         unserved = AgentRunner(
             agent="travel", app="travel", client=runner.client, archive=runner.archive
         )
@@ -236,6 +259,7 @@ async def main() -> None:
             return
         for name, (scheme, width) in PICTURES.items():
             await take(browser, desk, {name: pages[name]}, scheme, width, DOCS)
+        await take_notebook(browser, runner, made)
 
 
 if __name__ == "__main__":

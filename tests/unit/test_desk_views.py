@@ -84,6 +84,13 @@ def timeline(*entries: Entry, opens: tuple[OpenState, ...] = (), now: float = 40
     return timeline_of(list(happenings(entries, opens)), now=now)
 
 
+def test_a_call_that_was_a_task_of_its_own_names_it() -> None:
+    child = PAID.model_copy(update={"child": "t~0.1.0.0"})
+    [lane] = timeline(step(outcomes=(child, MAILED))).lanes
+    told = [bar.detail.endswith("as task t~0.1.0.0") for bar in lane.bars if bar.kind == "tool"]
+    assert told == [True, False]
+
+
 def test_calls_that_ran_side_by_side_overlap_on_the_timeline() -> None:
     [lane] = timeline(step()).lanes
     model, *tools = lane.bars
@@ -167,11 +174,13 @@ def test_effects_say_what_is_done_and_what_has_no_undo() -> None:
 
 def test_an_effect_that_was_undone_says_so() -> None:
     undone = event("effect_undone", by="ann", key="0.1.0.1")
-    found = effects_of(list(happenings([step(), undone])), AGENT)
-    assert [(each.words, each.undone_by) for each in found] == [
-        ("done, no undo", ""),
-        ("undone", "ann"),
-    ]
+    left = event("undone", by="ann", n=1, steps=["s1"])
+    for events, other in (
+        ([undone], "done, no undo"),
+        ([undone, left], "remains"),
+    ):
+        found = effects_of(list(happenings([step(), *events])), AGENT)
+        assert [(e.words, e.undone_by) for e in found] == [(other, ""), ("undone", "ann")]
 
 
 def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:

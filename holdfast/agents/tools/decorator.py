@@ -48,10 +48,11 @@ def tool(
 
     The schema comes from the signature, the texts from the docstring. A first parameter of type
     ToolContext or RunContextWrapper gets the ToolContext of the call and is not shown to the model.
-    The options are described at the attributes of Tool. `name_override`, `description_override` and
-    `timeout` are other names of `name`, `description` and `timeout_seconds`. `strict=True` makes
-    the schema follow all of OpenAI's strict rules, `strict_mode=True` as far as they can express
-    it; see also `function_tool`.
+    `help(holdfast.FunctionTool)` describes the options, which are its attributes: effect,
+    needs_approval, undo, probe, retries, timeouts and others. `name_override`,
+    `description_override` and `timeout` are other names of `name`, `description` and
+    `timeout_seconds`. `strict=True` makes the schema follow all of OpenAI's strict rules,
+    `strict_mode=True` as far as they can express it; see also `function_tool`.
 
     Raises:
         DeclarationError: The function's signature cannot be described to a model, or options

@@ -76,7 +76,7 @@ class Shown:
 
     @property
     def answer(self) -> str:
-        """Its answer; empty while there is none."""
+        """Its answer; empty before it has one."""
         last = next((each for each in self.outputs[::-1] if each.status != "undone"), None)
         return str(last) if last is not None and last.is_last else ""
 
@@ -174,6 +174,7 @@ async def _from_history(engine: Engine, task_id: str) -> Shown:
         opens=read.opens,
         outputs=await reader.steps_of(task_id, read.entries),
         upcoming=read.upcoming,
+        approvals=read.approvals,
         live=[each for each in live if each.at > read.until],
         is_listed=False,
     )
@@ -188,6 +189,8 @@ def _print(shown: Shown) -> None:
     for step in shown.upcoming:
         if step.step_id not in running:
             out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
+    if shown.upcoming and not running and shown.task.status == "running":
+        out.print(f"{'waits for':<10} `holdfast attach` or `holdfast step`", style="yellow")
     for approval in shown.approvals:
         what = f"{approval.tool} {approval.arguments}".strip()
         known = (what, approval.who_decides, approval.progress, approval.text)

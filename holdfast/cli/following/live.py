@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from contextlib import suppress
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
-from holdfast.reading.queries import activities_of, cause_of
+from holdfast.errors import ConnectError
+from holdfast.reading.queries import activities_of, cause_of, why_blocked
 from holdfast.reading.step_events import attempt_text
 from holdfast.reading.streams.follower import lost_calls, seconds_until
 from holdfast.task.data.wire import activity_key
@@ -38,6 +40,7 @@ class LiveView:
         self._history = TaskHistory(client, task_id)
         self._flying: dict[str, LiveEvent] = {}
         self._retries: set[tuple[str, int]] = set()
+        self._blocks: set[str] = set()
         self._status = Status("") if console.is_terminal else None
 
     async def follow(self) -> None:
@@ -74,8 +77,9 @@ class LiveView:
         """Find retries while they happen: history shows a retry only once the attempt has ended."""
         handle = self._client.get_workflow_handle(self._task_id)
         while True:
-            with suppress(RPCError):
+            with suppress(RPCError, ConnectError):
                 found = await handle.describe()
+                await self._tell_block(found)
                 for pending in activities_of(found):
                     known = self._flying.get(pending.activity_id)
                     if known is not None and pending.attempt > 1:
@@ -88,6 +92,15 @@ class LiveView:
                             changes |= {"name": ", ".join(lost) or known.name}
                         self.take(known.model_copy(update=changes))
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _tell_block(self, found: WorkflowExecutionDescription) -> None:
+        """Say once what the task waits for while no call is in flight that says it itself."""
+        why = "" if self._flying else await why_blocked(self._client, found)
+        cause = re.sub(r"\d+|begins at [^.]*|is under way", "", why)  # the same in each attempt
+        if cause and cause not in self._blocks:
+            self._blocks.add(cause)
+            hint = f"It is tried again; `holdfast abandon {self._task_id}` gives the task up."
+            self._console.print(printable(f"    task  waits. {why} {hint}"), style="yellow")
 
     def take(self, event: LiveEvent) -> None:
         """Print one event, unless it is a retry that was printed already."""

@@ -142,7 +142,7 @@ class TaskReading(RunnerBase):
         return await self._read.step(found.task_id, found.steps)
 
     async def get_completed_tasks(self) -> list[ListedTask]:
-        """List the tasks that have their answer, those that wait to be finalized first."""
+        """List the tasks that have their answer: the open ones, then the finalized ones."""
         return Rows([task for status in FINISHED for task in await self.list_tasks(status)])
 
     async def delete_task(self, task: TaskLike) -> None:

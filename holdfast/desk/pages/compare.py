@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from nicegui import ui
@@ -10,6 +11,7 @@ from nicegui import ui
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
+    STRONG,
     TONES,
     button,
     chip,
@@ -20,6 +22,7 @@ from holdfast.desk.pages.parts import (
     notice,
     quiet,
     task_url,
+    text,
     url,
 )
 from holdfast.desk.views.branches import path_of
@@ -147,7 +150,7 @@ class Compare:
         if left and right and unlike:
             _draw_prompts(left, right, unlike)
         for k, pair in enumerate(found.pairs):
-            _draw_pair(k + 1, pair)
+            _draw_pair(k + 1, pair, [self._query[side] for side in SIDES])
 
 
 def _number(typed: str) -> int | None:
@@ -167,7 +170,7 @@ def _draw_prompts(left: Prompt, right: Prompt, differs: tuple[str, ...]) -> None
                         _draw_aspect(aspect, side.text(aspect) or "none", differs)
 
 
-def _draw_pair(number: int, pair: Pair) -> None:
+def _draw_pair(number: int, pair: Pair, names: Sequence[str]) -> None:
     look = "ring-2 ring-indigo-500 dark:ring-indigo-400" if pair.is_first else ""
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3 {look}"):
         with ui.row().classes("items-center gap-2"):
@@ -181,8 +184,9 @@ def _draw_pair(number: int, pair: Pair) -> None:
                 _draw_side(pair.left, ())
             return
         with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
-            for side in (pair.left, pair.right):
+            for name, side in zip(names, (pair.left, pair.right), strict=True):
                 with ui.column().classes("min-w-0 gap-2"):
+                    text("span", name, f"text-sm font-medium break-all md:hidden {STRONG}")
                     if side is None:
                         quiet("no such step")
                     else:

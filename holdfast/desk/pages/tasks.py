@@ -175,7 +175,8 @@ class Tasks:
             if self._ages[row.task_id].text != said:
                 self._ages[row.task_id].text = said
         page, more = self._wanted.page, self._more
-        self._foot.show((bool(rows), page, more), lambda: self._draw_foot(page, has_more=more))
+        foot = partial(self._draw_foot, page, has_more=more)
+        self._foot.show((page, more), foot if page > 1 or more else lambda: None)
 
     def _draw_foot(self, page: int, *, has_more: bool) -> None:
         quiet(f"Page {page}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.desk.views.timeline import bodies_in
+from holdfast.desk.views.timeline import bodies_in, undone_steps
 from holdfast.desk.views.words import brief, data_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy, policy_of
 from holdfast.task.happenings import CallUndone, Happening
@@ -15,12 +15,13 @@ from holdfast.task.undo import effect_place
 from holdfast.values.messages import shown
 from holdfast.values.text.redact import redact
 
-EffectState = Literal["done", "final", "undone", "unknown", "failed", "running"]
+EffectState = Literal["done", "final", "undone", "remains", "unknown", "failed", "running"]
 
 STATES: Mapping[EffectState, tuple[str, str]] = {
     "done": ("done", "positive"),
     "final": ("done, no undo", "primary"),
     "undone": ("undone", "grey"),
+    "remains": ("remains", "negative"),
     "unknown": ("unknown", "negative"),
     "failed": ("failed", "grey"),
     "running": ("running", "warning"),
@@ -36,7 +37,8 @@ class Effect:
         tool: The tool.
         arguments: With which it ran, in one line.
         result: What it gave, in one line.
-        state: What is known of it; "final" for one that is done and declares no undo.
+        state: What is known of it; "final" for one that is done and declares no undo, "remains" for
+            one that is done and was not undone with its step.
         n: Number of its step.
         branch: Branch of its step.
         at: When it ended, seconds since the epoch.
@@ -80,6 +82,7 @@ def effects_of(found: Iterable[Happening], snapshot: AgentSnapshot | None = None
     """
     kept = list(found)
     undone = {each.place: each.event.by for each in kept if isinstance(each, CallUndone)}
+    left = undone_steps(kept)
     listed: list[Effect] = []
     for body in bodies_in(kept):
         for call in body.all_calls():
@@ -87,8 +90,11 @@ def effects_of(found: Iterable[Happening], snapshot: AgentSnapshot | None = None
             place = effect_place(body.branch, body.key, call.batch, call.i)
             who = undone.get(place, undone.get(call.child) if call.child else None)
             effect = _effect(body, call, policy, who)
-            if effect is not None:
-                listed.append(effect)
+            if effect is None:
+                continue
+            if effect.state in ("done", "final") and (body.branch, body.n) in left:
+                effect = replace(effect, state="remains")
+            listed.append(effect)
     return listed
 
 

@@ -229,6 +229,7 @@ def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
     outcome, called = call.outcome, call.called
     edited = outcome.edited if outcome else called.edited if called else ""
     arguments = redact(brief(data_of(edited or call.call.arguments)))
+    arguments += f" as task {call.child}" if call.child else ""
     if outcome is not None:
         if outcome.attempts <= 0 or not outcome.ended:
             return None

@@ -36,10 +36,12 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.activations import WholeTasks
 from holdfast.serving.worker_process import BUILD_ID
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import LONGEST_REASON, Receipt
 from holdfast.task.data.records import Entry, EventRecord, OpenState
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import CloseInput, EntriesPage
+from holdfast.task.people import approvals
 from holdfast.task.refusals import abandoned
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
@@ -92,6 +94,7 @@ class Replayed:
         entries: Its ledger, oldest first; where something is missing, a last entry says why.
         opens: The steps in progress.
         upcoming: These, then the queued ones.
+        approvals: What waits for a person, also in child tasks.
         until: When that was, seconds since the epoch.
     """
 
@@ -99,6 +102,7 @@ class Replayed:
     entries: list[Entry]
     opens: tuple[OpenState, ...]
     upcoming: list[TaskStep]
+    approvals: list[Approval]
     until: float
 
 
@@ -129,6 +133,7 @@ async def replayed(reader: Reader, task_id: str) -> Replayed:
             entries,
             ledger.s.opens,
             list(ledger.upcoming()),
+            list(approvals.asked_everywhere(ledger)),
             next((e.event_time.ToMicroseconds() / 1e6 for e in ended), 0.0),
         )
 

@@ -286,7 +286,7 @@ class TaskEnds:
             how = f" ({task.error.partition(': ')[2] or task.status})"
         return TaskClosedError(
             f"Task {task_id!r} is closed{how}: it can be read, not changed. To go on from one of"
-            " its steps, fork it: fork(task, at=step)."
+            " its steps, fork it: fork(task, at=step), or `holdfast fork`."
         )
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription:

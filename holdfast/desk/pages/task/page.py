@@ -185,7 +185,8 @@ class TaskPage:
         task = found.task
         title = redact(shortened(task.input, 200)) or self._task_id
         self._title.show(title, lambda: heading(title, level=1).classes("min-w-0 break-words"))
-        self._state.show(task.status, lambda: _draw_state(task))
+        is_idle = task.status == "running" and bool(found.upcoming) and not found.opens
+        self._state.show((task.status, is_idle), lambda: _draw_state(task, is_idle=is_idle))
         self._links.show(_linked(found), lambda: _draw_links(found))
         said = (task.error, task.blocked_by, task.paused, found.lost)
         self._notices.show(said, lambda: _draw_notices(task, found.lost))
@@ -264,11 +265,12 @@ class TaskPage:
         )
 
 
-def _draw_state(task: Task) -> None:
+def _draw_state(task: Task, *, is_idle: bool) -> None:
     with ui.row().classes("items-center gap-2"):
         state = chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
         state.props["title"] = MEANING[task.status]
-        quiet(MEANING[task.status])
+        idle = "No step is in progress. Run on begins the next one."
+        quiet(idle if is_idle else MEANING[task.status])
 
 
 def _draw_notices(task: Task, lost: str) -> None:
