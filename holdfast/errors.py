@@ -476,13 +476,13 @@ class ModelUnavailableError(ModelError):
         limit_seconds: How long such a limit is waited out; None for the usual time.
         is_repeated: Whether the usage counts the call as one that was made once more.
         usage: Cost of an answer that came and cannot be used; None when no answer came.
-        open_calls: Ids of its calls: a provider that keeps the conversation waits for results.
+        open_calls: Its calls: a provider that keeps the conversation waits for their results.
     """
 
     limit_seconds: float | None = None
     is_repeated: bool = False
     usage: Any = None
-    open_calls: tuple[str, ...] = ()
+    open_calls: tuple[Any, ...] = ()
 
     def __init__(
         self,

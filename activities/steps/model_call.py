@@ -40,6 +40,7 @@ from holdfast.models.draft import Draft
 from holdfast.models.openai.response_tools import named
 from holdfast.models.prices import VARIABLE, MostCost, Prices, priced
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub, write_progress
+from holdfast.task.data.calls import not_run
 from holdfast.task.data.failures import Losses, lost_fact
 from holdfast.task.data.head import KeptConversation
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
@@ -47,7 +48,7 @@ from holdfast.task.data.wire import AdvanceInput
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import kept_alive
-from holdfast.values.messages import Message, TextPart, not_run, user
+from holdfast.values.messages import Message, TextPart, user
 from holdfast.values.money import NOTHING, plain
 from holdfast.values.runs.retries import is_locked, next_failure
 from holdfast.values.text.logs import log

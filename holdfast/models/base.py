@@ -158,7 +158,7 @@ class ModelAnswer(Value):
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
             that of an earlier call. Empty for nothing.
         unread: Why nothing of it could be read: it has only its usage. Empty for others.
-        open_calls: Ids of the calls of such an answer, where they could be read: a provider that
+        open_calls: The calls of such an answer, as `Message.open_calls` has them: a provider that
             keeps the conversation waits for their results.
         has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
             not recorded, as it serves to find what the two above say.
@@ -180,7 +180,7 @@ class ModelAnswer(Value):
     repeated: tuple[str, ...] = ()
     flaw: str = ""
     unread: str = ""
-    open_calls: tuple[str, ...] = ()
+    open_calls: tuple[ToolCall, ...] = ()
     has_unique_ids: bool = Field(default=False, exclude=True)
     parsed: Any = Field(default=None, exclude=True)
 
@@ -326,7 +326,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
     if not all(0 <= count <= MOST_TOKENS for count in usage.model_dump().values()):
         wrong, usage = "its usage holds a number that is not a count of tokens", ANSWERED
     if wrong:
-        raise _malformed(model, wrong, usage, made.message.call_ids)
+        raise _malformed(model, wrong, usage, made.message.open_calls)
     return made
 
 
@@ -386,7 +386,7 @@ def _cleaned_content(content: Content) -> Content:
 
 
 def _malformed(
-    model: str, reason: str, usage: Usage = ANSWERED, calls: tuple[str, ...] = ()
+    model: str, reason: str, usage: Usage = ANSWERED, calls: tuple[ToolCall, ...] = ()
 ) -> ModelUnavailableError:
     made = ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"

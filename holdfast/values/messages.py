@@ -202,9 +202,10 @@ class Message(Value):
                 return "".join(part.text for part in parts if isinstance(part, TextPart))
 
     @property
-    def call_ids(self) -> tuple[str, ...]:
-        """Ids of its tool calls, each once, in order."""
-        return tuple(dict.fromkeys(call.id for call in self.calls))
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """Its tool calls, each id once, as far as a result must know them."""
+        kinds = {call.id: (call.server, call.kind) for call in self.calls}
+        return tuple(ToolCall(id=id, name="", server=s, kind=k) for id, (s, k) in kinds.items())
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
@@ -273,12 +274,6 @@ def assistant(text: str, *, calls: tuple[ToolCall, ...] = ()) -> Message:
 def system(text: str) -> Message:
     """Make a system note inside the conversation."""
     return Message(role="system", content=text)
-
-
-def not_run(call_ids: Iterable[str], reason: str) -> tuple[Message, ...]:
-    """Answer calls that were not run, for a reason that the model reads."""
-    made = Message(role="tool", content=reason, is_error=True)
-    return tuple(made.model_copy(update={"call_id": id}) for id in call_ids)
 
 
 class InputTokensDetails(Value):

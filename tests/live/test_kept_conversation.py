@@ -98,8 +98,17 @@ async def test_calls_of_an_answer_that_cannot_be_read_are_answered_too(
     run: Runs, model: FakeOpenAI
 ) -> None:
     """The provider keeps that answer, and refuses a request while a call lacks its result."""
-    called = {"type": "function_call", "call_id": "call_7", "name": "look", "arguments": "{}"}
-    odd = raw({"id": "r", "output": [called, {"type": "message", "content": 5}, {"type": 1}]})
+    shell = {"type": "shell_call", "action": {"commands": ["ls"]}}
+    asked = {"server_label": "crm", "name": "pay", "arguments": "{}"}
+    called: list[dict[str, Any]] = [
+        {"type": "function_call", "call_id": "call_7", "name": "look", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "call_8", "name": "own", "input": "x"},
+        {**shell, "call_id": "call_9"},
+        {**shell, "call_id": "has run"},
+        {"type": "shell_call_output", "call_id": "has run", "output": []},
+        {"type": "mcp_approval_request", "id": "mcpr_1", **asked},
+    ]
+    odd = raw({"id": "r", "output": [*called, {"type": "message", "content": 5}, {"type": 1}]})
     own: dict[str, Any] = {"conversation_id": "c"}
     model.add(odd, odd, odd)
     with pytest.raises(UnfitAnswerError, match="cannot be read"):
@@ -109,9 +118,13 @@ async def test_calls_of_an_answer_that_cannot_be_read_are_answered_too(
     assert run.agent is not None
     assert (await Runner.run(run.agent, state, runner=run.runner)).final_output == "done"
     again = [each[2] for each in sent(model)][1:]
-    assert again == [["function_call_output", "user"]] * 3
-    results = [asked.body["input"][0]["call_id"] for asked in model.requests[1:]]
-    assert results == ["call_7"] * 3
+    answers = ["function_call", "custom_tool_call", "shell_call"]
+    kinds = [*(f"{kind}_output" for kind in answers), "mcp_approval_response", "user"]
+    assert again == [kinds] * 3
+    for request in model.requests[1:]:
+        *results, refused = request.body["input"][:4]
+        assert [each["call_id"] for each in results] == ["call_7", "call_8", "call_9"]
+        assert (refused["approval_request_id"], refused["approve"]) == ("mcpr_1", False)
 
 
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -154,14 +155,13 @@ async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: A
 
 
 def test_events_are_read_whatever_the_pieces_of_bytes_are() -> None:
-    body = (
-        'event: a\r\ndata: {"x":"\u2028é"}\r\n\r\n: comment\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n'
-    )
+    body = 'event: a\ndata: {"x":"\u2028é"}\n\n: comment\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n'
     data = body.encode()
-    for size in (1, 2, 7, 1000):
-        reader = EventReader()
-        parts = [data[i : i + size] for i in range(0, len(data), size)]
+    for ending, size in product((b"\n", b"\r\n", b"\r"), (1, 2, 7, 1000)):
+        reader, sent = EventReader(), data.replace(b"\n", ending)
+        parts = [sent[i : i + size] for i in range(0, len(sent), size)]
         assert [e for part in parts for e in reader.feed(part)] == ['{"x":"\u2028é"}', "1\n2"]
+        assert reader.is_done
 
 
 def test_a_frame_gives_what_comes_after_a_place() -> None:

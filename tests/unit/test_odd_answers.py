@@ -90,6 +90,7 @@ WHOLE = b'{"choices": [{"message": {"content": "done"}}]}'
 SENT: dict[str, tuple[Bytes, str]] = {
     "a mark of the order of bytes": (Bytes(b"\xef\xbb\xbf" + DONE, STREAM), "done"),
     "a mark before JSON": (Bytes(b"\xef\xbb\xbf" + WHOLE), "done"),
+    "lines that end in returns": (Bytes(DONE.replace(b"\n", b"\r"), STREAM), "done"),
     "what follows the last word": (Bytes(DONE + b"data: [DONE]\n\n" + LATE, STREAM), "done"),
     "data without a word": (Bytes(b": hi\n\ndata:\n\n" + DONE, STREAM), "done"),
     "a stream of another type": (Bytes(DONE, "text/plain"), "done"),
@@ -148,6 +149,69 @@ async def test_an_error_with_a_status_of_success_is_an_error(
         return
     assert isinstance(made, ModelUnavailableError)
     assert (made.is_limit, made.usage) == (expected == "limit", None)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("api", MODELS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"detail": "the pump is closed"},
+        {"detail": [{"loc": ["body"], "msg": "the pump is closed"}]},
+        {"object": "error", "message": "the pump is closed", "type": "BadRequestError"},
+        {"success": False, "errors": [{"code": 7, "message": "the pump is closed"}]},
+        {"code": 1301, "msg": "the pump is closed"},
+        {"object": "error", "message": "the pump is closed", "code": 400},
+        "the pump is closed",
+    ],
+)
+async def test_what_a_server_says_in_place_of_an_answer_is_told(
+    body: Any, api: str, *, streamed: bool
+) -> None:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    sent = Bytes(b"data: " + data + b"\n\n", STREAM) if streamed else Bytes(data)
+    async with hostile_server(lambda *_: sent) as server:
+        model = MODELS[api]("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
+        made = await answered(model, streamed=streamed)
+        await model.close()
+    assert isinstance(made, ModelError)
+    assert "the pump is closed" in str(made)
+
+
+LOOK = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+SHELL = {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "m"}]}
+
+
+@pytest.mark.parametrize(
+    ("told", "whole", "expected"),
+    [
+        ([LOOK], [], ["c"]),
+        ([LOOK], [SAID], ["c"]),
+        ([SAID, LOOK], [SAID], ["c"]),
+        ([LOOK], [{**LOOK, "id": "another"}], ["c"]),
+        ([LOOK, {**LOOK, "call_id": "d"}], [LOOK], ["c", "d"]),
+        ([LOOK, SHELL], [LOOK], ["c", "s"]),
+        ([], [LOOK], ["c"]),
+        ([SAID], [LOOK], ["c"]),
+    ],
+)
+async def test_a_stream_has_the_calls_of_its_events_and_those_of_its_body(
+    told: list[Any], whole: list[Any], expected: list[str]
+) -> None:
+    events = [
+        {"type": "response.output_item.done", "output_index": i, "item": item}
+        for i, item in enumerate(told)
+    ]
+    ended = {"type": "response.completed", "response": {"output": whole, "status": "completed"}}
+    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in [*events, ended])
+    async with hostile_server(lambda *_: Bytes(data, STREAM)) as server:
+        model = ResponsesModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
+        made = await answered(model, streamed=True)
+        await model.close()
+    assert isinstance(made, ModelAnswer)
+    assert [call.id for call in made.message.calls] == expected
+    assert made.text == ("m" if SAID in [*told, *whole] else "")
 
 
 def is_empty(made: dict[str, Any]) -> bool:

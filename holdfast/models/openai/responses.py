@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, ModelError, ModelUnavailableError, message_of
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.hosted_items import (
+    APPROVAL_REQUEST,
     is_passed_on,
     told_in_stream,
     without_lost_searches,
@@ -21,12 +23,13 @@ from holdfast.models.openai.http.failures import (
     status_error,
 )
 from holdfast.models.openai.item_contents import FAKE_ID, kind_of, without_status
-from holdfast.models.openai.items import Item, assistant_message, to_response_items
+from holdfast.models.openai.items import CALLS, Item, assistant_message, to_response_items
+from holdfast.models.openai.local_items import LOCAL_CALLS, run_by_provider
 from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
-from holdfast.values.messages import Message
+from holdfast.values.messages import Message, ToolCall
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _NOT_SENT = ("created_by", "provider_data")
@@ -227,11 +230,16 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     )
 
 
-def _open_calls(body: dict[str, Json]) -> Iterator[str]:
-    for item in map(as_object, as_array(body.get("output"))):
-        call_id = as_text(item.get("call_id"))
-        if call_id and item.get("type") == "function_call":
-            yield call_id
+def _open_calls(body: dict[str, Json]) -> Iterator[ToolCall]:
+    """Yield the calls that the provider waits for, as far as a result must know them."""
+    items = list(map(as_object, as_array(body.get("output"))))
+    has_run = run_by_provider(items)
+    for item in items:
+        kind: Any = as_text(item.get("type"))
+        id = as_text(item.get("id" if kind == APPROVAL_REQUEST else "call_id"))
+        if kind in CALLS and id and id not in has_run:
+            server = kind if kind == APPROVAL_REQUEST else ""  # its label may be what is wrong
+            yield ToolCall(id=id, name="", server=server, kind=kind if kind in LOCAL_CALLS else "")
 
 
 def _finish(reply: _Reply, message: Message) -> str:
@@ -261,6 +269,7 @@ class ResponseStream:
         self.body: dict[str, Json] | None = None
         self._tell = tell
         self._items: list[Json] = []
+        self._told: set[int] = set()  # places of items of which a piece was told
 
     def take(self, event: dict[str, Json]) -> None:
         """Take the next event."""
@@ -268,12 +277,10 @@ class ResponseStream:
         index: Json = event.get("output_index")
         place = index if isinstance(index, int) else 0
         if kind in _TEXTS:
+            self._told.add(place)
             self._tell(Delta(_TEXTS[kind], as_text(event.get("delta")), place))  # type: ignore[arg-type]
         elif kind == "response.output_item.added":
-            item = as_object(event.get("item"))
-            if item.get("type") == "function_call":
-                told = (as_text(item.get(key)) for key in ("call_id", "name", "namespace"))
-                self._tell(Delta("call", "", place, *told))
+            self._call(as_object(event.get("item")), place)
         elif kind == "response.output_item.done":
             self._items.append(event.get("item"))
             self._done(as_object(event.get("item")), place)
@@ -286,17 +293,34 @@ class ResponseStream:
             failure = {"code": event.get("code"), "message": as_text(event.get("message"))}
             self.body = {"output": list[Json](), "status": "failed", "error": failure}
 
+    def _call(self, item: dict[str, Json], place: int) -> bool:
+        """Tell of the begin of a function call; other items have none."""
+        if item.get("type") != "function_call":
+            return False
+        self._told.add(place)
+        told = (as_text(item.get(key)) for key in ("call_id", "name", "namespace"))
+        self._tell(Delta("call", "", place, *told))
+        return True
+
     def _done(self, item: dict[str, Json], place: int) -> None:
-        """Tell of an item of the provider's own tools."""
+        """Tell of an item of the provider's own tools, or of one that came without its pieces."""
         kind = as_text(item.get("type"))
+        if place not in self._told:
+            if self._call(item, place):
+                self._tell(Delta("arguments", as_text(item.get("arguments")), place))
+            for part in map(as_object, as_array(item.get("content")) if kind == "message" else ()):
+                said: Literal["refusal", "text"] = "refusal" if "refusal" in part else "text"
+                self._tell(Delta(said, as_text(part.get(said)), place))
         if is_passed_on(kind):
             self._tell(Delta("item", told_in_stream(item), place, as_text(item.get("id")), kind))
 
     def _end(self, response: dict[str, Json]) -> None:
-        """Keep the body; some servers leave out the items that the events held."""
-        output: Json = response.get("output")
-        has_output = is_array(output) and bool(output)
-        self.body = response if has_output else {**response, "output": self._items}
+        """Keep the body; some servers leave out items that the events held."""
+        output = as_array(response.get("output"))
+        if any(_unlike(self._items, output)):
+            whole = [*self._items, *_unlike(output, self._items)]
+            response = {**response, "output": whole}
+        self.body = response
 
     def end(self) -> None:
         """Ignore "[DONE]": this API ends an answer by an event, which has all of it."""
@@ -304,3 +328,21 @@ class ResponseStream:
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""
         return cut_off(model, "there was no final response")
+
+
+def _unlike(items: Iterable[Json], others: Iterable[Json]) -> Iterator[Json]:
+    """Yield the items that others lack: calls by their `call_id`, the rest by type.
+
+    The `id` does not tell: a proxy may give other ones in the answer's body than in its events.
+    """
+    known = {_key(item) for item in others}
+    kinds = {kind for kind, _ in known}
+    for item in items:
+        kind, call_id = _key(item)
+        if (kind, call_id) not in known and (call_id or kind not in kinds):
+            yield item
+
+
+def _key(item: Json) -> tuple[str, str]:
+    fields = as_object(item)
+    return as_text(fields.get("type")), as_text(fields.get("call_id"))

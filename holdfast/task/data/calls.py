@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -397,6 +398,12 @@ class Outcome(Value):
             is_error=self.is_error,
             items=(result_stub(call),) if call.kind else (),
         )
+
+
+def not_run(calls: Iterable[ToolCall], reason: str) -> tuple[Message, ...]:
+    """Answer calls that were not run, for a reason that the model reads."""
+    outcome = Outcome(content=reason, is_error=True)
+    return tuple(outcome.message(call) for call in calls)
 
 
 class Begun(Value):

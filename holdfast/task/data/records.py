@@ -56,7 +56,7 @@ class OpenStep(Value):
             notes that `step.behind` counts: they were there before it.
         told: Of a step that asks again because no answer was usable: how many of the notes the
             model has read; -1 for others.
-        unanswered: Of such a step: ids of the calls of its newest answer.
+        unanswered: Of such a step: `Message.open_calls` of its newest answer.
         inputs: Step id to the output of each step that this one waited for.
     """
 
@@ -66,7 +66,7 @@ class OpenStep(Value):
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
     told: int = -1
-    unanswered: tuple[str, ...] = ()
+    unanswered: tuple[ToolCall, ...] = ()
     inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 

@@ -162,8 +162,8 @@ class Ledger(UpcomingSteps):
             self._forget_approvals(n)
             if current.is_unfit:
                 answer = newest_answer(current.journal)
-                unanswered = () if answer is None else answer.message.call_ids or answer.open_calls
-                changed = {"told": len(opened.notes), "unanswered": unanswered}
+                lacking = () if answer is None else answer.message.open_calls or answer.open_calls
+                changed = {"told": len(opened.notes), "unanswered": lacking}
                 opened = opened.model_copy(update=changed)
             current = OpenState(
                 open=opened,

@@ -28,12 +28,13 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.hosted_items import SEARCH_CALL
 from holdfast.models.openai.item_contents import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import not_run
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense
-from holdfast.values.messages import Message, ToolCall, clean, not_run, system, user
+from holdfast.values.messages import Message, ToolCall, clean, system, user
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
 from holdfast.values.text.redact import redact
@@ -357,8 +358,8 @@ def told_again(
     cause = error if error.__cause__ is None else error.__cause__
     why = cause if cause.__cause__ is None else cause.__cause__  # without the answer once more
     reason = clean(redact(str(why)))[:LONGEST_REASON]
-    if ids := answer.message.call_ids:  # each needs a result, also where the provider keeps them
-        return (answer.message, *not_run(ids, reason))
+    if calls := answer.message.open_calls:  # each needs a result, also where the provider has them
+        return (answer.message, *not_run(calls, reason))
     told = user(UNFIT.format(reason))
     return (answer.message, told) if answer.text else (told,)
 

@@ -19,6 +19,7 @@ from holdfast.models.defaults import default_client, default_key
 from holdfast.models.openai.http.bodies import HEAVY_BYTES, RequestBody
 from holdfast.models.openai.http.failures import (
     ErrorStatus,
+    cleaned,
     codes_of,
     cut_off,
     lost,
@@ -42,7 +43,7 @@ DONE = "[DONE]"
 class EventReader:
     """Puts pieces of a body together into events.
 
-    Lines are cut at line feeds only: a JSON text may hold every other separator that Python's
+    Lines end as `bytes.splitlines` knows: a JSON text may hold every other separator that
     `str.splitlines` knows.
 
     Attributes:
@@ -54,20 +55,19 @@ class EventReader:
         """Begin with nothing."""
         self.has_begun = self.is_done = False
         self._rest: list[bytes] = []  # pieces of a line that is not complete
+        self._may_feed = False  # whether a line feed would belong to the end of the last line
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Yield the data of the events that are complete now, without the last word "[DONE]"."""
-        first, *others = chunk.split(b"\n")
-        self._rest.append(first)
-        if not others:
-            return
-        *lines, rest = (b"".join(self._rest), *others)
-        self._rest = [rest]
-        for line in lines:
-            if self.is_done:
+        left = chunk.removeprefix(b"\n") if self._may_feed else chunk
+        self._may_feed = chunk.endswith(b"\r")
+        for piece in left.splitlines(keepends=True):
+            self._rest.append(piece.rstrip(b"\r\n"))
+            if self.is_done or len(self._rest[-1]) == len(piece):  # the line goes on
                 return
-            line = line.removesuffix(b"\r").removeprefix(BOM_UTF8)  # noqa: PLW2901  as it is meant
+            line = b"".join(self._rest).removeprefix(BOM_UTF8)
+            self._rest.clear()
             if line.startswith(b"data:"):
                 self.has_begun = True
                 self._data.append(line[5:].removeprefix(b" "))
@@ -96,6 +96,12 @@ _REFUSALS = {
     "permission_error": 403,
 }
 """Statuses of what a server tells of with a status of success, and time does not mend."""
+
+_ANSWER = frozenset({"choices", "output", "type"})
+"""Members of which an answer, and an event of one, has at least one."""
+
+_WORDS = ("detail", "message", "msg", "errors")
+"""Members by which servers say what is wrong, with a status of success and without an `error`."""
 
 _Place = tuple[int, str | None, str]
 
@@ -366,14 +372,20 @@ class Connection:
         except RecursionError:
             raise malformed(self.model, "it is nested too deep", request_id=request_id) from None
         except ValueError:
-            raise malformed(self.model, "the body is not JSON", request_id=request_id) from None
+            is_part = body.lstrip().startswith("{")  # of an answer, which no error quotes
+            said = "" if is_part else f": {body.strip()}"
+            reason = cleaned(f"the body is not JSON{said}", self.secret)
+            raise malformed(self.model, reason, request_id=request_id) from None
         return self._checked(data, request_id)
 
     def _checked(self, data: object, request_id: str | None) -> dict[str, Json]:
         if not is_object(data):
             raise malformed(self.model, "the body is not a JSON object", request_id=request_id)
-        given = data.get("error")
+        given = data if data.get("object") == "error" else data.get("error")
         error = given if is_object(given) else {"message": given}
+        if not data.keys() & {*_ANSWER, "error"} and any(data.get(name) for name in _WORDS):
+            reason = f"it has no answer, but says {json.dumps(data, ensure_ascii=False)}"
+            raise malformed(self.model, cleaned(reason, self.secret), request_id=request_id)
         code = error.get("code") or error.get("type")
         status = code if isinstance(code, int) else _REFUSALS.get(str(code))
         if "output" in data and not isinstance(code, int):  # the API's own answer, which failed

@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing, is_too_long
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
-from holdfast.values.messages import ANSWERED, Usage
+from holdfast.values.messages import ANSWERED, ToolCall, Usage
 from holdfast.values.runs.retries import retry_after
 
 _FOLD = (
@@ -251,7 +251,7 @@ def malformed(
     *,
     request_id: str | None = None,
     usage: Usage = ANSWERED,
-    calls: Iterable[str] = (),
+    calls: Iterable[ToolCall] = (),
 ) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
