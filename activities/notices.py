@@ -28,7 +28,6 @@ from pydantic import Field
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.data.source import task_id
 from holdfast.activities.failures import clean_message, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.errors import InvalidArgumentError, NotificationError, WrongTypeError
@@ -396,7 +395,7 @@ def notice_of(given: NoticeInput) -> Notice:
         id=given.id,
         type=f"approval.{approval.stage}",
         at=approval.stage_began,
-        task=task_id(),
+        task=activity.info().workflow_id or "",
         agent=exact(approval.agent),
         approval=approval.id,
         kind=approval.kind,

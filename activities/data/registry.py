@@ -14,7 +14,7 @@ from holdfast.activities.data.cache import Cache
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import shared_name
 from holdfast.agents.guardrails import guard_rule
-from holdfast.agents.hosted.mcp import servers_of
+from holdfast.agents.hosted.tools import servers_of
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import changed_places, has_servers, reachable
 from holdfast.agents.tools.decorator import Tool

@@ -20,8 +20,8 @@ from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import AgentHooksBase
-from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.hosted.prompt import chosen_prompt
+from holdfast.agents.hosted.tools import decided_by_code, servers_of
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
 from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids

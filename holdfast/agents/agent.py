@@ -12,14 +12,13 @@ from holdfast.agents.declared import DeclaredAgent, system_prompt
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooksBase, RunHooksBase
-from holdfast.agents.hosted.mcp import HostedMCPTool
 from holdfast.agents.hosted.prompt import (
     DynamicPromptFunction,
     Prompt,
     chosen_prompt,
     fixed_prompt,
 )
-from holdfast.agents.hosted.tools import HostedTool
+from holdfast.agents.hosted.tools import HostedMCPTool, HostedTool
 from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,

@@ -16,10 +16,14 @@ from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooksBase, check_agent_hooks
-from holdfast.agents.hosted.mcp import servers_of
 from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt, check_prompt
-from holdfast.agents.hosted.tool_search import check_names_apart, is_searched
-from holdfast.agents.hosted.tools import HostedTool, check_served
+from holdfast.agents.hosted.tools import (
+    HostedTool,
+    check_names_apart,
+    check_served,
+    is_searched,
+    servers_of,
+)
 from holdfast.agents.local.base import LocalTool, check_one_of_kind
 from holdfast.agents.output_type import AgentOutputSchemaBase, check_output_type, output_schema
 from holdfast.agents.tools.decorator import Tool, to_tool

@@ -82,16 +82,16 @@ from holdfast.agents.hooks import (
 from holdfast.agents.hooks import (
     RunHooksBase as RunHooksBase,
 )
-from holdfast.agents.hosted.mcp import (
+from holdfast.agents.hosted.tools import (
     HostedMCPTool as HostedMCPTool,
 )
-from holdfast.agents.hosted.mcp import (
+from holdfast.agents.hosted.tools import (
     MCPToolApprovalFunction as MCPToolApprovalFunction,
 )
-from holdfast.agents.hosted.mcp import (
+from holdfast.agents.hosted.tools import (
     MCPToolApprovalFunctionResult as MCPToolApprovalFunctionResult,
 )
-from holdfast.agents.hosted.mcp import (
+from holdfast.agents.hosted.tools import (
     MCPToolApprovalRequest as MCPToolApprovalRequest,
 )
 from holdfast.agents.hosted.prompt import (
@@ -109,10 +109,10 @@ from holdfast.agents.hosted.tools import (
 from holdfast.agents.hosted.tools import (
     WebSearchToolImageSettings as WebSearchToolImageSettings,
 )
-from holdfast.agents.hosted.tool_search import (
+from holdfast.agents.hosted.tools import (
     ToolSearchTool as ToolSearchTool,
 )
-from holdfast.agents.hosted.tool_search import (
+from holdfast.agents.hosted.tools import (
     tool_namespace as tool_namespace,
 )
 from holdfast.agents.hosted.tools import (
@@ -412,7 +412,7 @@ from holdfast.client.caller_sessions.compaction import (
 from holdfast.client.caller_sessions.compaction import (
     is_openai_responses_compaction_aware_session as is_openai_responses_compaction_aware_session,
 )
-from holdfast.client.caller_sessions.openai_conversations import (
+from holdfast.client.caller_sessions.compaction import (
     OpenAIConversationsSession as OpenAIConversationsSession,
 )
 from holdfast.client.caller_sessions.protocol import SessionABC as SessionABC

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from holdfast.values.code.extras import needing
 
 if TYPE_CHECKING:
-    from holdfast.desk.app import desk_app, desk_url
     from holdfast.desk.identity.guard import Proxy
     from holdfast.desk.identity.protection import Limits
     from holdfast.desk.identity.tokens import Identity, May, Role, Tokens
+    from holdfast.desk.server import desk_app, desk_url
 
 _LATE = {
     "Identity": "holdfast.desk.identity.tokens",
@@ -20,8 +20,8 @@ _LATE = {
     "Proxy": "holdfast.desk.identity.guard",
     "Role": "holdfast.desk.identity.tokens",
     "Tokens": "holdfast.desk.identity.tokens",
-    "desk_app": "holdfast.desk.app",
-    "desk_url": "holdfast.desk.app",
+    "desk_app": "holdfast.desk.server",
+    "desk_url": "holdfast.desk.server",
 }
 
 __all__ = ["Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app", "desk_url"]

@@ -7,16 +7,163 @@ import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.app import desk_app, desk_url
-from holdfast.desk.identity.guard import is_loopback
-from holdfast.desk.identity.tokens import LocalTokens, Tokens
+from holdfast.desk.api.events import events
+from holdfast.desk.api.reads import reads
+from holdfast.desk.api.writes import writes
+from holdfast.desk.identity.guard import Guard, Proxy, is_loopback
+from holdfast.desk.identity.login import login
+from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
+from holdfast.desk.identity.protection import LOGIN, Limits, Protection, Rates
+from holdfast.desk.identity.tokens import LocalTokens, May, Tokens
+from holdfast.desk.pages.feed import Feed
+from holdfast.desk.pages.frame import Desk
+from holdfast.desk.pages.mount import mount_pages
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.values.version import __version__
+
+API = "/api/v1"
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        401: "No one is known to have sent the request.",
+        403: "The sender may not do this, or the request comes from another site.",
+        404: "There is no such task, step, approval or session.",
+        405: "The address, with the ids in it, is not one of this method.",
+        409: "It was refused: decided already, closed, or in the way of another request.",
+        413: "The body is too large.",
+        422: "The request does not fit.",
+        429: "Too many requests.",
+        503: "The server, a worker process or the archive does not answer; nothing is lost.",
+    }.items()
+}
+
+_ROUTERS = (events, reads, writes)
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+async def _nothing_here(request: Request, path: str) -> None:
+    """Answer what the API does not have; without this, the pages would."""
+    within = {**request.scope, "path": path.removeprefix("v1"), "root_path": ""}
+    known = [route for router in _ROUTERS for route in router.routes]
+    fitting = [each for each in known if each.matches(within)[0] is Match.PARTIAL]
+    if methods := sorted({each for route in fitting for each in getattr(route, "methods", ())}):
+        msg = f"/api/{path} takes {' and '.join(methods)}, not {request.method}."
+        raise HTTPException(405, msg, {"Allow": ", ".join(methods)})
+    raise HTTPException(404, f"The API has nothing at /api/{path}. {API}/openapi.json lists it.")
+
+
+def _describe(app: FastAPI) -> None:
+    """Have the description say that errors are problem details, and how senders are known."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = described()
+        for methods in found["paths"].values():
+            for facts in methods.values():
+                for status, answer in facts["responses"].items():
+                    content = answer.get("content", {})
+                    if int(status) in _REFUSALS and "application/json" in content:
+                        content[MEDIA_TYPE] = content.pop("application/json")
+        bearer = {"type": "http", "scheme": "bearer", "description": "`holdfast desk token make`"}
+        found["components"]["securitySchemes"] = {"token": bearer}
+        found["security"] = [{"token": []}, {}]
+        return found
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def desk_app(
+    runner: AgentRunner,
+    *,
+    tokens: Tokens | Path | str | None = None,
+    proxy: Proxy | None = None,
+    may: May | None = None,
+    limits: Limits | None = None,
+) -> FastAPI:
+    """Make the desk of a runner: pages for people and an API for programs.
+
+    It is an ASGI application: serve it alone, or mount it into one of FastAPI or Starlette
+    (`app.mount("/desk", desk_app(runner))`). Without tokens and without a proxy it serves only the
+    person who is logged in at this machine: by a token of theirs, which `desk_url` has.
+
+    Args:
+        runner: Reads and steers the tasks. One that is not started is started with the
+            application, and closed with it; mounted into another application, it must be started.
+        tokens: Tokens that are accepted, or their file. By default that of the local user, in
+            `desk-local-token` in the data directory of the runner. A runner that has none gets a
+            token for the time of this process.
+        proxy: A reverse proxy that names who sends a request.
+        may: Decides besides the roles: called with the identity, the verb and the id of the task or
+            approval. Reading is asked for as a whole, with the verb "read" and no id.
+        limits: How much a sender may ask for.
+    """
+    known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
+    if known is None and proxy is None:
+        known = LocalTokens(runner.data_dir)
+    limits = limits or Limits()
+    rates = Rates(limits.writes_per_second, limits.burst)
+    guard = Guard(known, proxy, may)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        if runner.is_started:
+            yield
+            return
+        async with runner:
+            yield
+
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description="Tasks of durable agents: read them, decide for them, steer them.",
+        lifespan=lifespan,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=_REFUSALS,
+    )
+    app.state.runner = runner
+    app.state.guard = guard
+    app.state.rates = rates
+    answer_problems(app)
+    for router in _ROUTERS:
+        app.include_router(router, prefix=API)
+    app.add_api_route(
+        "/api/{path:path}", _nothing_here, methods=[*_METHODS], include_in_schema=False
+    )
+    _describe(app)
+    app.include_router(login)
+    app.add_middleware(Protection, guard=guard, limits=limits, rates=rates)
+    mount_pages(app, Desk(runner, guard, Feed(runner)))
+    return app
+
+
+def desk_url(app: FastAPI, base: str) -> str:
+    """Return the address by which a person opens a desk.
+
+    Where the desk serves the local user alone, it signs them in: print it for them, and show it to
+    no other person.
+
+    Args:
+        app: The desk.
+        base: Where it is served, as `http://127.0.0.1:8000/desk`.
+    """
+    tokens = app.state.guard.tokens
+    if not isinstance(tokens, LocalTokens):
+        return base
+    return f"{base.rstrip('/')}{LOGIN}#token={tokens.own()}"
+
 
 HOST = "127.0.0.1"
 PORT = 8400

@@ -40,9 +40,12 @@ from holdfast.llama_index.tools import (
     ToolOutput,
 )
 from holdfast.llama_index.values import AgentChatResponse, Task, TaskStep, TaskStepOutput
-from holdfast.llama_index.workers.base import BaseAgentWorker
-from holdfast.llama_index.workers.custom import CustomSimpleAgentWorker, FnAgentWorker
-from holdfast.llama_index.workers.pipeline import QueryPipelineAgentWorker
+from holdfast.llama_index.workers.base import (
+    BaseAgentWorker,
+    CustomSimpleAgentWorker,
+    FnAgentWorker,
+    QueryPipelineAgentWorker,
+)
 from holdfast.llama_index.workers.react import (
     MultimodalReActAgentWorker,
     ReActAgentWorker,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.agent_runner import AgentRunner
+from holdfast.llama_index.agent_runner import AgentRunner, TaskState, awaited, id_of, settled
 from holdfast.llama_index.llms.messages import PromptTemplate, filled, template_text
 from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.reads import TaskState, awaited, id_of, settled
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import AgentChatResponse, Task
 from holdfast.llama_index.workers.base import HoldfastWorker

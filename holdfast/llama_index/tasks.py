@@ -25,8 +25,7 @@ from holdfast.errors import (
 from holdfast.llama_index.llms.messages import read_image
 from holdfast.llama_index.memory import Memory
 from holdfast.llama_index.program import Program
-from holdfast.llama_index.step_code.beside import own_output, own_record, own_step
-from holdfast.llama_index.step_code.worker import MEMO, StepCode
+from holdfast.llama_index.step_code.worker import MEMO, StepCode, own_output, own_record, own_step
 from holdfast.llama_index.values import AgentChatResponse, OwnRecord, Task, response_view
 from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker

@@ -9,7 +9,7 @@ from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.mcp.manager import MCPServerManager
 from holdfast.mcp.sdk_names import MCPUtil
 from holdfast.mcp.server import MCPServer
-from holdfast.mcp.settings import (
+from holdfast.mcp.tools import (
     HttpClientFactory,
     LocalMCPApprovalCallable,
     MCPServerSseParams,

@@ -20,7 +20,7 @@ from holdfast.errors import UserError
 from holdfast.mcp.calls import Inquiries, ServerCall
 from holdfast.mcp.connection import Connection, asked, checked_pages, listing, on_loop, pages, timed
 from holdfast.mcp.results import read_call_result
-from holdfast.mcp.settings import (
+from holdfast.mcp.tools import (
     LocalMCPApprovalCallable,
     MCPToolMetaContext,
     MCPToolMetaResolver,
@@ -28,15 +28,13 @@ from holdfast.mcp.settings import (
     ToolFilter,
     ToolFilterContext,
     approvals_of,
-    checked_timeout,
-    passes,
-)
-from holdfast.mcp.tools import (
     check_tool_options,
     check_unchanged,
+    checked_timeout,
     definition_of,
     is_used,
     made_tool,
+    passes,
 )
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.values.code.user_calls import invoke

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.mcp.connection import needing_mcp
 from holdfast.mcp.server import ClientServer
-from holdfast.mcp.settings import (
+from holdfast.mcp.tools import (
     MCPServerSseParams,
     MCPServerStdioParams,
     MCPServerStreamableHttpParams,

@@ -12,7 +12,7 @@ from holdfast import ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.activities.tools import child_result as collecting
 from holdfast.agents.tools.decorator import Tool
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_task
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,

@@ -17,9 +17,9 @@ import pytest
 
 from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.engine.dev_server.datadir import prepare, write_json
 from holdfast.engine.dev_server.leases import serving
 from holdfast.engine.dev_server.process import start_time
+from holdfast.engine.dev_server.server import prepare, write_json
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 

@@ -29,7 +29,6 @@ from holdfast.archive.names import OWNER_FILE
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server import leases, watch
 from holdfast.engine.dev_server import server as dev_server
-from holdfast.engine.dev_server.datadir import read_json, write_json
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.leases import (
     acquire_lease,
@@ -38,7 +37,14 @@ from holdfast.engine.dev_server.leases import (
     release_lease,
 )
 from holdfast.engine.dev_server.process import processes_in, start_time, wait_until
-from holdfast.engine.dev_server.server import ensure_server, find_server, revive_server, stop_server
+from holdfast.engine.dev_server.server import (
+    ensure_server,
+    find_server,
+    read_json,
+    revive_server,
+    stop_server,
+    write_json,
+)
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
 from tests.support import forked

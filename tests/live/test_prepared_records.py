@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, Runner, RunResult
 from holdfast.archive.archive import Archive
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.updates import TaskEnds

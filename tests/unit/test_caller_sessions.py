@@ -17,8 +17,8 @@ from holdfast import RunConfig, RunContextWrapper, SQLiteSession
 from holdfast.agents_sdk import OpenAIConversationsSession, SessionABC, SessionSettings
 from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
 from holdfast.client.caller_sessions.store import CallerStore, marks, stored_count
-from holdfast.client.runner.arguments import CallerLoop, is_kept_here
 from holdfast.client.runner.input import whole_calls
+from holdfast.client.runner.runner import CallerLoop, is_kept_here
 from holdfast.errors import InvalidArgumentError, UserError
 
 OLD = ["a", "b", "c"]

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast import tool
-from holdfast.agents.tools.functions.written import MADE_LATER
+from holdfast.agents.tools.functions.function_schema import MADE_LATER
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import defaulted, left_out
 from holdfast.values.text.decided import covered, for_decision

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.desk.views.arguments import differences, fields_of, parsed
-from holdfast.desk.views.cards import Card, Context, card_of
+from holdfast.desk.views.cards import Card, Context, card_of, differences, fields_of, parsed
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.reading.inbox import InboxFilter, choices

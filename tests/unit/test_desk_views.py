@@ -12,10 +12,9 @@ from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import path_of
 from holdfast.desk.views.charts import Asked, charts_of, period_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
-from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import TaskFilter, row_of
-from holdfast.desk.views.timeline import Timeline, timeline_of
+from holdfast.desk.views.timeline import Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import cost_shown, spent
 from holdfast.desk.views.workers import Worker, agents_of, processes_of, queues_of
 from holdfast.models.base import ModelAnswer, ToolSpec

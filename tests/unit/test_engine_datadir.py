@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive.archive import Archive
-from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.process import end_process, is_alive, start_time
+from holdfast.engine.dev_server.server import locked, prepare, read_json, write_json
 from holdfast.errors import ServerStartError
 
 

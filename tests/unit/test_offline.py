@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.models import ModelRequest, ToolSpec
-from holdfast.models.arithmetic import find_question
-from holdfast.models.offline import answer
+from holdfast.models.offline import answer, find_question
 from holdfast.values.messages import Message, user
 
 Calculator = dict[str, Callable[[Any, Any], Any]]

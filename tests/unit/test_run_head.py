@@ -24,7 +24,7 @@ from holdfast.activities.data.registry import Registry
 from holdfast.activities.tools.child_start import child_head
 from holdfast.agents.run_config import ToolExecutionConfig, as_run_config
 from holdfast.archive.archive import Archive
-from holdfast.client.runner.arguments import checked_call
+from holdfast.client.runner.runner import checked_call
 from holdfast.errors import TaskExistsError
 from holdfast.task.data.head import AGENTS_SDK, STEPS, RunRules, TaskHead
 from holdfast.testing import ScriptedModel

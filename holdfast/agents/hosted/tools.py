@@ -6,21 +6,32 @@ definitions on, and a task records the items that come back.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Required, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Required, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from holdfast.agents.items.run_items import RawItem
+from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
 from holdfast.models.base import NO_HOSTED, ToolSpec
+from holdfast.models.openai.hosted_items import APPROVED, BARE_REJECTION, approval_request
+from holdfast.task.data.agent_snapshot import ToolPolicy, server_key
+from holdfast.task.data.calls import Outcome
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.code.user_calls import invoke, naming
+from holdfast.values.messages import ToolCall, clean
+from holdfast.values.runs.approval_rules import ApprovalRule
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker
 
@@ -433,3 +444,292 @@ def given_members(**members: Any) -> dict[str, Json]:
 def _config(kind: str, config: object) -> dict[str, Json]:
     data: dict[str, Json] = plain_data(config)
     return {"type": kind, **data}
+
+
+@dataclass
+class ToolSearchTool(HostedTool):
+    """Lets the model search the agent's deferred tools, and load the ones it needs.
+
+    Deferred are functions with `defer_loading=True`, alone or in a namespace, and a HostedMCPTool
+    with `"defer_loading": True`. Tools of a namespace that are not deferred can be called at once.
+
+    Attributes:
+        description: What the search is for, for the model.
+        execution: Who searches: the provider ("server"), also when it is None. With "client" the
+            API leaves it to its caller, and a model that searches ends the run.
+        parameters: JSON Schema of the search's arguments, for "client".
+
+    Raises:
+        UserError: A field is not data of the API.
+    """
+
+    description: str | None = None
+    execution: Literal["server", "client"] | None = None
+    parameters: object | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        told = cast("object", self.description)
+        if told is not None and not isinstance(told, str):
+            msg = f"ToolSearchTool(description=...) is a text or None; it was {shown(told)}."
+            raise WrongTypeError(msg)
+        if self.execution not in (None, "server", "client"):
+            msg = (
+                "ToolSearchTool(execution=...) is 'server', 'client' or None; it was"
+                f" {shown(self.execution)}."
+            )
+            raise UserError(msg)
+        check_fields(self)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "tool_search"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return given_members(
+            type=self.name,
+            description=self.description,
+            execution=self.execution,
+            parameters=self.parameters,
+        )
+
+
+def tool_namespace(
+    *, name: str, description: str | None, tools: Sequence[Tool[..., Any]]
+) -> list[Tool[..., Any]]:
+    """Return copies of function tools that form a namespace, which the model knows by its name.
+
+    A task knows them by name and namespace, "crm.lookup" for tool lookup in namespace crm: two
+    namespaces may have tools of one name.
+
+    Args:
+        name: Name of the namespace.
+        description: What its tools are for, for the model.
+        tools: The tools. They stay as they are.
+
+    Raises:
+        UserError: The name or description says nothing, a tool is not a function tool, or has the
+            name of the namespace.
+        WrongTypeError: `tools` is not a list.
+    """
+    for what, given in (("namespace name", name), ("description", description)):
+        said: object = given
+        if not isinstance(said, str) or not said.strip():
+            msg = f"tool_namespace() requires a non-empty {what}; it was {shown(said)}."
+            raise UserError(msg)
+    listed: object = tools
+    if not isinstance(listed, list | tuple):
+        msg = f"tool_namespace(tools=...) is a list of function tools; it was {shown(listed)}."
+        raise WrongTypeError(msg)
+    return [_inside(tool, name.strip(), (description or "").strip()) for tool in tools]
+
+
+def _inside(tool: Tool[..., Any], namespace: str, description: str) -> Tool[..., Any]:
+    given = cast("object", tool)
+    if not isinstance(given, Tool) or given.policy().call_kind:
+        msg = f"tool_namespace() only supports FunctionTool instances; it was given {shown(given)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        raise UserError(msg, remedy="Make a tool of a function with @tool or function_tool().")
+    made = copy.copy(tool)
+    made.namespace = namespace
+    made.namespace_description = description
+    return made
+
+
+def is_searched(tool: object) -> bool:
+    """Whether a tool is a function that only the Responses API can offer."""
+    return isinstance(tool, Tool) and bool(tool.namespace or tool.defer_loading)
+
+
+def check_names_apart(agent: str, tools: Iterable[object]) -> None:
+    """Refuse tools of one name that a call could not tell apart, because of a namespace.
+
+    Of several plain tools of one name, the last is offered.
+
+    Args:
+        agent: Name of the agent, for the error message.
+        tools: Its tools.
+
+    Raises:
+        UserError: Two of a namespace have one name, or a deferred tool has that of another tool.
+    """
+    owners: dict[str, Tool[..., Any]] = {}
+    for each in tools:
+        if not isinstance(each, Tool) or each.is_enabled is False:
+            continue
+        tool = cast("Tool[..., Any]", each)
+        other = owners.setdefault(tool.qualified_name, tool)
+        if other is not tool and (is_searched(tool) or is_searched(other)):
+            msg = (
+                f"Ambiguous function tool configuration of agent {agent!r}: the qualified name"
+                f" `{tool.qualified_name}` is used by multiple tools, and tool search could load"
+                " either."
+            )
+            raise UserError(msg, remedy="Rename one with name=, or put it into a namespace.")
+
+
+if TYPE_CHECKING:
+    from openai.types.responses.tool_param import Mcp
+else:  # for typing.get_type_hints: the package takes long to load
+    Mcp = Any
+
+
+@dataclass
+class MCPToolApprovalRequest:
+    """A request of the provider for an approval.
+
+    Attributes:
+        ctx_wrapper: The run's context.
+        data: The request: `id`, `server_label`, `name` and `arguments` (JSON text).
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: RawItem
+
+
+class MCPToolApprovalFunctionResult(TypedDict):
+    """What an approval function decides.
+
+    Attributes:
+        approve: Whether the provider may run the call.
+        reason: Why not, for the model.
+    """
+
+    approve: bool
+    reason: NotRequired[str]
+
+
+MCPToolApprovalFunction = Callable[
+    [MCPToolApprovalRequest],
+    "MCPToolApprovalFunctionResult | Awaitable[MCPToolApprovalFunctionResult | None] | None",
+]
+"""Decides on a request for an approval; returns None to have a person decide."""
+
+
+@dataclass
+class HostedMCPTool(HostedTool):
+    """Lets the model call the tools of an MCP server, which the provider lists and runs.
+
+    Where the server's configuration requires an approval, the provider asks for it before a call;
+    a person decides, as about any call that needs approval, unless `on_approval_request` does.
+
+    Attributes:
+        tool_config: The server as the Responses API has it: `server_label`, `server_url` or
+            `connector_id`, `require_approval`, ... What is secret in it (`authorization`,
+            `headers`) is sent and never recorded.
+        on_approval_request: Decides on requests for an approval, in a worker process; None, or an
+            answer of None, has a person decide.
+        effect: "read" if calls of the server change nothing; else an undo reports calls that were
+            made as effects that remain.
+        approval: Who decides, if not anybody.
+
+    Raises:
+        UserError: The configuration is not data of the API, or has no label.
+    """
+
+    tool_config: Mcp = field(repr=False)
+    on_approval_request: MCPToolApprovalFunction | None = None
+    _: KW_ONLY
+    effect: Literal["read", "irreversible"] = "irreversible"
+    approval: ApprovalRule | None = None
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        data = checked_config(self, self.tool_config)
+        check_name("server_label of HostedMCPTool", data.get("server_label"))
+        if data.get("type", "mcp") != "mcp":
+            msg = f"HostedMCPTool(tool_config=...) has type {data['type']!r}; it must be 'mcp'."
+            raise UserError(msg)
+        decide: object = self.on_approval_request
+        if decide is not None and not callable(decide):
+            msg = f"on_approval_request must be a function (request); it was {shown(decide)}."
+            raise WrongTypeError(msg)
+        if self.effect not in ("read", "irreversible"):
+            msg = (
+                "HostedMCPTool(effect=...) is 'read' or 'irreversible': the provider has no undo;"
+                f" it was {shown(self.effect)}."
+            )
+            raise UserError(msg)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "hosted_mcp"
+
+    @property
+    def label(self) -> str:
+        """Label of the server."""
+        return str(plain_data(self.tool_config)["server_label"])
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The server as the Responses API has it, secrets included."""
+        return {"type": "mcp", **plain_data(self.tool_config)}
+
+    @property
+    def key(self) -> str:
+        """Name of its rules among the policies of an agent."""
+        return server_key(self.label)
+
+    def policy(self) -> ToolPolicy:
+        """Describe as data how a task treats requests for an approval."""
+        rule = self.approval
+        return ToolPolicy(
+            effect=self.effect,
+            needs_approval="yes",
+            approval=rule,
+            approval_seconds=(rule.expires_seconds or 0) if rule is not None else 0,
+        )
+
+
+def servers_of(tools: Sequence[object]) -> tuple[HostedMCPTool, ...]:
+    """Return the MCP servers among tools.
+
+    Raises:
+        UserError: Two of them have one label.
+    """
+    found = [tool for tool in tools if isinstance(tool, HostedMCPTool)]
+    labels = [server.label for server in found]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        msg = (
+            f"More than one HostedMCPTool has the label {', '.join(map(repr, twice))}. A request"
+            " for an approval names its server by the label: give each its own."
+        )
+        raise UserError(msg)
+    return tuple(found)
+
+
+async def decided_by_code(
+    server: HostedMCPTool, call: ToolCall, context: RunContextWrapper[Any]
+) -> Outcome | None:
+    """Ask a server's own function about a request; None when a person must decide.
+
+    Raises:
+        UserError: The function returned something else than a decision.
+        Exception: Whatever it raised.
+    """
+    decide = server.on_approval_request
+    if decide is None:
+        return None
+    asked = MCPToolApprovalRequest(context, RawItem(approval_request(call)))
+    with naming(f"on_approval_request of MCP server {server.label!r}", decide):
+        said: object = await invoke(decide, asked)
+    if said is None:
+        return None
+    answered: object = said
+    given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
+    approve, reason = given.get("approve"), given.get("reason") or ""
+    if not isinstance(approve, bool) or not isinstance(reason, str):
+        msg = (
+            f"on_approval_request of MCP server {server.label!r} must return"
+            ' {"approve": bool, "reason": str} or None; it returned'
+            f" {shown(answered)}."
+        )
+        raise UserError(msg)
+    if approve:
+        return Outcome(content=APPROVED, attempts=0)
+    text = clean(reason) or BARE_REJECTION
+    return Outcome(content=text, is_error=True, status="failed", attempts=0)

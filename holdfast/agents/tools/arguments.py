@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.functions.function_schema import FuncSchema
-from holdfast.agents.tools.functions.written import is_as_written
+from holdfast.agents.tools.functions.function_schema import FuncSchema, is_as_written
 from holdfast.agents.tools.options import FailureFormatter
 from holdfast.errors import ModelBehaviorError
 from holdfast.values.code.user_calls import invoke, naming, place_of

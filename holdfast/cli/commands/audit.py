@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.cli import output
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common

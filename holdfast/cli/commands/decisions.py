@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any, NoReturn, cast
 
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import find_approval, print_output, waiting_in
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_approval, find_task, print_output, waiting_in
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common

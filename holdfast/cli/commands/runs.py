@@ -13,8 +13,7 @@ from typing import Literal
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import print_output, print_waiting
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_task, print_output, print_waiting
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.following.live import LiveView

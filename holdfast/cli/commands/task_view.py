@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import READ_SECONDS, waiting_in
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import READ_SECONDS, find_task, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.events import forked_from

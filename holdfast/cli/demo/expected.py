@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.arithmetic import find_question
+from holdfast.models.offline import find_question
 
 LARGEST_EXPONENT = 1000
 LARGEST_VALUE = 10**300

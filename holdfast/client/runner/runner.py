@@ -3,39 +3,385 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.hooks import RunHooksBase
+from holdfast.agents.hooks import RunHooksBase, check_run_hooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
-from holdfast.agents.run_config import RunConfig
+from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
-from holdfast.agents.runs.rules import ErrorHandler, ErrorKind
+from holdfast.agents.runs.rules import ErrorHandler, ErrorKind, check_handlers, run_budget, run_head
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
-from holdfast.agents.runs.teams import reachable
+from holdfast.agents.runs.teams import check_agents, members, reachable, team_of
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
+from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.caller_sessions.protocol import SessionLike
-from holdfast.client.runner.arguments import RunArguments, checked_call
+from holdfast.client.caller_sessions.protocol import SessionLike, check_session
+from holdfast.client.caller_sessions.store import CallerStore, Invoke
 from holdfast.client.runner.engines import configure, engines
-from holdfast.client.runner.input import RUNNER, RunCall, check_input
+from holdfast.client.runner.input import RUNNER, RunCall, check_input, reviver_of
 from holdfast.client.runner.one_run import Started, begin, go_on
+from holdfast.client.runner.resumed_task import settings_given
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.engine.tracebacks import without_plumbing
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.task.data.head import FollowedRun, KeptConversation
+from holdfast.values.base import Json
+from holdfast.values.checks.arguments import check_known
 from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    check_by,
+    check_known_id,
     check_new_id,
+    session_id,
 )
 from holdfast.values.code.code_refs import beginning
+from holdfast.values.code.context_data import CallersContext
+from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
+
+
+class CallerLoop:
+    """Calls functions in the event loop in which this was made."""
+
+    def __init__(self) -> None:
+        """Remember the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function, async or not, and return its result.
+
+        Raises:
+            Exception: Whatever the function raises.
+        """
+        if asyncio.get_running_loop() is self._loop:
+            return await _called(function, args)
+        sent = asyncio.run_coroutine_threadsafe(_called(function, args), self._loop)
+        return await asyncio.wrap_future(sent)
+
+
+async def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    result = function(*args)
+    return await result if inspect.isawaitable(result) else result
+
+
+IDS = ("conversation_id", "previous_response_id")
+
+
+def kept_conversation(
+    agent: Agent, config: RunConfig, given: Mapping[str, Any], *, has_session: bool, begins: bool
+) -> KeptConversation | None:
+    """Return where the provider keeps the conversation of a run; None when it does not.
+
+    Args:
+        agent: The agent that the run starts with.
+        config: The run's settings.
+        given: The arguments of the run.
+        has_session: Whether the run has a session.
+        begins: Whether it begins; one that goes on does so with what it began with.
+
+    Raises:
+        UserError: An argument is not text, or the run has a session,
+            a handoff filter or a guardrail of its output, which would need the conversation to be
+            here. An agent as a tool whose conversation is kept has such a guardrail.
+    """
+    if begins:
+        _check_tools(agent, config)
+    ids = {name: given.get(name) or "" for name in IDS}
+    for name, value in ids.items():
+        if not isinstance(value, str):
+            msg = f"{name} must be a text, as the provider gave it; it was {shown(value)}."
+            raise UserError(msg)
+    named = [name for name in (*ids, "auto_previous_response_id") if given.get(name)]
+    if not named:
+        return None
+    if ids["conversation_id"] and ids["previous_response_id"]:
+        text = "%s is not used: the run goes on with conversation %r, which has its own order"
+        log.warning(text, named[1], ids["conversation_id"])
+        ids["previous_response_id"] = ""
+    if has_session:
+        msg = (
+            f"Session persistence and {named[0]} exclude each other: either the session gives the"
+            " model what was said before, or the provider does. Leave one of them out."
+        )
+        raise UserError(msg)
+    if begins:
+        _refuse_output_guardrails(agent, config, named[0])
+    team = (agent, *agent.team())
+    handoffs = [each for member in team for each in member.made_handoffs]
+    if config.handoff_input_filter or any(each.input_filter for each in handoffs):
+        msg = (
+            "Server-managed conversations do not support handoff input filters: with"
+            f" {named[0]} the provider has the conversation already, so no filter can take anything"
+            " out of it."
+        )
+        raise UserError(msg)
+    if config.nest_handoff_history or any(each.nest_handoff_history for each in handoffs):
+        log.warning(
+            "Runs with %s do not support nest_handoff_history, which is ignored: the provider has"
+            " the conversation already.",
+            named[0],
+        )
+    return KeptConversation(**ids)
+
+
+def _refuse_output_guardrails(agent: Agent, config: RunConfig, name: str) -> None:
+    """Refuse guardrails of an output that the provider would keep, whatever they say of it.
+
+    Args:
+        agent: The agent that the run starts with. The others that it may end with are checked as
+            well, before anything is paid for.
+        config: The run's settings.
+        name: The argument by which the provider keeps the conversation.
+
+    Raises:
+        UserError: There is one.
+    """
+    guarded = [each.name for each in (agent, *agent.team()) if each.output_guardrails]
+    if config.output_guardrails:
+        whose = "RunConfig(output_guardrails=)"
+    elif guarded:
+        whose = f"the output_guardrails of agent {guarded[0]!r}"
+    else:
+        return
+    msg = (
+        f"Output guardrails cannot be combined with {name}: an output that they stop stays in the"
+        f" server-managed conversation history, where the model reads it in the next turn. This run"
+        f" has {whose}."
+    )
+    remedy = f"Leave them out, or {name}: with session= in its place Holdfast keeps the history."
+    raise UserError(msg, remedy=remedy)
+
+
+def _check_tools(agent: Agent, config: RunConfig) -> None:
+    """Refuse the same of agents as tools, whose runs have the settings of this one by default."""
+    tools = (tool for each in reachable([agent]) for tool in each.made_tools)
+    for tool in tools:
+        if not isinstance(tool, AgentTool) or not isinstance(tool.agent, Agent):
+            continue
+        named = next((name for name in IDS if tool.options.get(name)), None)
+        if named is not None:
+            _refuse_output_guardrails(tool.agent, tool.run_config or config, f"as_tool({named}=)")
+
+
+class RunArguments(TypedDict, total=False):
+    """The keyword arguments of `Runner.run`, which documents them."""
+
+    context: Any
+    max_turns: int | None
+    hooks: RunHooksBase[Any, Any] | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: Mapping[ErrorKind, ErrorHandler] | None
+    session: str | Session | blocking.Session | SessionLike | None
+    runner: AgentRunner | blocking.AgentRunner | None
+    task_id: str | None
+    exist_ok: bool
+    by: str
+    previous_response_id: str | None
+    conversation_id: str | None
+    auto_previous_response_id: bool
+
+
+def checked_call(
+    agent: Agent, input: RunInput | RunState, given: RunArguments, *, streams: bool = False
+) -> RunCall:
+    """Check the arguments of a run and give them their defaults.
+
+    Raises:
+        UserError: A value cannot be served, or two agents that the run may reach have one name.
+        TypeError: The hooks or the config are of a wrong type, or there is no such argument.
+    """
+    check_known("arguments of Runner", given, RunArguments.__annotations__)
+    follows, known_by = _followed(input, given), agent
+    if isinstance(input, RunState):
+        if input.after is not None:
+            agent = _next_agent(agent, input.agent_name)
+        input, given = _with_state(agent, input, given)
+    config = as_run_config(given.get("run_config"))
+    handlers = check_handlers(given.get("error_handlers"))
+    _check(agent, given)
+    agent = members(agent)
+    check_agents(reachable([agent]), config.tool_name_collision_policy)
+    context, session = given.get("context"), given.get("session")
+    call = cast("Any", context) if isinstance(context, ToolContext) else None
+    begins = not isinstance(input, RunState)
+    if isinstance(context, RunContextWrapper):
+        context = cast("Any", context).context
+    invoke = CallerLoop().call
+    known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
+    task_id = given.get("task_id") or known
+    return RunCall(
+        agent=agent,
+        known_by=agent if follows is None else members(known_by),
+        given=input,
+        task_id=task_id,
+        exist_ok=given.get("exist_ok", False),
+        head=run_head(
+            agent.name,
+            config,
+            context=context,
+            error_handlers=handlers,
+            streams=streams,
+            kept=kept_conversation(
+                agent, config, given, has_session=session is not None, begins=begins
+            ),
+            follows=follows,
+        ),
+        budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
+        config=config,
+        context=CallersContext(context, _known(input, context)),
+        session=_session(session, invoke, RunContextWrapper(context, task_id=task_id)),
+        hooks=given.get("hooks"),
+        by=given.get("by", RUNNER),
+        invoke=invoke,
+        tool_call=call,
+        reviver=reviver_of(input, context, invoke),
+        settings=() if begins else settings_given(given),
+    )
+
+
+def _known(given: RunInput | RunState, context: Any) -> Json:
+    """Return the data to which the result of a state has brought the context object."""
+    wrapper = given.context if isinstance(given, RunState) else None
+    if wrapper is None or wrapper.context is not context or wrapper.origin is None:
+        return None
+    return wrapper.origin.data
+
+
+def _followed(given: RunInput | RunState, arguments: RunArguments) -> FollowedRun | None:
+    """Return the run that a run goes on from; none in a session, which has what was said before."""
+    if not isinstance(given, RunState) or given.after is None or arguments.get("session"):
+        return None
+    added = len(given.pending_input)
+    return FollowedRun(task_id=given.task_id, agent=given.agent_name, added=added)
+
+
+def _next_agent(given: Agent, name: str) -> Agent:
+    """Return the agent with which a state goes on whose run has its answer.
+
+    Raises:
+        UserError: The given agent and its team have no agent of this name.
+    """
+    team = team_of(given)
+    if name and not team.has(name):
+        msg = (
+            f"Run state agent not found in agent map: the run of the state ended with agent"
+            f" {name!r}, which {given.name!r} and its team do not know. Pass that agent, or one"
+            " that can hand over to it."
+        )
+        raise UserError(msg)
+    return users_agent(team.of(name))
+
+
+_KEPT = ("conversation_id", "previous_response_id")
+
+
+def _with_state(
+    agent: Agent, state: RunState, given: RunArguments
+) -> tuple[RunInput | RunState, RunArguments]:
+    """Return the input of a run with a state, and its arguments with those of the state.
+
+    Raises:
+        UserError: The run has not begun, and there are decisions already.
+    """
+    added: Any = {}
+    goes_on = state.after is None and not state.is_new
+    if given.get("context") is None and state.context is not None:
+        origin = state.context.origin
+        if not goes_on or origin is None or origin.deserializer is None:  # else it is made again
+            added["context"] = state.context.context
+    if state.after is not None:
+        added |= {"exist_ok": True}
+        if not state.pending_input:  # nothing new is asked, so the count of turns goes on
+            added["max_turns"] = state.max_turns
+        if given.get("task_id") is None:
+            added["task_id"] = new_id(agent.name, state.id)
+        is_kept = any(given.get(name) for name in ("session", *_KEPT))
+        before = [] if is_kept else state.after
+        return [*before, *state.pending_input], cast("RunArguments", {**given, **added})
+    if goes_on:
+        return state, cast("RunArguments", {**given, **added})
+    if state.context is not None and state.context.decisions.taken:
+        msg = (
+            "The state is of a run that has not begun, so that no call of a tool waits yet, but"
+            " calls were decided on. Run the state; then decide on the interruptions of its result."
+        )
+        raise UserError(msg)
+    added |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
+    if given.get("task_id") is None:
+        added["task_id"] = new_id(agent.name, state.id)
+    return state.whole_input, cast("RunArguments", {**given, **added})
+
+
+def _check(agent: object, given: RunArguments) -> None:
+    """Refuse arguments that cannot be served, before anything is created.
+
+    Raises:
+        UserError: The agent is not an Agent, max_turns is negative, or a name is not a text.
+        TypeError: The hooks are not RunHooks.
+    """
+    if not isinstance(agent, Agent):
+        msg = f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
+        raise UserError(msg)
+    turns: object = given.get("max_turns")
+    is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
+    if turns is not None and not is_count:
+        msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
+        raise UserError(msg)
+    try:
+        _check_names(given)
+    except InvalidArgumentError as error:
+        raise UserError(*error.args, remedy=remedy_of(error)) from None
+    check_run_hooks(given.get("hooks"))
+
+
+def _check_names(given: RunArguments) -> None:
+    """Refuse names that cannot be used.
+
+    Raises:
+        InvalidArgumentError: A name is too long, or not a text.
+    """
+    task_id = given.get("task_id")
+    if task_id is not None:
+        check_known_id(task_id, "task_id")
+    check_by(given.get("by", RUNNER))
+    session = cast("object", given.get("session"))
+    if isinstance(session, str):
+        session_id(DEFAULT_APP, session)
+    elif session is not None and not is_kept_here(session):
+        check_session(session)
+
+
+def _session(
+    given: str | Session | blocking.Session | SessionLike | None,
+    invoke: Invoke,
+    wrapper: RunContextWrapper[Any],
+) -> str | Session | CallerStore | None:
+    if given is None or isinstance(given, str):
+        return given
+    if not is_kept_here(given):
+        return CallerStore(cast("SessionLike", given), invoke, wrapper)
+    return given.twin if isinstance(given, blocking.Session) else cast("Session", given)
+
+
+def is_kept_here(session: object) -> bool:
+    """Whether a session is one of the engine's; a subclass that reads otherwise is the caller's."""
+    if isinstance(session, Session):
+        return type(session).get_items is Session.get_items
+    return isinstance(session, blocking.Session)
+
 
 __all__ = [
     "ItemHelpers",

@@ -20,13 +20,12 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
-from holdfast.desk.pages.task.reading import read_forks
+from holdfast.desk.pages.task.verbs import read_forks
 from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of
-from holdfast.desk.views.effects import Effect, effects_of
 from holdfast.desk.views.tasks import MOST_SEARCHED, TaskFilter
-from holdfast.desk.views.timeline import Timeline, timeline_of
+from holdfast.desk.views.timeline import Effect, Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError

@@ -12,6 +12,8 @@ from typing import Any
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.identity.guard import Guard
 from holdfast.desk.identity.tokens import (
     READ,
     Identity,
@@ -19,13 +21,29 @@ from holdfast.desk.identity.tokens import (
     NotAuthenticatedError,
     Verb,
 )
-from holdfast.desk.pages.access import Desk
+from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.head import HEAD
 from holdfast.desk.pages.parts import STRONG, TONES, button, quiet, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
 from holdfast.values.text.terminal import printable
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all pages share.
+
+    Attributes:
+        runner: Reads and steers the tasks.
+        guard: Decides who may do what.
+        feed: What waits and which tasks there are, read once for all pages.
+    """
+
+    runner: AgentRunner
+    guard: Guard
+    feed: Feed
+
 
 TICK_SECONDS = 0.7
 """How often a page looks for what is new."""

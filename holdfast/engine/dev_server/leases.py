@@ -16,9 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from holdfast.engine.dev_server.datadir import located, locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.process import is_alive, start_time
-from holdfast.engine.dev_server.server import ensure_server, revive_server, stop_locked
+from holdfast.engine.dev_server.server import (
+    ensure_server,
+    located,
+    locked,
+    prepare,
+    read_json,
+    revive_server,
+    stop_locked,
+    write_json,
+)
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import serves

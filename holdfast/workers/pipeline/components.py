@@ -13,7 +13,7 @@ from holdfast.values.base import Json
 from holdfast.values.code.user_calls import is_async
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
-from holdfast.workers.turns import as_json
+from holdfast.workers.base import as_json
 
 GIVEN = ("input", "previous")
 """Sources that are not components: the step's input, and the output of the step before."""

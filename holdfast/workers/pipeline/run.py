@@ -20,7 +20,7 @@ from holdfast.values.messages import Message, ToolCall, clean, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, add_answer, add_question, as_json, one_turn
 from holdfast.workers.pipeline.components import (
     Component,
     ConstantComponent,
@@ -33,7 +33,6 @@ from holdfast.workers.pipeline.components import (
     ToolComponent,
     Traversal,
 )
-from holdfast.workers.turns import add_answer, add_question, as_json, one_turn
 
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.archive.segments import committing_tasks, turns
 from holdfast.cli import output
-from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.commands.task_view import Shown, read_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode

@@ -27,8 +27,7 @@ from holdfast.desk.pages.parts import (
     task_url,
     text,
 )
-from holdfast.desk.views.arguments import Field
-from holdfast.desk.views.cards import TITLES, Card, waits_for
+from holdfast.desk.views.cards import TITLES, Card, Field, waits_for
 from holdfast.task.people.choices import Choice
 
 _EFFECT_TONES: dict[str, Tone] = {

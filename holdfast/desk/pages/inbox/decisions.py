@@ -13,8 +13,7 @@ from nicegui import ui
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.inbox.card import draw_arguments
 from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, open_dialog, text
-from holdfast.desk.views.arguments import Field, differences, parsed
-from holdfast.desk.views.cards import Card
+from holdfast.desk.views.cards import Card, Field, differences, parsed
 from holdfast.desk.views.words import cut
 from holdfast.errors import (
     CommandRefusedError,

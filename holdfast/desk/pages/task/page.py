@@ -33,7 +33,6 @@ from holdfast.desk.pages.parts import (
 )
 from holdfast.desk.pages.task.answer import Answer
 from holdfast.desk.pages.task.gantt import draw_timeline
-from holdfast.desk.pages.task.reading import Facts, read_facts, read_forks
 from holdfast.desk.pages.task.sections import (
     Steps,
     draw_branches,
@@ -41,13 +40,12 @@ from holdfast.desk.pages.task.sections import (
     draw_transcript,
     draw_upcoming,
 )
-from holdfast.desk.pages.task.verbs import Verbs
+from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts, read_forks
 from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
 from holdfast.desk.views.cards import TITLES, shown_rule, title_of
-from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
-from holdfast.desk.views.timeline import bodies_in, timeline_of, undone_steps
+from holdfast.desk.views.timeline import bodies_in, effects_of, timeline_of, undone_steps
 from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
 from holdfast.errors import EngineError, StuckTaskError, TaskNotFoundError
 from holdfast.reading.listing import STUCK

@@ -30,8 +30,8 @@ from holdfast.desk.pages.parts import (
 )
 from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
-from holdfast.desk.views.effects import Effect
 from holdfast.desk.views.tasks import COLOURS
+from holdfast.desk.views.timeline import Effect
 from holdfast.desk.views.words import counted, cut, dotted, span, spent
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
