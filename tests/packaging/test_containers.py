@@ -24,7 +24,8 @@ from tests.support.rig import Engine
 from tests.support.serving import running
 
 COMPOSE = ROOT / "docker-compose.yml"
-VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
+TLS = ROOT / "deploy" / "compose" / "tls.yml"
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::(?:-(?P<default>[^}]*)|\?[^}]*))?\}")
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +85,15 @@ def script(service: dict[str, Any]) -> str:
 
 
 def test_compose_file_obeys_the_specification() -> None:
-    done = check_schema(COMPOSE)
-    assert done.returncode == 0, done.stdout
+    for file in (COMPOSE, TLS):
+        done = check_schema(file)
+        assert done.returncode == 0, done.stdout
 
 
 def test_every_image_has_a_fixed_tag(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         _, _, tag = interpolated(service["image"]).rpartition(":")
-        assert re.fullmatch(r"\d[\w.-]*", tag), name
+        assert re.fullmatch(r"v?\d[\w.-]*", tag), name
 
 
 def test_two_workers_share_the_archive(compose: dict[str, Any]) -> None:
@@ -108,6 +110,44 @@ def test_every_secret_comes_from_a_variable(compose: dict[str, Any]) -> None:
         for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|PWD|KEY|SECRET|TOKEN", name):
                 assert value is None or VARIABLE.fullmatch(value), name
+
+
+def test_no_secret_has_a_default_and_every_service_has_limits(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|PWD", variable):
+                assert ":?" in value, name
+        limits = service["deploy"]["resources"]["limits"]
+        assert limits.keys() == {"cpus", "memory"}, name
+
+
+def test_the_tls_file_changes_services_that_there_are(compose: dict[str, Any]) -> None:
+    changed = yaml.safe_load(TLS.read_text("utf-8"))["services"]
+    assert changed.keys() <= compose["services"].keys()
+    services = compose["services"].items()
+    ours = {name for name, each in services if "TEMPORAL_ADDRESS" in each.get("environment", {})}
+    assert ours <= changed.keys()
+    for name in ours - {"temporal-ui"}:
+        assert changed[name]["environment"]["TEMPORAL_TLS"] == "true"
+
+
+def test_what_is_mounted_from_the_checkout_is_there(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        for each in service.get("volumes", []):
+            if each.startswith("./"):
+                assert (ROOT / each.partition(":")[0]).is_dir(), name
+    content = yaml.safe_load(interpolated(compose["configs"]["prometheus"]["content"]))
+    [job] = content["scrape_configs"]
+    [found] = job["dns_sd_configs"]
+    for name in found["names"]:
+        given = interpolated(compose["services"][name]["environment"]["HOLDFAST_METRICS"])
+        assert given == f"0.0.0.0:{found['port']}"
+
+
+def test_scripts_are_written_in_shell(compose: dict[str, Any]) -> None:
+    for name in ("temporal-schema", "temporal-namespace", "backup"):
+        text = script(compose["services"][name])
+        assert subprocess.run(["sh", "-n", "-c", text], check=False).returncode == 0, name
 
 
 def test_ports_are_published_to_this_machine_only(compose: dict[str, Any]) -> None:

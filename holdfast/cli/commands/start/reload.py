@@ -15,10 +15,10 @@ from holdfast.cli.commands.servers import desk_beside
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
-from holdfast.serving.worker_process import GRACE
+from holdfast.serving.worker_process import grace_given
 from holdfast.values.code.extras import needing_local
 
-_PATIENCE = GRACE.total_seconds() + 5
+_EXTRA = 5
 
 
 async def reload_command(
@@ -107,7 +107,7 @@ class _Worker:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(grace_given().total_seconds() + _EXTRA):
                 await process.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):
