@@ -19,6 +19,7 @@ from holdfast import Agent, AgentRunner, tool
 from holdfast.activities import heartbeat
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
+from holdfast.engine.dev_server import command
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.openai.responses import ResponsesModel
@@ -137,9 +138,19 @@ def pytest_report_to_serializable() -> Generator[None, object, object]:
     return None if data is None else json.loads(clean(json.dumps(data, ensure_ascii=False)))
 
 
+PLAIN = {
+    # Lists of Temporal Cloud, a second and namespace.
+    "frontend.namespaceRPS.visibility": "30",
+    "frontend.namespaceBurstRatio.visibility": "1",
+}
+"""Settings of a server as it comes, but for the limits of Temporal Cloud that are lower."""
+
+
 @pytest.fixture(scope="session")
 async def server() -> AsyncGenerator[ServerInfo]:
-    """Run a real server in memory."""
+    """Run a real server in memory, with settings of ours or as `HOLDFAST_SERVER=plain` says."""
+    if os.environ.get("HOLDFAST_SERVER") == "plain":
+        command.DYNAMIC_CONFIG = PLAIN
     async with await ephemeral_server() as running:
         yield running.info
 
