@@ -85,7 +85,7 @@ EVENTS: tuple[StepEvent, ...] = (
     ToolCalled(
         number=2, task_id="t", step_id="s1", call=ToolCall(id="c", name="pay", arguments=EVIL)
     ),
-    StepEnd(number=3, task_id="t", output=OUTPUT),
+    StepEnd(number=3, task_id="t", output=OUTPUT.model_copy(update={"is_last": True})),
     StepUndone(number=4, task_id="t", steps=("s1",), by="ann", reason=""),
     ChatEnd(number=5, task_id="t", status="abandoned"),
 )
@@ -115,11 +115,13 @@ def test_progress_is_one_table_in_a_notebook_and_lines_elsewhere(
         progress(event)
     assert capsys.readouterr().out == ""
     assert "<script" not in "".join(views)
-    states = [re.findall(r">(not begun|running|done|undone|abandoned)<", view) for view in views]
+    states = [
+        re.findall(r">(not begun|running|done|undone|answered|abandoned)<", view) for view in views
+    ]
     assert states == [
         ["running"],
         *[["running", "running"]] * 2,
-        ["running", "done"],
+        ["answered", "done"],
         ["running", "undone"],
         ["abandoned", "undone"],
     ]

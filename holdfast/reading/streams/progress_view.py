@@ -61,7 +61,9 @@ class Progress:
                 state, self._status, self._error = "failed", "needs attention", event.error
             case StepEnd():
                 state = "done"
+                self._status = "answered" if event.output.is_last else self._status
             case StepUndone():
+                self._status = "running"
                 for undone in event.steps:
                     self._steps.setdefault(undone, {})["state"] = "undone"
             case _:

@@ -60,7 +60,8 @@ def table(title: str, rows: Mapping[str, object]) -> str:
         for name, value in shown.items()
         if value
     )
-    return f'<table><caption style="text-align:left">{escape(title)}</caption>{body}</table>'
+    caption = '<caption style="text-align:left;white-space:nowrap">'
+    return f"<table>{caption}{escape(_cut(title, LONGEST_CELL))}</caption>{body}</table>"
 
 
 def grid(rows: Sequence[Mapping[str, object]]) -> str:
