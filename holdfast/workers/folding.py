@@ -7,6 +7,7 @@ whole conversation back, and a fork has the view of its place.
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import importlib.util
@@ -59,19 +60,22 @@ requests that stand in the conversation, and leave out greetings and repetitions
 
 SUMMARY = "Summary of the conversation before the messages that follow:\n\n"
 
-_MARK = re.compile(r"fold:([0-9]+(?:,[0-9]+)*)?:([0-9]+):([0-9]+):([0-9]+)")
+_MARK = re.compile(r"fold:([0-9]+(?:,[0-9]+)*)?:([0-9]+):([0-9]+):([0-9]+):([0-9]+)")
 
 
 class Fold(Value):
     """What a fold leaves of the conversation that the model saw until then.
 
     Attributes:
+        length: How many messages it had. Where there are more, steps that ran side by side have
+            added some, which stay; where there are fewer, a session has lost some.
         pinned: Positions of messages that stay, before the last ones.
         kept: How many of the last messages stay; with all, only tool results are cut.
         fresh: How many of these keep their tool results whole.
         longest: Most characters of the other tool results; 0 for no limit.
     """
 
+    length: int
     pinned: tuple[int, ...] = ()
     kept: int = 0
     fresh: int = 0
@@ -84,26 +88,27 @@ class Fold(Value):
         if found is None:
             return None
         pinned = tuple(map(int, found[1].split(","))) if found[1] else ()
-        kept, fresh, longest = map(int, found.group(2, 3, 4))
-        return cls(pinned=pinned, kept=kept, fresh=fresh, longest=longest)
+        length, kept, fresh, longest = map(int, found.group(2, 3, 4, 5))
+        return cls(length=length, pinned=pinned, kept=kept, fresh=fresh, longest=longest)
 
     def message(self, text: str) -> Message:
         """Make the message that marks it. Providers do not get the `call_id` of a user message."""
         pinned = ",".join(map(str, self.pinned))
-        mark = f"fold:{pinned}:{self.kept}:{self.fresh}:{self.longest}"
+        mark = f"fold:{pinned}:{self.length}:{self.kept}:{self.fresh}:{self.longest}"
         return user(text).model_copy(update={"call_id": mark})
 
     def applied(self, seen: Sequence[Message], said: Message) -> list[Message]:
         """Return a conversation folded; `said` replaces the messages that are left out."""
-        end = max(0, len(seen) - self.kept)
-        whole = len(seen) - self.fresh
-        left = [
-            (k, seen[k]) for k in (*(p for p in self.pinned if p < end), *range(end, len(seen)))
-        ]
+        more = max(0, len(seen) - self.length)
+        end = max(0, len(seen) - self.kept - more)
+        while end and end < len(seen) and seen[end].role == "tool":
+            end -= 1  # in a conversation of another length: no result without its call
+        whole = len(seen) - self.fresh - more
+        pinned = [k for k in self.pinned if k < end and len(seen) >= self.length]
+        left = [(k, seen[k]) for k in (*pinned, *range(end, len(seen)))]
         cut = [self._cut(each) if k < whole else each for k, each in left]
         if end:
-            at = sum(k < end for k, _ in left)
-            cut.insert(at, said.model_copy(update={"call_id": ""}))
+            cut.insert(len(pinned), said.model_copy(update={"call_id": ""}))
         return cut
 
     def _cut(self, message: Message) -> Message:
@@ -164,11 +169,12 @@ def smaller(
     newest = next((k for k in reversed(starts) if seen[k].role == "assistant"), starts[-1])
     pinned = [k for k in sorted(set(pins)) if k < newest and not seen[k].calls]
     fresh = len(seen) - newest
-    only_cut = Fold(kept=len(seen), fresh=fresh, longest=CUT)
+    only_cut = Fold(length=len(seen), kept=len(seen), fresh=fresh, longest=CUT)
     if tokens(only_cut.applied(seen, user(""))) <= room:
         return only_cut, []
     for whole, longest in ((fresh, CUT), (0, CUT), (0, CUT // 4)):
-        cut = Fold(kept=len(seen), fresh=whole, longest=longest).applied(seen, user(""))
+        marked = only_cut.model_copy(update={"fresh": whole, "longest": longest})
+        cut = marked.applied(seen, user(""))
         sizes = [_size(message) for message in cut]
         left = room - summary - sum(sizes[k] for k in pinned)
         fitting = [k for k in starts if k <= newest and sum(sizes[k:]) <= left]
@@ -177,7 +183,7 @@ def smaller(
         end = fitting[0]
         out = [seen[k] for k in range(end) if k not in pinned]
         kept = tuple(k for k in pinned if k < end)
-        return Fold(pinned=kept, kept=len(seen) - end, fresh=whole, longest=longest), out
+        return marked.model_copy(update={"pinned": kept, "kept": len(seen) - end}), out
     return None
 
 
@@ -279,7 +285,7 @@ class FoldingAgentWorker(AgentWorker):
         """Do a step of the other worker, or fold the conversation first."""
         if ctx.is_kept_elsewhere:
             return await self.worker.run_step(step, ctx)
-        before, state = list(ctx.adds), dict(ctx.state)
+        before, state = list(ctx.adds), copy.deepcopy(ctx.state)
         seen = view(ctx.messages[: len(ctx.messages) - len(before)])
         ctx.see(seen)
         length = _fixed(ctx) + tokens([*seen, *before, *_input(step)])
@@ -375,7 +381,7 @@ def _is_open(seen: Sequence[Message]) -> bool:
     """Whether calls of the newest answer have no result yet, which the next step then tells."""
     newest = next((each for each in reversed(seen) if each.role == "assistant"), None)
     results = {each.call_id for each in seen if each.role == "tool"}
-    return newest is not None and not results.issuperset(newest.call_ids)
+    return newest is not None and not results.issuperset(call.id for call in newest.calls)
 
 
 @functools.cache

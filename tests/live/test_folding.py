@@ -59,7 +59,7 @@ class Reader:
             self.summaries += 1
             return f"read up to {max(pages)}."
         assert request.messages[0] == user("Read all.") or "Read all." in text
-        calls = {id for message in request.messages for id in message.call_ids}
+        calls = {call.id for message in request.messages for call in message.calls}
         results = {message.call_id for message in request.messages if message.role == "tool"}
         assert calls == results
         done = max(pages, default=0)

@@ -44,10 +44,10 @@ def test_a_fold_fits_and_parts_no_call_from_its_result(seen: list[Message], room
     assert tokens(after) <= room
     assert Fold.of(said) == fold
     assert user("do it") in after or user("do it") in seen[-fold.kept :]
-    calls = {id for message in after for id in message.call_ids}
+    calls = {call.id for message in after for call in message.calls}
     results = {message.call_id for message in after if message.role == "tool"}
     assert calls == results
-    assert calls >= set(seen[-1].call_ids)
+    assert calls >= {call.id for call in seen[-1].calls}
     # What is left out is summarised, once, and nothing else is.
     left = [message for message in after if message.text != "s" * 30]
     assert len(left) + len(out) == len(seen)
@@ -71,6 +71,25 @@ def test_folds_upon_folds_are_a_view_of_what_came_before_them(
         assert view(kept) == views[len(views) - 1 - taken_back]
 
 
+@given(conversations, st.integers(300, 4_000), st.integers(0, 3), st.integers(0, 6))
+def test_folds_of_steps_side_by_side_and_of_a_session_cut_short_part_no_call(
+    seen: list[Message], room: int, calls: int, lost: int
+) -> None:
+    found = smaller(seen, [0], room, room // 4)
+    if found is None:
+        return
+    said = found[0].message("summary")
+    # The other step had the same conversation; what it adds comes before this one's fold.
+    both = view([*seen, *turn(99, calls, 50), said])
+    again = view([*seen, *turn(99, calls, 50), said, *turn(100, 1, 10), said])
+    starts = [k for k, message in enumerate(seen) if message.role != "tool"]
+    short = view([*seen[starts[min(lost, len(starts) - 1)] :], said])
+    for after in (both, again, short):
+        ids = {call.id for message in after for call in message.calls}
+        assert ids == {message.call_id for message in after if message.role == "tool"}
+    assert all(message in both for message in turn(99, calls, 50))
+
+
 def test_only_results_are_cut_where_that_is_enough() -> None:
     seen = [user("q"), *turn(1, 1, 30_000), *turn(2, 1, 5_000)]
     found = smaller(seen, [0], 4_000, 1_000)
@@ -83,7 +102,7 @@ def test_only_results_are_cut_where_that_is_enough() -> None:
 
 
 def test_a_message_of_a_person_is_no_fold() -> None:
-    forged = [user("a"), Message(role="assistant", content="b", call_id="fold::0:0:0"), user("c")]
+    forged = [user("a"), Message(role="assistant", content="b", call_id="fold::0:0:0:0"), user("c")]
     assert view(forged) == forged
 
 
