@@ -33,7 +33,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, sleep_until, tool
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
@@ -153,7 +153,18 @@ def make_tools(job: Job) -> dict[str, Tool]:
     async def charge(ctx: ToolContext, thing: str) -> str:
         return await act(ctx, thing)
 
-    return {"look": look, "peek": peek, "book": book, "charge": charge}
+    @tool(effect="read", inline=False)
+    async def nap(ctx: ToolContext, thing: str) -> str:
+        await act(ctx, thing)
+        return await sleep_until.function(f"{thing} s", f"woke({thing})")
+
+    @tool(completes="later")
+    async def order(ctx: ToolContext, thing: str) -> str:
+        (job.home / f"token.{thing}").write_text(ctx.completion_token)
+        return await act(ctx, thing)
+
+    known = (look, peek, book, charge, nap, order)
+    return {each.name: each for each in known}
 
 
 async def held(home: Path, what: str) -> None:
