@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Iterator
 from typing import cast
 
@@ -20,6 +21,8 @@ from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.shown import named
+
+_PLACE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){3}")
 
 LARGEST_RESULT = 64 * 1024
 """Most characters of a result from outside: it stays in the task's history."""
@@ -163,7 +166,8 @@ def _complete(ledger: Ledger, command: Command, *, now: float) -> str:
 def _place(ledger: Ledger, token: object) -> tuple[int, int] | str:
     """Return step and position of an open call by its token, or why there is no such call."""
     parts = str(token).rpartition(":")[0].rpartition(":")[2].split(".")
-    if not isinstance(token, str) or not all(map(str.isdigit, parts)) or len(parts) != 4:  # noqa: PLR2004
+    # Whatever was sent must not raise here: that would block the task.
+    if not isinstance(token, str) or not _PLACE.fullmatch(".".join(parts)):
         return "It is no token of a call: <task id>:<place>:<digits>."
     branch, n, batch, i = map(int, parts)
     current = ledger.find(n)

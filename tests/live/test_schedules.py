@@ -149,6 +149,8 @@ async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
     await until_status(runner, second, "abandoned")
     with pytest.raises(InvalidArgumentError, match="start_at is over"):
         await runner.create_task("q", start_at=1.0)
+    again = await runner.create_task("q", start_at=1.0, task_id=first.task_id, exist_ok=True)
+    assert again.status == "answered"
 
 
 async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(

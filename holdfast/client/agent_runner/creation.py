@@ -363,7 +363,7 @@ class TaskCreation(TaskReading):
             by=by,
         )
         check_request(input)
-        late = {} if start_at is None else starting_at(start_at, by)
+        late = {} if start_at is None else starting_at(start_at, by, exist_ok=exist_ok)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by})
@@ -541,14 +541,14 @@ class TaskCreation(TaskReading):
             await self._tasks.run_on(task_id)
 
 
-def starting_at(given: Until, by: str) -> dict[str, object]:
+def starting_at(given: Until, by: str, *, exist_ok: bool) -> dict[str, object]:
     """Return the pause that a task begins with which starts later, as fields of its input.
 
     Raises:
         InvalidArgumentError: It is over.
     """
     at = seconds_of(given)
-    if at <= time.time():
+    if at <= time.time() and not exist_ok:  # else a program is started again with its task
         msg = f"start_at is over: {time_shown(at)}. Say a time that is to come, or leave it out."
         raise InvalidArgumentError(msg)
     return {"start_at": at, "paused": f"{by and f'{by}, '}starts at {time_shown(at)}"}
