@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from datetime import timedelta
 from typing import Never
 
 from holdfast import Agent
@@ -22,4 +22,4 @@ def block(_task: AgentTask) -> Never:
 
 AgentTask._next = block  # type: ignore[method-assign, assignment]  # pyright: ignore[reportPrivateUsage]
 hosting.EXTRA_SECONDS = 2.0
-serve.GRACE = timedelta(seconds=1)
+os.environ[serve.GRACE_VARIABLE] = "1"
