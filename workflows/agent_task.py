@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
 from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.reading.streams.hub import local_hub
@@ -463,3 +465,14 @@ class AgentTask(Opening):
     def receipt_query(self, command_id: str) -> Receipt | None:
         """Show how a command was received."""
         return self.core.ledger.receipt_of(command_id)
+
+
+class Details(WorkflowInboundInterceptor):
+    """Lets Temporal's UI show the state of a task: made when somebody looks, not at each step."""
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002  Temporal's name
+        """Answer a query."""
+        shown, task = await super().handle_query(input), workflow.instance()
+        if input.query == "__temporal_workflow_metadata" and isinstance(task, AgentTask):
+            shown.current_details = task.core.details
+        return shown

@@ -34,7 +34,7 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import NoticeInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
-from holdfast.task.queries.labels import Details
+from holdfast.task.queries.labels import details
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
@@ -198,7 +198,6 @@ class Core:
         requests: Requests to run that wait. They are not carried over: at a rollover each is
             answered with "moved", and its client sends it again to the next run.
         ending: The end that was accepted, if one was; part of the ledger.
-        details: What Temporal's UI shows of the task.
         agenda: What can be done now.
         background: Work next to the main loop.
         notices: Messages to people about open approvals.
@@ -225,7 +224,6 @@ class Core:
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
         self.requests = RunRequests()
         self.ending = Ending(self.ledger)
-        self.details = Details(self.ledger)
         self.agenda = Agenda(self.ledger, self.requests)
         self.background = Background()
         self.spans = StepSpans(self.ledger, self.background)
@@ -305,13 +303,13 @@ class Core:
         return work is None or work is not self.work
 
     def publish(self) -> None:
-        """Show the task's status and open approvals in lists, and the rest in its details."""
+        """Show the task's status and open approvals in lists."""
         publish(self.ledger, self.ledger.status)
-        self.show()
 
-    def show(self) -> None:
-        """Let Temporal's UI show the state of the task; this costs no history."""
-        workflow.set_current_details(self.details.text(self.shown_status, self.ending.why))
+    @property
+    def details(self) -> str:
+        """What Temporal's UI shows of the task, in Markdown."""
+        return details(self.ledger, self.shown_status, self.ending.why)
 
     @property
     def shown_status(self) -> TaskStatus:

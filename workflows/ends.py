@@ -143,7 +143,6 @@ class Closing:
         core.requests.answer_all(reply, only_all=True)
         core.requests.fail_all(refusals.CLOSED)
         publish(core.ledger, sent.status)
-        core.show()
 
     def _failed(self, error: FailureError) -> None:
         """Leave the task stuck until the next attempt."""

@@ -9,7 +9,13 @@ from typing import Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
+from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
+    Worker,
+    WorkerConfig,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 
 from holdfast.activities.failures import ReadableResults
 from holdfast.activities.notices import Notifier
@@ -23,6 +29,17 @@ from holdfast.serving.activations import WholeTasksRunner
 from holdfast.serving.names import check_archive
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
+
+
+class _Guards(ReadableResults):
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002  Temporal's name
+    ) -> type[WorkflowInboundInterceptor]:
+        """Show the details of tasks."""
+        from holdfast.workflows.agent_task import Details  # clients do without
+
+        return Details
 
 
 class HoldfastPlugin(SimplePlugin):
@@ -85,7 +102,7 @@ class HoldfastPlugin(SimplePlugin):
             data_converter=converter,
             workflows=workflows,
             activities=self._activities.all if self._activities else None,
-            interceptors=[ReadableResults()],
+            interceptors=[_Guards()],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

@@ -11,7 +11,7 @@ from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.labels import STEPS_SHOWN, Details, call_label, details_of, title_of
+from holdfast.task.queries.labels import STEPS_SHOWN, call_label, details, details_of, title_of
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.values.steps import TaskStep
 
@@ -56,14 +56,12 @@ def test_the_title_and_details_of_a_task_show_its_agent_and_input() -> None:
 
 def test_the_details_of_a_task_show_the_newest_steps_each_with_its_own_output() -> None:
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
-    details = Details(ledger)
     for n in range(1, STEPS_SHOWN + 3):
         ledger.begin(RunRequest(), now=2.0)
         answer = ModelAnswer(message=assistant(f"answer {n}"))
         result = StepResult(output=f"answer {n}", adds=("j0",), next=(TaskStep(),))
         ledger.advanced(ledger.last_opened, Advanced(answer=answer, result=result))
         ledger.finish(ledger.last_opened, now=3.0)
-        shown = [line for line in details.text("running").splitlines() if line.startswith("- ")]
+        shown = [line for line in details(ledger, "running").splitlines() if line.startswith("- ")]
         first = max(1, n - STEPS_SHOWN + 1)
         assert shown == [f"- s{k}: `answer {k}`" for k in range(first, n + 1)]
-    assert Details(ledger).text("running") == details.text("running")

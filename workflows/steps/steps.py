@@ -439,7 +439,6 @@ class Steps:
         record = ledger.finish(n, now=now())
         if may_trace():
             core.spans.over(record)
-        core.show()
         reply = RunReply(n=record.n, branch=record.branch)
         answered = core.requests.answer_joined(n, reply)
         if owner in ledger.s.rounds:

@@ -86,43 +86,27 @@ def cost(usage: Usage) -> str:
     return f"{calls}, {usage.input_tokens} tokens in, {usage.output_tokens} out{cost}"
 
 
-class Details:
-    """Describes the state of a task, in Markdown.
+def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
+    """Describe the state of a task, in Markdown.
 
-    It is made again after each step, so the lines of the newest steps are kept.
+    Args:
+        ledger: The task.
+        status: Its status.
+        why: Who ended it and why, where a person did.
     """
-
-    def __init__(self, ledger: Ledger) -> None:
-        """Describe this task."""
-        self._ledger = ledger
-        self._done: list[tuple[StepRecord, str]] = []
-
-    def text(self, status: TaskStatus, why: str = "") -> str:
-        """Describe the task as it is now.
-
-        Args:
-            status: Its status.
-            why: Who ended it and why, where a person did.
-        """
-        ledger = self._ledger
-        lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.spent)}"]
-        if why:
-            lines.append(f"Ended by {_quoted(why)}")
-        if status == "needs_attention" and ledger.failure is not None:
-            lines.append(f"Needs attention: {_quoted(ledger.failure.text)}")
-        if status == "paused" and ledger.paused:
-            lines.append(f"Paused by {_quoted(ledger.paused)}")
-        waiting = approvals.asked_everywhere(ledger)
-        lines += [_waiting(each) for each in waiting[:APPROVALS_SHOWN]]
-        if len(waiting) > APPROVALS_SHOWN:
-            lines.append(f"and for {len(waiting) - APPROVALS_SHOWN} more: query `approvals`")
-        return "\n".join([*(f"{line}\n" for line in lines), *self._newest()])
-
-    def _newest(self) -> list[str]:
-        known = {id(record): line for record, line in self._done}
-        newest = reversed(list(islice(_newest(self._ledger), STEPS_SHOWN)))
-        self._done = [(each, known.get(id(each)) or _done(each)) for each in newest]
-        return [line for _, line in self._done]
+    lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.spent)}"]
+    if why:
+        lines.append(f"Ended by {_quoted(why)}")
+    if status == "needs_attention" and ledger.failure is not None:
+        lines.append(f"Needs attention: {_quoted(ledger.failure.text)}")
+    if status == "paused" and ledger.paused:
+        lines.append(f"Paused by {_quoted(ledger.paused)}")
+    waiting = approvals.asked_everywhere(ledger)
+    lines += [_waiting(each) for each in waiting[:APPROVALS_SHOWN]]
+    if len(waiting) > APPROVALS_SHOWN:
+        lines.append(f"and for {len(waiting) - APPROVALS_SHOWN} more: query `approvals`")
+    newest = [_done(each) for each in islice(_newest(ledger), STEPS_SHOWN)]
+    return "\n".join([*(f"{line}\n" for line in lines), *reversed(newest)])
 
 
 def _newest(ledger: Ledger) -> Iterator[StepRecord]:
