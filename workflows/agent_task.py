@@ -269,10 +269,10 @@ class AgentTask(Opening):
         # A unit that ignores its cancellation is not waited for. From here on it finds itself
         # replaced (`Core.is_left`) and changes nothing, so the next unit has the ledger alone.
         core.work = None
-        core.requests.tell()
+        core.requests.tell_failures()
         asks = core.phase == "undoing" and approvals.undo_waits(core.ledger)
         if (core.phase == "open" or asks) and not core.rolls:
-            core.requests.settle(core.ledger)
+            core.requests.settle()
 
     async def _watch(self, work: asyncio.Task[None], *, undoing: bool) -> None:
         """Wait for the end of a unit; meanwhile publish its approvals and let them expire."""
@@ -470,7 +470,7 @@ class AgentTask(Opening):
 class Details(WorkflowInboundInterceptor):
     """Lets Temporal's UI show the state of a task: made when somebody looks, not at each step."""
 
-    async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002  Temporal's name
+    async def handle_query(self, input: HandleQueryInput) -> Any:
         """Answer a query."""
         shown, task = await super().handle_query(input), workflow.instance()
         if input.query == "__temporal_workflow_metadata" and isinstance(task, AgentTask):

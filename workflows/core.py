@@ -35,8 +35,8 @@ from holdfast.task.data.wire import NoticeInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import details
+from holdfast.task.requests.delivery import RunRequests
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
-from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows.activity_calls import Background, begin, now
@@ -222,7 +222,7 @@ class Core:
         """Begin a run of a task, its first one or a later one."""
         self.given = given
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
-        self.requests = RunRequests()
+        self.requests = RunRequests(self.ledger)
         self.ending = Ending(self.ledger)
         self.agenda = Agenda(self.ledger, self.requests)
         self.background = Background()
@@ -358,16 +358,15 @@ class Core:
             failure = failure.model_copy(update={"step": current.open.step.step_id})
         self.ledger.fail(failure, now=now(), n=n)
         # From here on nothing begins by itself: the next request, or the parent, says what to do.
-        self.ledger.change(automatic=False, rounds={}, tries_again=False)
-        self.ledger.disown()
-        self.requests.fail_later(failure)
+        self.ledger.change(automatic=False, tries_again=False)
+        self.requests.rest("failed", failure=failure)
 
     def after_news(self) -> None:
         """Answer requests that nothing will be done for now, and publish what has changed."""
         if self.ending.status is not None:
             return
         if not self.goes:
-            self.requests.settle(self.ledger)
+            self.requests.settle()
         if not self.moving:
             self.publish()
 

@@ -138,10 +138,10 @@ class Closing:
         if sent.status != "abandoned":  # else they were told; two signals may change places
             core.children.end("finish")
         if sent.failure is not None:
-            core.requests.fail_all(sent.failure)
-        reply = RunReply(n=core.ledger.s.steps, record=seal.record)
-        core.requests.answer_all(reply, only_all=True)
-        core.requests.fail_all(refusals.CLOSED)
+            core.requests.tell("ended", failure=sent.failure)
+        else:
+            reply = RunReply(n=core.ledger.s.steps, record=seal.record)
+            core.requests.tell("closed", reply, refusals.CLOSED)
         publish(core.ledger, sent.status)
 
     def _failed(self, error: FailureError) -> None:
@@ -149,7 +149,7 @@ class Closing:
         core = self._core
         pause = core.given.heartbeat
         core.park(core.ending.failed(calls.failure_of(error), now=now(), pause=pause))
-        core.requests.tell()
+        core.requests.tell_failures()
         self._take_postponed()
 
 
@@ -180,7 +180,7 @@ class Rollover:
         # Refuses new updates; those that wait are answered with "moved", and their clients send
         # them to the next run. An update that this run has accepted must have its reply here.
         core.moving = True
-        core.requests.answer_all(RunReply(status="moved"))
+        core.requests.tell("moved", RunReply(status="moved"))
         most = 0
         while len(core.ledger.entries) > most or not self._is_done():
             if len(core.ledger.entries) > most:
@@ -238,4 +238,4 @@ class Rollover:
         # Else the main loop would try again at once, without end.
         core.unrollable = True
         core.park(calls.failure_of(error))
-        core.requests.tell()
+        core.requests.tell_failures()

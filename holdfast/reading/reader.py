@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
@@ -32,7 +32,7 @@ from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, OpenState
+from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
@@ -245,16 +245,16 @@ class Reader(TaskQueries):
             task_id: The task.
             to_answer: Whether the last output is an answer, which must not be lost.
         """
-        active = [body_of(record) for record in active_steps(await self.entries(task_id))]
+        active = active_steps(await self.entries(task_id))
         if to_answer and active and active[-1].stored is not None:
             await self.text(active[-1].stored)
-        return [await self.output(task_id, body, self.legible) for body in active]
+        return [await self.output(task_id, each, self.legible) for each in active]
 
     async def steps_of(self, task_id: str, entries: Sequence[Entry]) -> list[TaskStepOutput]:
         """Read all steps of a ledger, undone ones too, oldest first."""
         kept = {id(record) for record in active_steps(entries)}
         made = [entry.step for entry in entries if entry.step is not None]
-        read = [await self.output(task_id, body_of(record), self.legible) for record in made]
+        read = [await self.output(task_id, record, self.legible) for record in made]
         marks = [{} if id(record) in kept else {"status": "undone"} for record in made]
         return [o.model_copy(update=mark) for o, mark in zip(read, marks, strict=True)]
 
@@ -350,7 +350,7 @@ class Reader(TaskQueries):
         view = await self.read(task_id, ask, recorded)
         record = view.record or await archived_step(self.archive, view.segment, n)
         if record is not None:
-            return await self.output(task_id, body_of(record))
+            return await self.output(task_id, record)
         msg = f"Could not find step number {n} of task {task_id!r}"
         raise StepNotFoundError(msg)
 
@@ -374,7 +374,7 @@ class Reader(TaskQueries):
                 steps = active_steps(await self.entries(task_id))
                 record = next((step for step in reversed(steps) if step.key == n), None)
                 if record is not None:
-                    return await self.output(task_id, body_of(record))
+                    return await self.output(task_id, record)
         step = view.step.model_copy(update={"task_id": task_id})
         return TaskStepOutput(
             status="waiting",
@@ -402,25 +402,29 @@ class Reader(TaskQueries):
         return outputs
 
     async def output(
-        self, task_id: str, body: StepBody, text: ReadText | None = None
+        self, task_id: str, of: StepRecord | StepBody, text: ReadText | None = None
     ) -> TaskStepOutput:
         """Make the public form of a completed step, archived texts put in.
 
         Args:
             task_id: The task.
-            body: The step.
+            of: The step.
             text: Reads its output: `text` if it is None, or `legible`, as its other values are.
         """
-        output = await read_json(body.output, body.stored, text or self.text)
+        # Of a step that called no tool the record says all.
+        body = body_of(of) if isinstance(of, StepRecord) and of.has_calls else of
+        of_calls: dict[str, Any] = {}
+        if isinstance(body, StepBody):
+            of_calls["calls"] = tuple(each.call for each in body.calls)
+            of_calls["sources"] = await self.sources(body)
         return TaskStepOutput(
-            output=output,
-            task_step=body.step.model_copy(update={"task_id": task_id}),
-            next_steps=tuple(_with_task(step, task_id) for step in body.next),
-            is_last=body.status == "last",
-            calls=tuple(each.call for each in body.calls),
-            sources=await self.sources(body),
-            usage=body.usage,
-            branch=body.branch,
+            output=await read_json(of.output, of.stored, text or self.text),
+            task_step=of.step.model_copy(update={"task_id": task_id}),
+            next_steps=tuple(_with_task(step, task_id) for step in of.next),
+            is_last=of.last,
+            usage=of.usage,
+            branch=of.branch,
+            **of_calls,
         )
 
     async def sources(self, body: StepBody) -> tuple[ToolOutput, ...]:

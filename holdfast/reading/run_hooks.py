@@ -205,7 +205,7 @@ class HookNotifier:
             self._agent = agent
         read = await resolved(of, self._text)
         output: Json = None
-        if of.status == "last":
+        if of.last:
             output = await read_json(of.output, of.stored, self._text)
         known = self._known[key]
         for call in hook_calls(read, self._team, self._items, output):
@@ -286,7 +286,7 @@ def hook_calls(
                     if not answer.flaw:
                         key = ("llm", k, "end")
                         yield HookCall(key, "on_llm_end", (agent, got), usage=got.usage)
-                case StepEnded() if of.status == "last":
+                case StepEnded() if of.last:
                     final = typed_output(agent.made_output, output)
                     yield HookCall(("agent", "end"), "on_agent_end", (agent, final))
                 case _:

@@ -34,7 +34,7 @@ from holdfast.values.text.shown import shown
 class _Guards(ReadableResults):
     def workflow_interceptor_class(
         self,
-        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002  Temporal's name
+        input: WorkflowInterceptorClassInput,  # noqa: ARG002  Temporal's name
     ) -> type[WorkflowInboundInterceptor]:
         """Show the details of tasks."""
         from holdfast.workflows.agent_task import Details  # clients do without

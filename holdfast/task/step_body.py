@@ -156,6 +156,11 @@ class StepBody:
     unheard: tuple[float, ...] = ()
 
     @property
+    def last(self) -> bool:
+        """Whether it gave the task's answer."""
+        return self.status == "last"
+
+    @property
     def is_completed(self) -> bool:
         """Whether it has finished."""
         return self.status in ("done", "last")

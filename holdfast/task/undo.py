@@ -346,7 +346,7 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     opens = ledger.s.opens
     for current in opens:
         ledger.leave(current.n, "undone", now=now, by=by)
-    ledger.change(rounds={})
+    ledger.change(delivery=ledger.s.delivery.model_copy(update={"rounds": {}}))
     if not opens:
         return
     if len(opens) == 1 and opens[0].alone:
@@ -375,8 +375,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
         transcript=before.transcript,
         path=tuple(each for each in ledger.s.path if each[1] < target.n),
-        undelivered=(),
-        given=tuple(each for each in ledger.s.given if each[0] < target.n),
+        delivery=ledger.s.delivery.before(target.n),
         done=done,
         answer=before.answer,
     )

@@ -228,7 +228,7 @@ class Commands:
             case LongCall() as call:
                 self._long_call(call)
             case OutputsGiven(caller=caller):
-                self._core.ledger.acknowledge(caller)
+                self._core.requests.acknowledge(caller)
             case _:
                 self._command(name, data)
 

@@ -13,8 +13,8 @@ from holdfast.task.data.state import PARKED
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.people import approvals
 from holdfast.task.requests import phase
+from holdfast.task.requests.delivery import Pending
 from holdfast.task.requests.phase import ALLOWED, Update
-from holdfast.task.requests.run_requests import Pending, caller_of
 from holdfast.values.steps import UndoReceipt
 from holdfast.workflows.core import Core
 from holdfast.workflows.requests.commands import Commands
@@ -75,7 +75,7 @@ class Updates:
                 core.requests.add(own)
             elif core.ledger.failure is not None:
                 # It failed so in the run before. Who asks for the reply wants nothing tried again.
-                own.fail(core.ledger.failure, parked=True)
+                own.answer(core.ledger.failure, parked=True)
             else:
                 self._begun_with = None
 
@@ -138,7 +138,7 @@ class Updates:
         core = self._core
         if core.updates >= MOST_UPDATES:
             raise refusal(refusals.CROWDED)
-        if request != "finalize" and _request_id() in core.ledger.s.seen:
+        if request != "finalize" and _request_id() in core.ledger.s.delivery.seen:
             return True
         refused = phase.refuse_update(
             request,
@@ -165,7 +165,7 @@ class Updates:
             if own is None:
                 return await self._run(asked)
             if not self._core.goes:
-                self._core.requests.settle(self._core.ledger)
+                self._core.requests.settle()
             await workflow.wait_condition(lambda: own.done)
             return result_of(own)
         finally:
@@ -174,9 +174,9 @@ class Updates:
     async def _run(self, asked: RunRequest) -> RunReply:
         core = self._core
         pending = Pending(_request_id(), asked)
-        seen = core.ledger.s.seen
-        if pending.id in seen:
-            return seen[pending.id]
+        known = core.ledger.s.delivery.seen.get(pending.id)
+        if known is not None:
+            return known
         if core.phase == "stuck":
             return await self._close_for(asked)
         if core.ledger.s.children:
@@ -190,25 +190,18 @@ class Updates:
             self._refuse_when_leaving()
         # No await from here to `requests.add`: two requests that came together must not both take
         # the same finished step, or both begin the next one.
-        ledger, caller = core.ledger, caller_of(pending.id)
-        ledger.acknowledge(caller)
-        if asked.attaches and ledger.ungiven(caller):
-            return self._give(pending.id, ledger.ungiven(caller))
-        if asked.round and not ledger.s.opens and ledger.s.undelivered:
-            return self._deliver(pending)
-        if asked.all and not ledger.s.answered:
-            ledger.change(automatic=True, undelivered=(), given=())
+        ledger, known = core.ledger, core.requests.known(pending)
+        if known is not None:
+            return known
         if phase.asks_further(ledger, asked):
             ledger.ask_further(asked)
-        if asked.attaches:
-            pending.joins = phase.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:
             ledger.show()
         core.unrollable = False
         # If nothing can be done now, the request is answered at once (waiting, paused, answered).
         core.requests.add(pending)
         if not core.goes:
-            core.requests.settle(ledger)
+            core.requests.settle()
         await workflow.wait_condition(lambda: pending.done)
         return result_of(pending)
 
@@ -223,22 +216,6 @@ class Updates:
             raise refusal(refusals.DRAINING)
         if self._core.ending.status is not None:
             raise refusal(self._core.ending.refusal())
-
-    def _give(self, request_id: str, n: int) -> RunReply:
-        """Answer with a completed step that this caller has not been given."""
-        ledger = self._core.ledger
-        reply = RunReply(n=n, branch=ledger.branch_of(n))
-        ledger.give(n, caller_of(request_id))
-        ledger.remember(request_id, reply)
-        return reply
-
-    def _deliver(self, pending: Pending) -> RunReply:
-        """Answer with all steps that were completed while no request waited for them."""
-        ledger = self._core.ledger
-        reply = RunReply(n=ledger.s.undelivered[0], round=ledger.s.undelivered)
-        ledger.change(undelivered=())
-        ledger.remember(pending.id, reply)
-        return reply
 
     async def finalize(self) -> bool:
         """Commit the task to its session, once, and close it.
@@ -284,7 +261,7 @@ class Updates:
         core = self._core
         core.updates += 1
         s, request = core.ledger.s, _request_id()
-        if request in s.seen:
+        if request in s.delivery.seen:
             return self._receipt(request)
         if s.undo is None:  # else this is the request in progress, sent again by its client
             explicit = asked.model_copy(update={"to": phase.last_kept(core.ledger, asked)})

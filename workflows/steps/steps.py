@@ -16,15 +16,14 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
 from holdfast.task import refusals
-from holdfast.task.data.commands import RunReply, RunRequest
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import KIND, TURN_FOLLOWS, Failure
-from holdfast.task.data.records import OpenState, StepRecord, StepResult
+from holdfast.task.data.records import OpenState, StepResult
 from holdfast.task.data.wire import NOTHING_DONE, Advanced, Handled, HandleInput
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger import money
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json
@@ -270,11 +269,9 @@ class Steps:
             self._retry()
         ledger, new = core.ledger, core.agenda.new_round
         if new is not None:
-            plan = {step.step_id: 0 for step in core.agenda.plan()}
-            ledger.own(new.id)
-            ledger.change(rounds={**ledger.s.rounds, new.id: plan})
+            core.requests.begin_round(new, core.agenda.plan())
         # Rounds first: a round that is done must answer before its request is given another step.
-        self._close_rounds()
+        core.requests.close_rounds()
         while core.agenda.begins:
             steps = core.agenda.next_steps()
             pending = core.requests.round or core.requests.next_for(steps, ledger.owners)
@@ -319,7 +316,7 @@ class Steps:
         due = inputs_due(ledger, n) if is_guarded else ()
         stopped = verdict_of_calls(current)
         first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
-        if any(call.n == n for call in ledger.s.long_calls):
+        if ledger.has_long_call(n):
             failure = await self._run_calls(n)
             if not core.is_left(work):
                 core.judge(failure, n)
@@ -439,21 +436,7 @@ class Steps:
         record = ledger.finish(n, now=now())
         if may_trace():
             core.spans.over(record)
-        reply = RunReply(n=record.n, branch=record.branch)
-        answered = core.requests.answer_joined(n, reply)
-        if owner in ledger.s.rounds:
-            self._finish_in_round(owner, record)
-        else:
-            delivered = core.requests.deliver(owner, reply, ledger.owners)
-            answered = (*answered, delivered) if delivered else answered
-            if not answered and not ledger.s.automatic and ledger.failure is None:
-                ledger.change(undelivered=(*ledger.s.undelivered, record.n))
-        # Remembered before the handler of the update wakes up: the same request, sent again after a
-        # rollover, gets this reply and begins no second step.
-        for request in answered:
-            ledger.remember(request, reply)
-        if answered and not ledger.s.automatic:
-            ledger.give(record.n, *map(caller_of, answered))
+        core.requests.step_done(record, owner)
         if ledger.s.answered:
             ledger.change(automatic=False)
             if core.given.finalize:
@@ -462,34 +445,6 @@ class Steps:
             queue = ledger.s.queue
             stalled = refusals.none_ready(queue) if queue else refusals.stalled(record.step.step_id)
             core.park(stalled)
-
-    def _finish_in_round(self, owner: str, record: StepRecord) -> None:
-        """Note that one of several steps is done; answer when all of them are."""
-        core = self._core
-        done = {**core.ledger.s.rounds[owner], record.step.step_id: record.n}
-        core.ledger.change(rounds={**core.ledger.s.rounds, owner: done})
-        self._close_rounds()
-
-    def _close_rounds(self) -> None:
-        """Answer the rounds that are done; drop from the others the steps that cannot begin.
-
-        Such a step was dropped from the queue, or a join must run before it.
-        """
-        core = self._core
-        s = core.ledger.s
-        ready = () if s.lasts and s.opens else core.ledger.ready()
-        there = {step.step_id for step in (*ready, *(current.open.step for current in s.opens))}
-        left: dict[str, dict[str, int]] = {}
-        for owner, planned in s.rounds.items():
-            plan = {step: n for step, n in planned.items() if n or step in there}
-            if plan and all(plan.values()):
-                reply = RunReply(n=max(plan.values()), round=tuple(plan.values()))
-                core.requests.deliver(owner, reply)
-                core.ledger.remember(owner, reply)
-            elif plan:
-                left[owner] = plan
-        if left != s.rounds:
-            core.ledger.change(rounds=left)
 
 
 def _is_answered(current: OpenState) -> bool:

@@ -238,12 +238,13 @@ class Undos:
         elif state.number:
             core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
         else:
-            core.ledger.remember(state.request, RunReply(n=core.ledger.s.steps))
+            core.requests.remember(state.request, RunReply(n=core.ledger.s.steps))
             self._start_over()
 
     def _start_over(self) -> None:
         """Fail the requests whose steps were undone; later requests stay."""
         core = self._core
         core.requests.fail_some(core.undone_requests, refusals.UNDONE)
-        if core.requests.want_all and not core.requests.want_a_step:
+        waiting = core.requests.waiting
+        if waiting["all"] and not waiting["step"]:
             core.ledger.change(automatic=not core.ledger.s.answered)

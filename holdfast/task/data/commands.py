@@ -7,6 +7,7 @@ becomes a refusal with its reason, and the task goes on.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, cast
 
@@ -152,12 +153,13 @@ class UpdateRequest(Value):
     def _note_unknown(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        fields = cast("dict[str, object]", given)
-        names = cls.fields()
-        unknown = tuple(name for name in fields if name not in names)
-        return {**{name: fields[name] for name in names if name in fields}, "unknown": unknown}
+        fields = dict(cast("dict[str, object]", given))
+        unknown = fields.keys() - cls.fields()
+        named = tuple(name for name in fields if name in unknown) if unknown else ()
+        return {**fields, "unknown": named}
 
     @classmethod
+    @functools.cache
     def fields(cls) -> tuple[str, ...]:
         """Return the names of the fields that it may be sent with."""
         return tuple(name for name in cls.model_fields if name != "unknown")

@@ -246,6 +246,11 @@ class StepRecord(Value):
         """The number by which its calls are named."""
         return self.opened or self.n
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether it has called tools."""
+        return bool(self.calls) or any(entry.calls for entry in self.journal)
+
 
 class ForkOf(Value):
     """Where a fork comes from.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, cast
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, StandingRule
@@ -173,6 +174,33 @@ class Closing(Value):
     due: float = 0.0
 
 
+class Delivery(Value):
+    """Who has got which output: a part of the task's state.
+
+    Attributes:
+        seen: Id of a request to the reply that it got: the same request gets it again.
+        undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
+        given: Completed steps whose outputs were sent to callers that have not shown yet that they
+            got them, by asking for more or by the signal `given`; with these callers.
+        rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
+    """
+
+    seen: dict[str, RunReply] = Field(default_factory=dict[str, RunReply])
+    undelivered: tuple[int, ...] = ()
+    given: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
+
+    def before(self, n: int) -> Delivery:
+        """Return these once the steps from this one on are undone."""
+        given = tuple(each for each in self.given if each[0] < n)
+        return self.model_copy(update={"undelivered": (), "given": given})
+
+
+PARTS: Mapping[str, type[Value]] = {"delivery": Delivery}
+"""Parts of `Carried`. On the wire their fields are among those of `Carried` itself, as they were
+before there were parts: tasks of each version are read, and read this."""
+
+
 class Carried(Value):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
@@ -183,9 +211,7 @@ class Carried(Value):
         waits_since: How what waits next to the queue differs from what the step of that record
             found.
         opens: Steps in progress, by number.
-        undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
-        given: Completed steps whose outputs were sent to callers that have not shown yet that they
-            got them, by asking for more or by the signal `given`; with these callers.
+        delivery: Who has got which output.
         done: Completed steps that others may name in `prev_steps`: the ones with an id that a
             worker gave, and the ones that queued steps name already.
         lasts: The last outputs of steps that ran next to others; to be joined.
@@ -205,7 +231,6 @@ class Carried(Value):
         lost: The most that lost calls can have cost, those of dropped child tasks included.
         path: (branch, ordinal of the first step of it) for the completed steps of the present
             branch, oldest first: with the ordinal, a branch names a step for good.
-        rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Decisions that hold for later calls, by the id of their approval, oldest first.
         to_session: Such decisions in transit to the task's session, oldest first.
         children: Id to state of each child task. A finished one is dropped once its step is
@@ -257,7 +282,7 @@ class Carried(Value):
     answered: bool = False
     concluded: bool = False
     failure: Failure | None = None
-    seen: dict[str, RunReply] = Field(default_factory=dict)
+    delivery: Delivery = Field(default_factory=Delivery)
     receipts: tuple[Receipt, ...] = ()
     published: str = "running"
     published_approvals: tuple[str, ...] = ()
@@ -265,8 +290,6 @@ class Carried(Value):
     published_rules: int = 0
     noticed: tuple[str, ...] = ()
     serial: int = 0
-    undelivered: tuple[int, ...] = ()
-    given: tuple[tuple[int, tuple[str, ...]], ...] = ()
     branch: int = 0
     approvals: tuple[Approval, ...] = ()
     approval_serial: int = 0
@@ -290,7 +313,6 @@ class Carried(Value):
     raised: Dollars = NOTHING
     lost: Dollars = NOTHING
     path: tuple[tuple[int, int], ...] = ()
-    rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     to_session: tuple[StandingRule, ...] = ()
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
@@ -310,6 +332,23 @@ class Carried(Value):
     lines: tuple[str, ...] = ()
     answer: Json = None
     changed: RunChange | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _grouped(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        data = dict(cast("dict[str, object]", given))
+        for name, kind in PARTS.items():
+            data.setdefault(name, {key: data.pop(key) for key in kind.model_fields if key in data})
+        return data
+
+    @model_serializer(mode="wrap")
+    def _flat(self, write: SerializerFunctionWrapHandler) -> dict[str, Json]:
+        data: dict[str, Json] = write(self)
+        for name in PARTS:
+            data |= data.pop(name, {})
+        return data
 
 
 class TaskRecord(Value):

@@ -51,6 +51,8 @@ class Change(Value, Generic[T]):
             new: The other.
             key: Names an element: only elements of one name are compared.
         """
+        if not old:  # as before a task's first step
+            return cls(come=tuple(enumerate(new)))
         head, end = _common(old, new)
         places: dict[object, list[int]] = {}
         for at in range(head, len(old) - end):
@@ -77,7 +79,9 @@ class Change(Value, Generic[T]):
             RuntimeError: The change is not of this sequence.
         """
         self._check(len(old), self.gone)
-        new = [each for at, count in self.kept for each in old[at : at + count]]
+        new: list[T] = []
+        for at, count in self.kept:
+            new += old[at : at + count]
         for at, each in self.come:
             new.insert(at, each)
         return tuple(new)
@@ -97,7 +101,7 @@ class Change(Value, Generic[T]):
         return tuple(old[at] for at in range(len(old)))
 
     def _check(self, length: int, lacking: Sequence[object]) -> None:
-        wanted = sum(count for _, count in self.kept) + len(lacking)
+        wanted = len(lacking) + sum([count for _, count in self.kept])
         if length != wanted:
             # Going on would restore a queue that never was.
             msg = f"the recorded change is of {wanted} elements, and there are {length}"

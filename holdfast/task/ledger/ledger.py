@@ -6,13 +6,19 @@ knows fits into a `Carried`, plus the entries since the last segment that went t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal
 
-from holdfast.task.data.calls import Called, Outcome
+from holdfast.task.data.calls import Called
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
-from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
+from holdfast.task.data.records import (
+    Entry,
+    InputRef,
+    OpenState,
+    OpenStep,
+    StepRecord,
+    usual_step,
+)
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
@@ -78,14 +84,17 @@ class Ledger(UpcomingSteps):
             step_id: Id of the step, for a request that does not name one.
         """
         ready, wanted = self.ready(), step_id or asked.step
-        step = next((s for s in ready if s.step_id == wanted), ready[0])
+        step = ready[0]
+        if wanted not in ("", step.step_id):
+            step = next((s for s in ready if s.step_id == wanted), step)
         # A follow-up belongs to one step. Another step that is run first leaves it to wait.
         further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
-        queue = tuple(queued for queued in self.s.queue if queued is not step)
+        place = self.s.queue.index(step)
+        queue = (*self.s.queue[:place], *self.s.queue[place + 1 :])
         said: tuple[Message, ...] = ()
         stored = further.stored if step.input is None else None  # else the input was edited
-        if self._is_original(step):
-            stored = self.given.stored
+        if step.step_id == "s1" and step.input == "" and self.s.steps == 0:
+            stored = self.given.stored  # the task's own input, kept there when it is large
         if asked.images or asked.brings_input:
             step = step.model_copy(update={"images": asked.images_after(step)})
         if asked.input is not None:
@@ -101,19 +110,23 @@ class Ledger(UpcomingSteps):
             tool_choice=asked.tool_choice,
             stored=asked.stored if asked.brings_input else stored,
             notes=notes,
-            inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
+            inputs=self._inputs_of(step) if step.prev_steps else {},
         )
         # With a second step in progress no step can tell by itself what the one before it left: an
         # undo takes all of them together, by what the first one found.
-        siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
+        siblings, lane = self.s.opens, 0
+        if siblings:
+            shared: dict[str, object] = {"alone": False, "before": Before()}
+            siblings = tuple(each.model_copy(update=shared) for each in siblings)
+            # The lowest free lane: a lane names the kept answer in the archive, which the next step
+            # of the lane replaces, so two open steps must never share one.
+            lane = min(set(range(len(siblings) + 1)) - {each.lane for each in siblings})
         current = OpenState(
             open=opened,
             n=self.last_opened + 1,
             at=self.s.transcript,
             alone=not siblings and not self.s.lasts,
-            # The lowest free lane: a lane names the kept answer in the archive, which the next step
-            # of the lane replaces, so two open steps must never share one.
-            lane=min(set(range(len(siblings) + 1)) - {each.lane for each in siblings}),
+            lane=lane,
             started=now,
             owner=owner,
             before=Before() if siblings else self.before(further.step),
@@ -129,9 +142,9 @@ class Ledger(UpcomingSteps):
             opens=(*siblings, self._marked(current, "start", 0)),
         )
 
-    def _is_original(self, step: TaskStep) -> bool:
-        """Whether a step has the task's own input, which the archive keeps when it is large."""
-        return step.step_id == "s1" and step.input == "" and self.s.steps == 0
+    def _inputs_of(self, step: TaskStep) -> dict[str, InputRef]:
+        """Return the outputs of the completed steps that a step waited for."""
+        return {id: self.s.done[id] for id in step.prev_steps if id in self.s.done}
 
     def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try a step that failed again, from its journal or, when asked to, from nothing."""
@@ -313,10 +326,14 @@ class Ledger(UpcomingSteps):
         found: dict[str, object] = {"calls": got.calls, "asked": got.asked}
         if result is not None:
             found = {"result": result, "calls": resolve_calls(result, current)}
-        patch = got.patch if result is None else result.patch
-        state = merge_patch.apply(current.open.state, patch)
-        common = {"state": state, "outcomes": got.outcomes, "unruled": got.unruled}
-        current = current.model_copy(update={**found, **common})
+        patch, state = got.patch if result is None else result.patch, current.open.state
+        if patch:
+            state = merge_patch.apply(state, patch)
+        current = current.model_copy(update={**found, "state": state, "outcomes": {}})
+        return self._with_told(current, got, now=now) if current.calls else current
+
+    def _with_told(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
+        """Add what an activity knows of the calls that it has run or begun."""
         calls = self._marks_of(current, "call", *range(len(current.calls)))
         done = self._marks_of(current, "done", *sorted(got.told))
         outcomes = {
@@ -325,7 +342,7 @@ class Ledger(UpcomingSteps):
             )
             if each.ended
             else each
-            for i, each in current.outcomes.items()
+            for i, each in got.outcomes.items()
         }
         called = {i: Called(at=now, tried=1) for i in got.cut}
         called |= {i: Called(at=now) for i in got.going}
@@ -334,7 +351,8 @@ class Ledger(UpcomingSteps):
                 called[i] = Called(at=now, error=failure.text, ended=now)
         called = {i: each.model_copy(update=self._facts(current, i)) for i, each in called.items()}
         marks = (*current.marks, *calls, *done)
-        return current.model_copy(update={"outcomes": outcomes, "called": called, "marks": marks})
+        known = {"outcomes": outcomes, "called": called, "marks": marks, "unruled": got.unruled}
+        return current.model_copy(update=known)
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
         """Say why the step's calls or its next steps cannot be taken, or return None."""
@@ -361,9 +379,10 @@ class Ledger(UpcomingSteps):
         if result is None:
             msg = "a step is finished only after its result is known"
             raise RuntimeError(msg)
-        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
-        state, conflicts = self._merged(current, outcomes)
-        patch = merge_patch.diff(self.s.extra_state, state)
+        state, patch, conflicts = self.s.extra_state, dict[str, Json](), list[str]()
+        if current.calls or result.patch or not current.alone:  # else it has changed nothing
+            state, conflicts = self._merged(current)
+            patch = merge_patch.diff(self.s.extra_state, state)
         output, stored, adds, outcomes = results_of(current, result)
         transcript = ChainRef(
             length=self.s.transcript.length + len(adds),
@@ -371,10 +390,11 @@ class Ledger(UpcomingSteps):
         )
         before = current.before if current.alone else self.before()
         found = found_by(before.found, self.recorded)
-        following = (step.after(current.open.step) for step in result.next)
-        steps = self._number([step.placed(transcript.length) for step in following])
-        others = tuple(other for other in self.s.opens if other.n != n)
-        queue = queued_with(pending(others, self.s.queue), steps)
+        steps: tuple[TaskStep, ...] = ()
+        if result.next:
+            following = (step.after(current.open.step) for step in result.next)
+            steps = self._number([step.placed(transcript.length) for step in following])
+        queue = queued_with(pending(self.others(n), self.s.queue), steps)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -389,7 +409,7 @@ class Ledger(UpcomingSteps):
             journal=without_adds(result, current),
             usage=usage_of(current.journal, outcomes),
             patch=patch,
-            inverse=merge_patch.inverse(self.s.extra_state, patch),
+            inverse=merge_patch.inverse(self.s.extra_state, patch) if patch else {},
             conflicts=tuple(conflicts),
             started=current.started,
             ended=now,
@@ -409,11 +429,10 @@ class Ledger(UpcomingSteps):
         self._move_head(record, current, state=state, transcript=transcript)
         return record
 
-    def _merged(
-        self, current: OpenState, outcomes: Sequence[Outcome]
-    ) -> tuple[dict[str, Json], list[str]]:
+    def _merged(self, current: OpenState) -> tuple[dict[str, Json], list[str]]:
         """Merge a step's changes of the state with those of its calls and of steps next to it."""
-        mine, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
+        patches = [current.outcomes[i].patch for i in range(len(current.calls))]
+        mine, conflicts = merge_patch.merge(current.state, patches)
         found = current.open.state
         if current.alone or merge_patch.same(found, self.s.extra_state):
             return mine, conflicts

@@ -31,7 +31,7 @@ from holdfast.task.ledger.recording import (
 )
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, Usage, summed
+from holdfast.values.messages import Message, Usage
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
@@ -101,10 +101,12 @@ class LedgerState(Recording):
     def status(self) -> TaskStatus:
         """The task's status while it is open."""
         # The first that holds: a person who can decide something is told so before anything else.
-        if any(approval.status == "open" for approval in self.s.approvals):
-            return "waiting"
-        if any(child.approvals for child in self.s.children.values()):
-            return "waiting"
+        for approval in self.s.approvals:
+            if approval.status == "open":
+                return "waiting"
+        for child in self.s.children.values():
+            if child.approvals:
+                return "waiting"
         if self.failure is not None:
             return "needs_attention"
         if self.paused:
@@ -116,8 +118,10 @@ class LedgerState(Recording):
         """The failure with which the task waits: of a step, or of closing."""
         if self.s.closing is not None and self.s.failure is not None:
             return self.s.failure
-        failed = self.failed
-        return failed[0].failure if failed else self.s.failure
+        for current in self.s.opens:
+            if current.failure is not None:
+                return current.failure
+        return self.s.failure
 
     @property
     def failed(self) -> list[OpenState]:
@@ -130,9 +134,10 @@ class LedgerState(Recording):
         return self.s.steps + len(self.s.opens)
 
     @property
-    def owners(self) -> frozenset[str]:
+    def owners(self) -> set[str]:
         """Ids of the requests that steps in progress are run for."""
-        return frozenset(current.owner for current in self.s.opens if current.owner)
+        owners = {current.owner for current in self.s.opens}
+        return owners - {""}
 
     def branch_of(self, n: int) -> int:
         """Return the branch on which a completed step of the present one was run."""
@@ -148,6 +153,11 @@ class LedgerState(Recording):
         done = (last.step.step_id,) if last is not None and last.n == s.steps else ()
         to = s.steps if open_ else max(s.steps - 1, 0)
         return Newest(branch=s.branch, opened=self.last_opened, to=to, steps=open_ or done)
+
+    def others(self, n: int) -> tuple[OpenState, ...]:
+        """Return the steps in progress next to one of this number."""
+        opens = self.s.opens
+        return tuple(each for each in opens if each.n != n) if len(opens) > 1 else ()
 
     def find(self, n: int) -> OpenState | None:
         """Return the step in progress of this number, or None."""
@@ -288,6 +298,11 @@ class LedgerState(Recording):
         """Who has paused the task or its parent, and why; else empty."""
         return self.s.paused or self.s.held
 
+    def has_long_call(self, n: int) -> bool:
+        """Whether a call of a step goes on with which the task may continue as new."""
+        long_calls = self.s.long_calls
+        return bool(long_calls) and any(call.n == n for call in long_calls)
+
     def is_held(self, current: OpenState) -> bool:
         """Whether a pause keeps a step in progress from its tools: it began after the event named.
 
@@ -304,8 +319,10 @@ class LedgerState(Recording):
     @property
     def child_paused(self) -> str:
         """Id of a child task that is paused, or empty."""
-        children = self.s.children.items()
-        return next((id for id, c in children if c.status == "paused" and not c.left), "")
+        for id, child in self.s.children.items():
+            if child.status == "paused" and not child.left:
+                return id
+        return ""
 
     def put_child(self, id: str, child: ChildState) -> None:
         """Store the state of a child task: in place, because there may be thousands."""
@@ -355,13 +372,16 @@ class LedgerState(Recording):
             further: Id of the step to be begun if it is a follow-up that its request has queued.
         """
         s = self.s
-        costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
+        spent, turns = Usage(), 0
+        for current in s.opens:
+            spent += usage_of(current.journal, current.outcomes.values())
+            turns += turns_of(current.journal)
         return Before(
             found=change_if_any(self.recorded, pending(s.opens, s.queue)),
             waiting=WaitingChange.between(self.found, waiting(s)),
             serial=s.serial,
-            turns=s.turns - sum(turns_of(current.journal) for current in s.opens),
-            usage=s.usage - summed(costs) if s.opens else s.usage,
+            turns=s.turns - turns,
+            usage=s.usage - spent if s.opens else s.usage,
             answered=s.answered,
             concluded=s.concluded,
             transcript=s.transcript,

@@ -143,7 +143,7 @@ def change_of(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange:
 
 def change_if_any(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange | None:
     """Return what turns one queue into another, or None when they are the same."""
-    return QueueChange.if_any(old, new, key=lambda step: step.step_id)
+    return None if same(old, new) else change_of(old, new)
 
 
 def found_by(change: QueueChange | None, left: Queue) -> Queue:
@@ -170,8 +170,10 @@ def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
         step: The step as it was run.
         queued: Number of steps that it queued.
     """
-    ids = [each.step_id for each in found]
-    place = ids.index(step.step_id) if step.step_id in ids else 0
+    place = 0
+    if found and found[0].step_id != step.step_id:
+        ids = [each.step_id for each in found]
+        place = ids.index(step.step_id) if step.step_id in ids else 0
     if same(_put_back(left, step, place, queued), found):
         return Taken(place=place) if place else FIRST_TAKEN
     return Taken(change=change_of(found, left))
@@ -230,8 +232,9 @@ def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
 
 def waiting(state: Carried) -> Waiting:
     """Return what waits next to the queue, as if no step were open: their notes wait again."""
-    opened = tuple(note for current in state.opens for note in current.open.notes)
-    notes = (*opened, *state.notes)
+    notes = state.notes
+    for current in reversed(state.opens):
+        notes = (*current.open.notes, *notes)
     if not (notes or state.followups or state.lasts):
         return NOTHING_WAITS
     return Waiting(notes=notes, followups=state.followups, lasts=state.lasts)

@@ -1,4 +1,4 @@
-"""What is recorded of a task next to its steps: events, receipts, and who has got which output.
+"""What is recorded of a task next to its steps: events, receipts of commands, approvals.
 
 Of a completed step whose record is in the archive there is a line, for queries.
 
@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.commands import Receipt, RunReply
+from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry, EventRecord, StepRecord
 from holdfast.task.data.state import Carried
 from holdfast.values.base import ChainRef, Json, as_text, extend
@@ -264,14 +264,8 @@ class Asked:
 
 
 CREATED = "created"
-SEEN_KEPT = 5000
-"""Requests whose replies are kept: one that is sent again is not carried out again."""
-
 COMMANDS_KEPT = 20_000
 """Commands whose ids are kept, for the same reason."""
-
-GIVEN_KEPT = 64
-"""Most steps whose callers are remembered."""
 
 NUMBERED = frozenset(
     {
@@ -371,46 +365,6 @@ class Recording:
     def receipt(self, receipt: Receipt) -> None:
         """Store the receipt of a command."""
         self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
-
-    def remember(self, request_id: str, reply: RunReply) -> None:
-        """Keep the reply to a request, so that the same request gets it again."""
-        # The oldest is forgotten first: a request is sent again within minutes, if at all.
-        seen = self.s.seen  # in place, because there may be thousands
-        seen[request_id] = reply
-        if len(seen) > SEEN_KEPT:
-            del seen[next(iter(seen))]
-
-    def acknowledge(self, caller: str) -> None:
-        """Forget the outputs that a caller has got, as its next request or signal shows.
-
-        The answer is kept: a program that is run again after its end gets it once more.
-        """
-        answer = self.s.steps if self.s.answered else 0
-        left = tuple(each for each in self.s.given if caller not in each[1] or each[0] == answer)
-        if left != self.s.given:
-            self.change(given=left)
-
-    def ungiven(self, caller: str) -> int:
-        """Return the first completed step that no one is known to have got, this caller included.
-
-        Args:
-            caller: The caller; empty for one that is not known.
-
-        Returns:
-            The step's ordinal; 0 for none.
-        """
-        # The lowest first: outputs reach each caller in the order of the steps.
-        others = [n for n, callers in self.s.given if caller and caller not in callers]
-        return min([*others, *self.s.undelivered], default=0)
-
-    def give(self, n: int, *callers: str) -> None:
-        """Record that the output of a completed step is sent to callers."""
-        named = tuple(caller for caller in callers if caller)
-        known = dict(self.s.given)
-        if named:
-            known[n] = (*known.get(n, ()), *named)
-        undelivered = tuple(each for each in self.s.undelivered if each != n)
-        self.change(given=tuple(sorted(known.items())[-GIVEN_KEPT:]), undelivered=undelivered)
 
     @property
     def noted(self) -> int:

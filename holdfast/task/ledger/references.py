@@ -52,7 +52,7 @@ def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
     """Replace references to what history holds already by the messages themselves."""
-    return tuple(resolve_add(add, current) for add in result.adds)
+    return tuple([resolve_add(add, current) for add in result.adds])
 
 
 def resolve_add(add: Message | str, current: OpenState) -> Message:
@@ -119,8 +119,10 @@ def results_of(
 
     The messages of the calls have the contents of the outcomes, unless the step is quiet.
     """
-    outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
     adds = resolve_adds(result, current)
+    if not current.calls and not result.quiet:  # a plain answer
+        return *resolve_output(result, current), adds, ()
+    outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
     if result.quiet:
         output, stored = output_of_calls(outcomes)
         return output, stored, adds, outcomes
@@ -166,7 +168,9 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
         last: Whether the budget made its model call the last one.
     """
     stamp = {"attempts": advanced.attempts, "worker": advanced.worker}
-    memos = tuple(entry.model_copy(update=stamp) for entry in advanced.memos)
+    memos = advanced.memos
+    if memos:
+        memos = tuple(entry.model_copy(update=stamp) for entry in memos)
     if advanced.answer is None:
         return memos
     entry = JournalEntry(
@@ -246,7 +250,10 @@ def last_round(
 
 def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
     """Return the last model answer of a journal, if it has one."""
-    return next((e.answer for e in reversed(journal) if e.answer is not None), None)
+    for entry in reversed(journal):
+        if entry.answer is not None:
+            return entry.answer
+    return None
 
 
 def answer_of(answer: ModelAnswer | None) -> ModelAnswer:
@@ -274,10 +281,16 @@ def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) 
         journal: The journal.
         outcomes: Outcomes of calls that are not in it.
     """
-    told = (*(each for entry in journal for each in entry.outcomes), *outcomes)
-    children = (outcome.usage for outcome in told if outcome.child)
-    answers = (cost_of(entry.answer) for entry in journal if entry.answer is not None)
-    return summed([*children, *answers])
+    costs: list[Usage] = []
+    for entry in journal:
+        if entry.answer is not None:
+            costs.append(cost_of(entry.answer))
+        if entry.outcomes:
+            costs += [outcome.usage for outcome in entry.outcomes if outcome.child]
+    for outcome in outcomes:
+        if outcome.child:
+            costs.append(outcome.usage)
+    return summed(costs)
 
 
 def cost_of(answer: ModelAnswer) -> Usage:

@@ -68,6 +68,8 @@ class OpenSteps(LedgerState):
     def missing_calls(self, n: int) -> list[int]:
         """Positions of a step's open calls that have no outcome yet."""
         current = self.at(n)
+        if not current.calls:
+            return []
         return [i for i in range(len(current.calls)) if i not in current.outcomes]
 
     def is_missing(self, n: int, i: int) -> bool:
@@ -347,7 +349,9 @@ class OpenSteps(LedgerState):
 
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
-        self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
+        opens = list(self.s.opens)
+        opens[opens.index(self.at(current.n))] = current
+        self.change(opens=tuple(opens))
 
     def _forget_approvals(self, n: int) -> None:
         """Forget what was decided for an open step."""
@@ -356,11 +360,11 @@ class OpenSteps(LedgerState):
 
     def _open_ids(self, but: int) -> list[str]:
         """List the ids of the steps in progress, except one."""
-        return [c.open.step.step_id for c in self.s.opens if c.n != but]
+        return [c.open.step.step_id for c in self.others(but)]
 
     def _coming(self, but: int) -> list[str]:
         """List the ids that open steps, except one, have given to steps they are about to queue."""
-        results = [c.result for c in self.s.opens if c.n != but and c.result is not None]
+        results = [c.result for c in self.others(but) if c.result is not None]
         return [step.step_id for result in results for step in result.next if step.step_id]
 
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
@@ -395,10 +399,13 @@ class UpcomingSteps(OpenSteps):
         return self._ready[2]
 
     def _ready_now(self) -> tuple[TaskStep, ...]:
-        # A join runs alone: it makes one answer of what all the others have left.
-        if any(c.open.step.is_join for c in self.s.opens):
+        if not self.s.queue:
             return ()
-        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        # A join runs alone: it makes one answer of what all the others have left.
+        opened = [c.open.step for c in self.s.opens]
+        if any(step.is_join for step in opened):
+            return ()
+        ready = ready_steps(self.s.queue, [step.step_id for step in opened])
         return tuple(step for step in ready if step.is_join) or ready
 
     def _move_head(
@@ -415,7 +422,7 @@ class UpcomingSteps(OpenSteps):
         if not self.s.path or self.s.path[-1][0] != self.s.branch:
             self.change(path=(*self.s.path, (self.s.branch, record.n)))
         self.change(
-            opens=tuple(other for other in self.s.opens if other.n != current.n),
+            opens=self.others(current.n),
             steps=record.n,
             queue=queued_with(self.s.queue, record.next),
             extra_state=state,
@@ -436,21 +443,22 @@ class UpcomingSteps(OpenSteps):
         `prev_steps`.
         """
         step_id = record.step.step_id
-        waited = {id for step in self.s.queue for id in step.prev_steps}
-        waited |= {last.step_id for last in self.s.lasts}
+        waited: set[str] = set()
+        for step in self.s.queue:
+            waited.update(step.prev_steps)
+        if self.s.lasts:
+            waited |= {last.step_id for last in self.s.lasts}
         if step_id in waited or not serial_of(step_id):
             done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
             extra = [id for id in done if id not in waited]
             for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
                 del done[id]
             self.change(done=done)
-        if not self.s.opens:
+        if self.s.lasts and not self.s.opens:
             self.join_lasts()
 
     def join_lasts(self) -> None:
-        """Queue a step that makes one answer of several last outputs, if there are any."""
-        if not self.s.lasts:
-            return
+        """Queue a step that makes one answer of several last outputs."""
         [join] = self._number([join_of(self.s.lasts)])
         self.change(queue=(join, *self.s.queue), lasts=())
 
@@ -463,8 +471,8 @@ class UpcomingSteps(OpenSteps):
         """
         # In one activation with the step's end: words that came during its model call begin the
         # next step, and no client sees an answer in between that lacks them.
-        said = [] if is_over else self.unread[: -len(self.s.followups) or None]
-        if said:
+        said = [note.text for note in self.s.notes if note.role == "user"]
+        if said and not is_over:
             self.change(notes=tuple(note for note in self.s.notes if note.role != "user"))
             self._enter("\n\n".join(said))
         elif self.s.followups:
@@ -500,7 +508,8 @@ class UpcomingSteps(OpenSteps):
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
         # The caller that asks further has seen the answer.
-        self.change(queue=(*self.s.queue, step), serial=serial, answered=False, given=())
+        self.change(queue=(*self.s.queue, step), serial=serial, answered=False)
+        self.change(delivery=self.s.delivery.model_copy(update={"given": ()}))
         return step.step_id
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:

@@ -234,7 +234,7 @@ def _drop(ledger: Ledger, command: Command) -> str:
     ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
     if command.body.get("step") == ledger.s.further.step:
         ledger.change(further=FollowUp())
-    if not ledger.s.opens and not ledger.ready():
+    if ledger.s.lasts and not ledger.s.opens and not ledger.ready():
         ledger.join_lasts()
     return ""
 

@@ -9,7 +9,7 @@ the request itself may refuse it. Pure: no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from holdfast.task import refusals
@@ -22,7 +22,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
 from holdfast.task.people import approvals
 from holdfast.task.refusals import CLOSED, abandoned
-from holdfast.task.requests.run_requests import Pending, RunRequests, caller_of
+from holdfast.task.requests.delivery import Pending, RunRequests, caller_of
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
 from holdfast.task.undo import outdated
 from holdfast.values.pauses import pause_of
@@ -158,6 +158,7 @@ class Agenda:
     Attributes:
         calling: Numbers of the steps whose tool calls are being taken further: a pause does not
             hold these.
+        requests: The requests that wait.
         holds_back: Whether no step may be begun, because commands must be read first.
     """
 
@@ -166,7 +167,7 @@ class Agenda:
         self.calling: set[int] = set()
         self.holds_back = False
         self._ledger = ledger
-        self._requests = requests
+        self.requests = requests
 
     @property
     def undo_goes(self) -> bool:
@@ -195,7 +196,7 @@ class Agenda:
     def goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
         n = current.n
-        if any(call.n == n for call in self._ledger.s.long_calls):
+        if self._ledger.has_long_call(n):
             return True
         if current.failure is not None or self._ledger.s.failure is not None:
             return False
@@ -211,7 +212,7 @@ class Agenda:
         """Whether a failure must be tried again, for a request or for the parent task."""
         if self._ledger.failure is None or self._ledger.paused:
             return False
-        return self._ledger.s.tries_again or self._requests.ask_anew(self._ledger.owners)
+        return self._ledger.s.tries_again or self.requests.ask_anew(self._ledger.owners)
 
     @property
     def begins(self) -> bool:
@@ -232,9 +233,9 @@ class Agenda:
     def _most_open(self) -> int:
         """Return how many steps may be open at the same time."""
         s = self._ledger.s
-        if self._requests.round is not None:
+        if self.requests.round is not None:
             return MOST_LANES
-        if self._requests.want_a_step:
+        if self.requests.waiting["step"]:
             return 1
         if s.described is None or not s.automatic:
             return 1
@@ -242,19 +243,19 @@ class Agenda:
 
     def next_steps(self) -> tuple[TaskStep, ...]:
         """List the steps that may be begun for the requests that wait, or by the task itself."""
-        s, all_ready = self._ledger.s, self._requests.round
+        s, all_ready = self._ledger.s, self.requests.round
         ready = self._ledger.ready()
         if all_ready is not None:
-            known = s.rounds.get(all_ready.id)
+            known = s.delivery.rounds.get(all_ready.id)
             return ready if known is None else tuple(r for r in ready if r.step_id in known)
-        wanted = self._requests.want_a_step or (s.automatic and not s.answered)
+        wanted = self.requests.waiting["step"] or (s.automatic and not s.answered)
         return ready if wanted else ()
 
     @property
     def new_round(self) -> Pending | None:
         """The request for all ready steps that has no plan yet."""
-        wanted = self._requests.round
-        known = wanted is None or wanted.id in self._ledger.s.rounds
+        wanted = self.requests.round
+        known = wanted is None or wanted.id in self._ledger.s.delivery.rounds
         if known or self._ledger.failure is not None or not self.plan():
             return None
         return wanted
@@ -275,8 +276,10 @@ class Agenda:
 
     def failed(self, step_id: str) -> OpenState | None:
         """Return the failed step that a request would try again; any, for an empty id."""
-        failed = self._ledger.failed
-        return next((c for c in failed if step_id in ("", c.open.step.step_id)), None)
+        for current in self._ledger.s.opens:
+            if current.failure is not None and step_id in ("", current.open.step.step_id):
+                return current
+        return None
 
 
 Phase = Literal["open", "undoing", "closing", "stuck", "closed"]
@@ -422,8 +425,10 @@ def refused_by(answer: Answer, ending: Ending) -> Failure | None:
 
 def refuse_unknown(request: Update, asked: UpdateRequest) -> Failure | None:
     """Return why an update with fields that nothing reads is refused."""
+    if not asked.unknown:
+        return None
     wrong = misspelt(request, asked.unknown, asked.fields())
-    return Failure(type="InvalidArgumentError", message=wrong) if wrong else None
+    return Failure(type="InvalidArgumentError", message=wrong)
 
 
 def refuse_update(
@@ -465,7 +470,7 @@ def refuse_run(
     failed = agenda.failed(asked.step)
     if asked.restart and (failed is None or approvals.waits(ledger, failed.n)):
         return refusals.NOT_FAILED
-    is_own = bool(request_id) and request_id in {current.owner for current in s.opens}
+    is_own = bool(request_id) and request_id in ledger.owners
     if ledger.status == "waiting" and asked.changes and not is_own:
         return refusals.WAITS
     begun = failed is not None and (failed.journal or failed.result is not None)
@@ -474,28 +479,11 @@ def refuse_run(
     refused = _refuse_step(ledger, asked.step) if asked.step else None
     if refused is not None:
         return refused
-    is_there = bool(s.undelivered or (asked.attaches and ledger.ungiven(caller_of(request_id))))
+    caller = caller_of(request_id)
+    is_there = s.delivery.undelivered or (asked.attaches and agenda.requests.ungiven(caller))
     if not s.opens and not is_there and not (s.answered and asked.all):
         return _refuse_idle(ledger, asked)
     return None
-
-
-def step_of_others(ledger: Ledger, caller: str, joined: Collection[int]) -> int:
-    """Return the open step, begun for another caller, whose output a caller is to get; 0 for none.
-
-    A caller that was killed in a step and starts again is another one to the task.
-
-    Args:
-        ledger: The task.
-        caller: The caller; empty for one that names its requests itself.
-        joined: Numbers of the steps whose outputs it waits for already.
-    """
-    for current in ledger.s.opens:
-        owner = caller_of(current.owner)
-        is_running = current.failure is None and current.n not in joined
-        if caller and owner and owner != caller and is_running:
-            return current.n
-    return 0
 
 
 def _heard_verdict(ledger: Ledger) -> Failure | None:

@@ -77,7 +77,7 @@ class Steps:
             if str(body.n) == self._chosen:
                 self._open.add(place)
             is_undone = body.is_left or place in undone
-            can_rewind = None if is_undone or body.status == "last" else rewind
+            can_rewind = None if is_undone or body.last else rewind
             draw = partial(self._draw, body, is_undone=is_undone, rewind=can_rewind)
             items.append((place, (body, is_undone, can_rewind is None), draw))
         self._chosen = ""
