@@ -149,9 +149,10 @@ def introduce(given: TaskInput) -> None:
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:
     """Publish status and open approvals, if they have changed: one event for each that has."""
-    s, open_now = ledger.s, approvals.pending(ledger)
+    s = ledger.s
+    open_now = approvals.pending(ledger) if s.approvals else []
     shown = open_now[:MOST_CARDS]
-    ids, count = tuple(approvals.card_state(each) for each in shown), len(open_now)
+    ids, count = tuple(map(approvals.card_state, shown)), len(open_now)
     rules = len(standing.listed(ledger)) if s.standing or s.to_session else 0
     known = (s.published, s.published_approvals, s.published_count, s.published_rules)
     if (status, ids, count, rules) == known:

@@ -384,7 +384,9 @@ class StepActivities:
         memory, result = self._source.memory(), advanced.result
         journal = (*ready.journal, *new_entries(advanced, last=given.limit == "finish"))
         patch = advanced.patch if result is None else result.patch
-        seen = merge_patch.apply(ready.recorded.state, patch)
+        seen = ready.recorded.state
+        if patch:
+            seen = merge_patch.apply(seen, patch)
         state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal, state=seen)
         calls = advanced.calls if result is None else resolve_calls(result, state)
         state = state.model_copy(update={"calls": calls})

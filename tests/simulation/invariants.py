@@ -99,7 +99,7 @@ class Invariants:
             if failure != end or run.code.task_value_query().status != core.ending.status:
                 raise ViolationError(f"{run.id} is closed, and does not say how it has ended")
         is_finished = core.closed and core.ending.status == "finished"
-        if is_finished and core.ledger.unread and not core.ledger.exceeded(now=0):
+        if is_finished and core.ledger.unread and not core.ledger.money.exceeded(now=0):
             raise ViolationError(f"{run.id} is finished, and no model has read what was said")
 
     def _check_folds(self, id: str, ledger: Any) -> None:

@@ -183,7 +183,7 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     current = ledger.find(ledger.last_opened)
     assert current is not None
     assert (current.open.step.input, current.journal, current.chain) == ("new", (), ChainRef())
-    assert ledger.s.usage.requests == 1
+    assert ledger.s.costs.usage.requests == 1
 
 
 def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
@@ -221,5 +221,5 @@ def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:
 def test_a_budget_in_seconds_counts_from_the_creation_of_its_task() -> None:
     given = TaskInput(head=TaskHead(agent="a"), input="q", budget=Budget(max_seconds=4))
     ledger = Ledger(given, task_id="t", now=1.0)
-    assert not ledger.exceeded(now=4.9)
-    assert ledger.exceeded(now=5.0) == "max_seconds=4"
+    assert not ledger.money.exceeded(now=4.9)
+    assert ledger.money.exceeded(now=5.0) == "max_seconds=4"

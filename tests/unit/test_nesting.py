@@ -55,7 +55,8 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
     assert ledger.tool_input(1, 0).child == "t~0.1.0.0"
     ledger.outcome(1, 0, Outcome(content="x"))
-    assert (ledger.s.usage.requests, ledger.s.usage.input_tokens, ledger.s.turns) == (5, 45, 1)
+    costs = ledger.s.costs
+    assert (costs.usage.requests, costs.usage.input_tokens, costs.turns) == (5, 45, 1)
     assert ledger.at(1).outcomes[0].child == "t~0.1.0.0"
     before = ledger.before()
     assert (before.usage, before.turns) == (Usage(), 0)

@@ -53,7 +53,7 @@ class Machine:
         n = opens[at % len(opens)].n
         if over:
             self.ledger.finish_early(n)
-        message = assistant(f"answer {self.ledger.s.turns}")
+        message = assistant(f"answer {self.ledger.s.costs.turns}")
         answer = ModelAnswer(message=message, usage=Usage(input_tokens=3))
         self.ledger.advanced(n, Advanced(result=None, request="r", answer=answer))
 

@@ -377,8 +377,8 @@ class Life(RuleBasedStateMachine):
         assert [(step.step_id, step.input) for step in s.queue] == self.now.queue
         assert [note.text for note in s.notes] == self.now.notes
         assert list(s.followups) == self.now.followups
-        assert (s.turns, s.usage.output_tokens) == (self.now.turns, self.now.tokens)
-        assert s.usage.requests == s.turns
+        assert (s.costs.turns, s.costs.usage.output_tokens) == (self.now.turns, self.now.tokens)
+        assert s.costs.usage.requests == s.costs.turns
         assert s.answered == self.now.answered
         assert s.extra_state == self.now.state
         assert s.steps == len(self.now.done) == len(self.befores)
@@ -411,8 +411,8 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def all_that_was_paid_counts(self) -> None:
         """Whatever was undone or started anew; the records of all steps add up to it, too."""
-        assert self.ledger.spent == self.ledger.task().usage == self.paid
-        assert self.ledger.task().branch_usage == self.ledger.s.usage
+        assert self.ledger.money.spent == self.ledger.task().usage == self.paid
+        assert self.ledger.task().branch_usage == self.ledger.s.costs.usage
         ended = [
             each for each in happenings(self.entries) if isinstance(each, StepEnded | StepLeft)
         ]

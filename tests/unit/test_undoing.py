@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.task.data.children import ChildState
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
@@ -48,6 +49,7 @@ def undoing(**fields: Any) -> Ledger:
 
 async def end(ledger: Ledger) -> str:
     """Take the undo to its end; return why it was refused, or empty."""
+    ledger.put_child("c", ChildState(place=(0, 1, 0, 0), closed=True))
     failure = await run_undo(ledger, cast("ChildUndos", InTheWay()))
     assert ledger.s.undo is None
     return failure.message if failure is not None else ""

@@ -35,7 +35,6 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest
 from holdfast.task.data.wire import Nesting
-from holdfast.task.ledger import money
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
@@ -213,13 +212,13 @@ class Children:
             "secret": secret_of_child(given.secret, name),
         }
         dollars = NOTHING
-        if ledger.max_dollars is not None:
-            dollars = money.child_share(ledger, n)
+        if ledger.money.limit is not None:
+            dollars = ledger.money.child_share(n)
             changes |= {
                 "budget": (plan.task.budget or Budget()).model_copy(
                     update={"max_dollars": dollars}
                 ),
-                "on_dollars": ledger.money_policy,
+                "on_dollars": ledger.money.policy,
             }
         # Known to the ledger before the server is asked: a report may come before the start
         # returns.
@@ -564,7 +563,7 @@ class ChildUndos:
         gone = self.all_of(targets)
         for name in gone:
             self._children.emit_span(name, status="undone")
-        self._ledger.forget_children(gone)
+        self._ledger.money.forget_children(gone)
 
     def release(self) -> None:
         """Let children go on that were stopped for an undo and were not undone."""

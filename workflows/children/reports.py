@@ -40,7 +40,7 @@ def settle(ledger: Ledger) -> None:
     done = {name: child for name, child in s.children.items() if _is_settled(ledger, child)}
     still_open = sum(not child.closed for child in done.values())
     said = max([s.said, *(child.said for child in done.values())])
-    ledger.forget_children(done)
+    ledger.money.forget_children(done)
     ledger.change(settled=s.settled + still_open, said=said)
 
 
@@ -117,7 +117,8 @@ class Reporter:
             await workflow.wait_condition(lambda: self._news() != self._reported)
             # Kept as it was sent: what changes during the signal is the next report.
             news = self._news()
-            cost = {"usage": self._ledger.spent, "unsettled": bool(self._ledger.unsettled)}
+            money = self._ledger.money
+            cost = {"usage": money.spent, "unsettled": bool(money.unsettled)}
             report = news.model_copy(update=cost)
             try:
                 await handle.signal(REPORTS, report)
@@ -150,8 +151,8 @@ class Reporter:
             status=status,
             closed=closed,
             heard=ledger.s.heard,
-            raised=ledger.raised_dollars,
-            lost=ledger.lost_dollars,
+            raised=ledger.money.raised,
+            lost=ledger.money.lost,
             approvals=tuple(approvals.asked_everywhere(ledger)) if not closed else (),
             failure=failure,
             undo=ledger.s.undo_answer,

@@ -21,7 +21,6 @@ from holdfast.task.data.failures import KIND, TURN_FOLLOWS, Failure
 from holdfast.task.data.records import OpenState, StepResult
 from holdfast.task.data.wire import NOTHING_DONE, Advanced, Handled, HandleInput
 from holdfast.task.guardrails_due import inputs_due
-from holdfast.task.ledger import money
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.tool_calls import verdict_of_calls
@@ -109,12 +108,12 @@ class Limits:
         """
         ledger = self._core.ledger
         # Looked at now, not when the call was reserved for: siblings have paid or given back since.
-        if needs <= money.free(ledger):  # its share was too small
-            ledger.needs[n] = needs
-        elif ledger.asking:
+        if needs <= ledger.money.free:  # its share was too small
+            ledger.money.needs[n] = needs
+        elif ledger.money.asking:
             await self.wait_for_siblings()
         else:
-            text = f"max_dollars={as_written(ledger.max_dollars or NOTHING)}"
+            text = f"max_dollars={as_written(ledger.money.limit or NOTHING)}"
             await self.exceeded(n, work, text, needs=needs)
 
     async def wait_for_siblings(self) -> None:
@@ -122,16 +121,16 @@ class Limits:
 
         If it makes no model call after all, the budget has room for this step's.
         """
-        core = self._core
-        asking = frozenset(core.ledger.asking)
+        money = self._core.ledger.money
+        asking = frozenset(money.asking)
         if asking:  # else it has ended already
-            await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
+            await workflow.wait_condition(lambda: not asking <= money.asking)
 
     def policy(self, *, for_money: bool) -> Policy:
         """Return what is to happen when the budget is used up."""
         budget = self._core.given.budget
         if for_money:
-            return self._core.ledger.money_policy
+            return self._core.ledger.money.policy
         return budget.on_exceeded if budget is not None else "ask"
 
     async def exceeded(
@@ -160,9 +159,9 @@ class Limits:
                 failure = Failure(type="MaxTurnsExceeded", message=text, data={KIND: "max_turns"})
                 await self._fail(failure, n, work)
             case "ask" if needs is not None:
-                arguments = json.dumps(money.proposal(core.ledger, needs))
+                arguments = json.dumps(core.ledger.money.proposal(needs))
                 call = ToolCall(id="", name="", arguments=arguments)
-                text = money.asked_for(core.ledger, needs)
+                text = core.ledger.money.asked_for(needs)
                 approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text, call=call)
             case "ask":
                 text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
@@ -314,8 +313,9 @@ class Steps:
         current = ledger.at(n)
         is_guarded = ledger.is_guarded(current)
         due = inputs_due(ledger, n) if is_guarded else ()
-        stopped = verdict_of_calls(current)
-        first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
+        stopped = verdict_of_calls(current) if current.outcomes else None
+        all_due = not due or _is_answered(current)
+        first = due if all_due else [each for each in due if each.rule.blocks]
         if ledger.has_long_call(n):
             failure = await self._run_calls(n)
             if not core.is_left(work):
@@ -358,10 +358,10 @@ class Steps:
         core, ledger = self._core, self._core.ledger
         place = object()
         # Reserved before the first await, so that steps side by side cannot spend the same money.
-        if ledger.max_dollars is not None:
-            ledger.reserved[place] = money.allowance(ledger, n)
+        if ledger.given.budget is not None and ledger.money.limit is not None:
+            ledger.money.reserved[place] = ledger.money.allowance(n)
         try:
-            dollars = ledger.reserved.get(place)
+            dollars = ledger.money.reserved.get(place)
             asking = self._ask_worker(n, apart=checks is not None, dollars=dollars)
             got = await (asking if checks is None else checks.beside(asking))
             # A replaced unit must not write: the undo or end that replaced it has counted what it
@@ -370,7 +370,7 @@ class Steps:
                 return
             failure = ledger.advanced(n, got, now=now()) if got is not None else None
         finally:
-            ledger.reserved.pop(place, None)  # only now: what was paid is recorded
+            ledger.money.reserved.pop(place, None)  # only now: what was paid is recorded
         failure = failure or (got.failure if got is not None else None)
         # The answer is recorded by now. A guardrail that trips is told in place of the answer's own
         # failure.
@@ -384,10 +384,10 @@ class Steps:
             core.park(refusals.NO_PROGRESS, n)
         elif got.needs is not None:
             await self._limits.find_money(n, got.needs, work)
-        elif got.limit and not ledger.exceeded(now=now()):
+        elif got.limit and not ledger.money.exceeded(now=now()):
             await self._limits.wait_for_siblings()
         elif got.limit:
-            await self._limits.exceeded(n, work, self._core.ledger.exceeded(now=now()))
+            await self._limits.exceeded(n, work, ledger.money.exceeded(now=now()))
         else:
             core.judge(_stop_after_calls(got), n)
 
@@ -405,16 +405,16 @@ class Steps:
         sent = core.ledger.advance_input(n, now=began, apart=apart, dollars=dollars, keeps=keeps)
         # Until the activity ends, the budget counts a model call for it: a sibling that asks
         # meanwhile must not use the last one as well.
-        core.ledger.asking.add(n)
+        core.ledger.money.asking.add(n)
         try:
             return await calls.advance(core.ledger, n, sent)
         except (asyncio.CancelledError, ActivityError) as error:
-            money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
+            core.ledger.money.count_lost(calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):
                 core.ledger.unheard(n, began)
             raise
         finally:
-            core.ledger.asking.discard(n)
+            core.ledger.money.asking.discard(n)
 
     async def _answer_or_judge(self, failure: Failure, n: int, work: Work) -> None:
         """Let a handler of the run answer for an error, else judge it."""

@@ -58,6 +58,8 @@ def note_unclear(ledger: Ledger, state: UndoState, key: str, what: str, text: st
 def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
     """Remember that it is known now whether an effect is undone."""
     state = ledger.s.undo or state
+    if key not in state.unclear and key not in ledger.s.unclear_undos:
+        return state
     known = {k: text for k, text in ledger.s.unclear_undos.items() if k != key}
     unclear = {k: what for k, what in state.unclear.items() if k != key}
     state = state.model_copy(update={"unclear": unclear})

@@ -51,8 +51,11 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     described = ledger.s.described
     targets = await _targets(ledger, state)
     recall(ledger, targets)
-    mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
-    stopped = await children.stop(name for _, name in mine)
+    mine: list[tuple[Undoable, str]] = []
+    stopped: list[Obstacle] = []
+    if ledger.s.children:
+        mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
+        stopped = await children.stop(name for _, name in mine)
     blocked = [
         each
         for target in targets
@@ -170,8 +173,9 @@ def _leave(
         for target in targets
         for i, effect in enumerate(target.effects)
     }
-    known |= {name: children.words(name) for name in children.all_of(targets)}
-    children.forget(targets)
+    if ledger.s.children:
+        known |= {name: children.words(name) for name in children.all_of(targets)}
+        children.forget(targets)
     approvals.close_open(ledger, now=now())
     undo.leave_open_steps(ledger, now=now(), by=state.asked.by)
     for target in reversed(targets):
@@ -217,7 +221,8 @@ class Undos:
         # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
         if core.ledger.s.undo is not None:
             return
-        self._children.release()
+        if core.ledger.s.children:
+            self._children.release()
         core.running.clear()
         if core.undo_failure is None and may_trace():
             core.spans.left(opens, branch, at=now())
@@ -244,7 +249,8 @@ class Undos:
     def _start_over(self) -> None:
         """Fail the requests whose steps were undone; later requests stay."""
         core = self._core
-        core.requests.fail_some(core.undone_requests, refusals.UNDONE)
+        if core.undone_requests:
+            core.requests.fail_some(core.undone_requests, refusals.UNDONE)
         waiting = core.requests.waiting
         if waiting["all"] and not waiting["step"]:
             core.ledger.change(automatic=not core.ledger.s.answered)

@@ -192,11 +192,32 @@ class Delivery(Value):
 
     def before(self, n: int) -> Delivery:
         """Return these once the steps from this one on are undone."""
-        given = tuple(each for each in self.given if each[0] < n)
+        given = self.given and tuple(each for each in self.given if each[0] < n)
         return self.model_copy(update={"undelivered": (), "given": given})
 
 
-PARTS: Mapping[str, type[Value]] = {"delivery": Delivery}
+class Costs(Value):
+    """What a task has cost: a part of its state.
+
+    Attributes:
+        turns: Number of model calls; an undo restores it, and the next.
+        usage: Cost that counts for the budget.
+        spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
+            has taken back, except for tasks in `children`.
+        max_dollars: The task's own budget in money, once a person has raised it.
+        raised: By how much people have raised the budget in child tasks that were dropped.
+        lost: The most that lost calls can have cost, those of dropped child tasks included.
+    """
+
+    turns: int = 0
+    usage: Usage = Usage()
+    spent: Usage = Usage()
+    max_dollars: Dollars | None = None
+    raised: Dollars = NOTHING
+    lost: Dollars = NOTHING
+
+
+PARTS: Mapping[str, type[Value]] = {"delivery": Delivery, "costs": Costs}
 """Parts of `Carried`. On the wire their fields are among those of `Carried` itself, as they were
 before there were parts: tasks of each version are read, and read this."""
 
@@ -224,11 +245,7 @@ class Carried(Value):
         further: The follow-up that a request to run a step has queued, until the step is begun.
         inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
         outputs: The final output, likewise.
-        spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
-            has taken back, except for tasks in `children`; `usage` counts for the budget.
-        max_dollars: The task's own budget in money, once a person has raised it.
-        raised: By how much people have raised the budget in child tasks that were dropped.
-        lost: The most that lost calls can have cost, those of dropped child tasks included.
+        costs: What the task has cost.
         path: (branch, ordinal of the first step of it) for the completed steps of the present
             branch, oldest first: with the ordinal, a branch names a step for good.
         standing: Decisions that hold for later calls, by the id of their approval, oldest first.
@@ -270,8 +287,7 @@ class Carried(Value):
     extra_state: dict[str, Json] = Field(default_factory=dict)
     transcript: ChainRef = ChainRef()
     steps: int = 0
-    turns: int = 0
-    usage: Usage = Usage()
+    costs: Costs = Costs()
     segment: SegmentRef | None = None
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
@@ -308,10 +324,6 @@ class Carried(Value):
     further: FollowUp = FollowUp()
     inputs: Guarded = Guarded()
     outputs: Guarded = Guarded()
-    spent: Usage = Usage()
-    max_dollars: Dollars | None = None
-    raised: Dollars = NOTHING
-    lost: Dollars = NOTHING
     path: tuple[tuple[int, int], ...] = ()
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     to_session: tuple[StandingRule, ...] = ()

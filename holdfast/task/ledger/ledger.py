@@ -14,6 +14,7 @@ from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import (
     Entry,
     InputRef,
+    Mark,
     OpenState,
     OpenStep,
     StepRecord,
@@ -24,6 +25,7 @@ from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.queue import found_by, pending, problem, queued_with, taken_from
 from holdfast.task.ledger.references import (
+    batches_of,
     cost_of,
     is_thought,
     joined,
@@ -139,7 +141,7 @@ class Ledger(UpcomingSteps):
             further=NO_FOLLOWUP,
             answered=False,
             failure=None,
-            opens=(*siblings, self._marked(current, "start", 0)),
+            opens=(*siblings, self._marked(current, "start")),
         )
 
     def _inputs_of(self, step: TaskStep) -> dict[str, InputRef]:
@@ -234,12 +236,6 @@ class Ledger(UpcomingSteps):
         current = self.at(n).chained()
         current = self._begun_anew(current) if current.unbegun else current
         self._put(current)
-        budget = self.given.budget
-        # Steps that ask at the same time share what is left, so together they stay within it.
-        tokens = 0
-        if budget is not None and budget.max_tokens is not None:
-            left = budget.max_tokens - self.usage.total_tokens
-            tokens = max(1, left // (1 + len(self.asking - {n})))
         opened = current.open.wire()
         usual = opened == usual_step(current.n)
         data = b"" if usual else canonical(opened)
@@ -255,7 +251,7 @@ class Ledger(UpcomingSteps):
             # The worker refuses to call the model beyond these; the workflow alone decides what
             # then.
             limit=self._limit(current, now=now),
-            tokens=tokens,
+            tokens=self.money.tokens(n),
             apart=apart,
             dollars=dollars,
             keeps=keeps,
@@ -292,22 +288,21 @@ class Ledger(UpcomingSteps):
         current = self.at(n)
         refused = self._refused(current, got)
         lanes = max(self.s.lanes, current.lane + 1 if got.kept else 0)
-        if got.lost or lanes != self.s.lanes:
-            self.change(lost=self.s.lost + got.lost, lanes=lanes)
+        self.money.count_lost(got.lost)
+        if lanes != self.s.lanes:
+            self.change(lanes=lanes)
         unbegun = got.unbegun or current.unbegun
         current = current.model_copy(update={"unbegun": unbegun, "lost": ""})
         # Counted even if what follows from the answer is refused: it was paid for.
         if got.answer is not None:
-            self.needs.pop(n, None)
+            self.money.needs.pop(n, None)
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
-            usage = cost_of(got.answer)
-            spent = self.s.spent + usage
-            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
+            self.money.paid(cost_of(got.answer))
         said = turns_of(current.journal)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
-        if got.answer is not None:
+        if got.answer is not None and got.answer.message.items:
             current = self._marked_hosted(current, got.answer, said)
         if is_thought(got, is_refused=refused is not None):
             current = self._marked(current, "said", said)
@@ -334,8 +329,9 @@ class Ledger(UpcomingSteps):
 
     def _with_told(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what an activity knows of the calls that it has run or begun."""
-        calls = self._marks_of(current, "call", *range(len(current.calls)))
-        done = self._marks_of(current, "done", *sorted(got.told))
+        batch = batches_of(current)
+        calls = [Mark(self.next_number(), "call", batch, i) for i in range(len(current.calls))]
+        done = [Mark(self.next_number(), "done", batch, i) for i in sorted(got.told)]
         outcomes = {
             i: each.model_copy(
                 update={**self._facts(current, i), "worker": each.worker or got.worker}
@@ -374,7 +370,7 @@ class Ledger(UpcomingSteps):
 
     def finish(self, n: int, *, now: float) -> StepRecord:
         """Close a step: append its record, move the head, queue its next steps."""
-        current = self._marked(self.at(n), "end", 0)
+        current = self._marked(self.at(n), "end")
         result = current.result
         if result is None:
             msg = "a step is finished only after its result is known"
@@ -425,7 +421,8 @@ class Ledger(UpcomingSteps):
         self.append(Entry(step=record))
         self.recorded = queue
         self.found = before.waiting.forward(self.found)
-        self._forget_approvals(n)
+        if self.s.approvals:
+            self._forget_approvals(n)
         self._move_head(record, current, state=state, transcript=transcript)
         return record
 

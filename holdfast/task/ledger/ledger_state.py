@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Collection
-from decimal import Decimal
-from typing import Literal
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.children import ChildState, child_ids
@@ -32,14 +28,10 @@ from holdfast.task.ledger.recording import (
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, Usage
-from holdfast.values.money import NOTHING
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.settings import Budget
-from holdfast.values.steps import Task, TaskStep
+from holdfast.values.steps import TaskStep
 
 RECEIPTS_CARRIED = 200
-_WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
-_WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
 
 
 class LedgerState(Recording):
@@ -50,9 +42,6 @@ class LedgerState(Recording):
         recorded: The queue as the newest completed step left it: the changes that the next record
             and an undo need are counted from it. Empty before the first step.
         found: What waited next to the queue when that step was found; for the same purpose.
-        asking: Steps in progress that may be making a model call right now.
-        reserved: Money that is reserved for model calls whose answers are not recorded yet.
-        needs: Step to what its model call can cost at most, when its share was too little.
     """
 
     def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
@@ -88,10 +77,6 @@ class LedgerState(Recording):
         self.found = recorded_waiting(self.s)
         self.change(since=None, waits_since=WaitingChange())
         self.messages: list[Message] = []
-        # Not carried: a task continues as new only when no model call is in progress.
-        self.asking: set[int] = set()
-        self.reserved: dict[object, Decimal] = {}
-        self.needs: dict[int, Decimal] = {}
         self._asked = Asked(self.s.approvals)
         self.base = self.s.transcript.length
         if carried is None:
@@ -189,100 +174,6 @@ class LedgerState(Recording):
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
-    def spent(self) -> Usage:
-        """Cost of the task in all, also of undone and failed work.
-
-        That is every model call whose answer has arrived (of undone steps, of steps that were
-        started again, of steps that failed, answers that a guardrail then blocked), and the cost of
-        its child tasks, counted likewise. Unknown, and not counted, are calls that were cut off
-        before their answer, and what tools and guardrails spend by clients of their own.
-        """
-        asked = (child.usage for child in self.s.children.values() if not child.counted)
-        return sum(asked, self.s.spent)
-
-    @property
-    def unsettled(self) -> dict[str, Usage]:
-        """The child tasks that may cost more than `spent` has of them, with what it has of each."""
-        children = self.s.children.items()
-        return {
-            name: child.usage
-            for name, child in children
-            if child.unsettled or not (child.closed or child.is_over)
-        }
-
-    def forget_children(self, gone: Collection[str]) -> None:
-        """Drop the child tasks of undone calls; their cost stays in `spent`."""
-        children = self.s.children
-        cost = (children[id].usage for id in gone if not children[id].counted)
-        kept = {id: child for id, child in children.items() if id not in gone}
-        raised = sum((children[id].raised for id in gone), self.s.raised)
-        lost = sum((children[id].lost for id in gone), self.s.lost)
-        self.change(spent=sum(cost, self.s.spent), children=kept, raised=raised, lost=lost)
-
-    @property
-    def budget(self) -> Budget | None:
-        """The task's limits, with the money that people have added."""
-        budget = self.given.budget
-        if budget is None or self.max_dollars == budget.max_dollars:
-            return budget
-        return budget.model_copy(update={"max_dollars": self.max_dollars})
-
-    @property
-    def money_policy(self) -> Literal["ask", "finish", "fail"]:
-        """What happens once the budget in money is used up."""
-        budget = self.given.budget
-        return self.given.on_dollars or (budget.on_exceeded if budget is not None else "ask")
-
-    @property
-    def own_dollars(self) -> Decimal | None:
-        """The task's own budget in money, without what people have added in child tasks."""
-        budget = self.given.budget
-        given = budget.max_dollars if budget is not None else None
-        return given if self.s.max_dollars is None else self.s.max_dollars
-
-    @property
-    def max_dollars(self) -> Decimal | None:
-        """The budget in money as it is now; None for none."""
-        own = self.own_dollars
-        if own is None:
-            return None
-        return sum((child.raised for child in self.s.children.values()), own + self.s.raised)
-
-    @property
-    def raised_dollars(self) -> Decimal:
-        """By how much people have raised the budget in money, in this task and its children."""
-        budget = self.given.budget
-        given = budget.max_dollars if budget is not None else None
-        return NOTHING if given is None else (self.max_dollars or NOTHING) - given
-
-    @property
-    def lost_dollars(self) -> Decimal:
-        """The most that lost calls can have cost, in this task and its children."""
-        return sum((child.lost for child in self.s.children.values()), self.s.lost)
-
-    @property
-    def usage(self) -> Usage:
-        """What counts for the budget: an undo restores it.
-
-        It is the cost of the steps of the present branch, and the cost so far of the child tasks
-        of open calls.
-        """
-        # The cost of a child whose call has its outcome is in `s.usage` already.
-        open_calls = (
-            child.usage
-            for child in self.s.children.values()
-            if not child.left and self._is_open(*child.place)
-        )
-        return sum(open_calls, self.s.usage)
-
-    def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
-        """Whether a call is still in the ledger and has no outcome yet."""
-        current = self.find(n)
-        if current is None or branch != self.s.branch:
-            return False
-        return batch == batches_of(current) and i not in current.outcomes
-
-    @property
     def asked(self) -> Asked:
         """Find approvals by id and by place."""
         if self._asked.all is not self.s.approvals:
@@ -328,38 +219,6 @@ class LedgerState(Recording):
         """Store the state of a child task: in place, because there may be thousands."""
         self.s.children[id] = child
 
-    def task(self) -> Task:
-        """Describe the task."""
-        head, child = self.given.head, self.child_paused
-        return Task(
-            task_id=self.task_id,
-            input=self.given.input,
-            agent=head.agent,
-            session=head.session.name if head.session else "",
-            extra_state=self.s.extra_state,
-            status=self.status,
-            created=self.s.created,
-            steps=self.s.steps,
-            usage=self.spent,
-            unsettled=self.unsettled if self.s.closing is not None else {},
-            branch_usage=self.usage,
-            stored=self.given.stored,
-            images=self.given.images,
-            parent=self.given.parent.task if self.given.parent else "",
-            budget=self.budget,
-            waits="; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
-            paused=self.paused or (child and f"a person in task {child!r}"),
-            paused_by_run=self.s.paused_by_run,
-            error=self._error(),
-        )
-
-    def _error(self) -> str:
-        """Describe the failure of each step that has failed."""
-        failures = [c.failure for c in self.failed if c.failure is not None]
-        if len(failures) > 1 and self.s.closing is None:
-            return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
-        return f"{self.failure.type}: {self.failure.text}" if self.failure else ""
-
     def upcoming(self) -> tuple[TaskStep, ...]:
         """The steps in progress, then the queued ones."""
         steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
@@ -380,8 +239,8 @@ class LedgerState(Recording):
             found=change_if_any(self.recorded, pending(s.opens, s.queue)),
             waiting=WaitingChange.between(self.found, waiting(s)),
             serial=s.serial,
-            turns=s.turns - turns,
-            usage=s.usage - spent if s.opens else s.usage,
+            turns=s.costs.turns - turns,
+            usage=s.costs.usage - spent if s.opens else s.costs.usage,
             answered=s.answered,
             concluded=s.concluded,
             transcript=s.transcript,
@@ -396,25 +255,6 @@ class LedgerState(Recording):
         """The output of the newest step; a large one is named. None for none that is known."""
         record = records_here(self.entries, self.s.steps).get(self.s.steps)
         return self.s.answer if record is None else answer_of(record)
-
-    def exceeded(self, *, now: float, n: int = 0) -> str:
-        """Say which part of the budget is used up, or empty.
-
-        Args:
-            now: Time, seconds since the epoch.
-            n: The step that asks; calls that other steps may be making count as made.
-        """
-        budget = self.given.budget
-        if budget is None:
-            return ""
-        turns = self.s.turns + len(self.asking - {n})
-        if budget.max_turns is not None and turns >= budget.max_turns:
-            return f"max_turns={budget.max_turns}"
-        if budget.max_tokens is not None and self.usage.total_tokens >= budget.max_tokens:
-            return f"max_tokens={budget.max_tokens}"
-        if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
-            return f"max_seconds={budget.max_seconds:g}"
-        return ""
 
     def carried(self) -> Carried:
         """Return the state with which the task continues as new."""

@@ -1,4 +1,4 @@
-"""A budget in money: what is spent, what is reserved for calls in flight, and what is left.
+"""What a task has cost and may cost: a part of its ledger.
 
 Money is reserved when a call is scheduled, so that calls side by side cannot spend the same cent,
 and settled when its answer is recorded. An undo gives nothing back: what was spent stays spent.
@@ -7,135 +7,282 @@ and settled when its answer is recorded. An undo gives nothing back: what was sp
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
+from typing import Literal
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import policy_of
-from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.ledger_state import LedgerState
+from holdfast.task.ledger.references import batches_of
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
+from holdfast.values.messages import Usage
 from holdfast.values.money import MOST_DOLLARS, NOTHING, as_written, dollars, plain
+from holdfast.values.settings import Budget
 
 CENT = Decimal("0.01")
 _PLACES = Decimal(1).scaleb(-12)
 """Shares are rounded to this, so that they have an end."""
 
 
-def settled(ledger: Ledger) -> Decimal:
-    """Return what counts as spent: known costs, and the most that lost calls can have cost."""
-    return ledger.spent.paid + ledger.lost_dollars
+class Money:
+    """Counts what a task costs, and shares out what is left of its budget.
 
+    What it carries is `Costs`. The rest is of this run of the workflow: a task continues as new
+    only when no model call is in progress.
 
-def count_lost(ledger: Ledger, dollars: Decimal) -> None:
-    """Count what lost attempts of a model call can have cost at most."""
-    if dollars:
-        ledger.change(lost=ledger.s.lost + dollars)
-
-
-def free(ledger: Ledger) -> Decimal:
-    """Return what is neither spent nor reserved; nothing without a budget in money."""
-    limit = ledger.max_dollars
-    return NOTHING if limit is None else max(limit - _taken(ledger), NOTHING)
-
-
-def _taken(ledger: Ledger) -> Decimal:
-    """Return what is spent or reserved."""
-    calls = sum(ledger.reserved.values(), settled(ledger))
-    return sum((child.reserves for child in ledger.s.children.values()), calls)
-
-
-def allowance(ledger: Ledger, n: int) -> Decimal:
-    """Return how much of the free money a step's model call may reserve.
-
-    Open steps share it evenly. A step whose last share was too small gets what it needs, if there
-    is as much.
-
-    Args:
-        ledger: The task.
-        n: The step.
+    Attributes:
+        asking: Steps in progress that may be making a model call right now.
+        reserved: Money that is reserved for model calls whose answers are not recorded yet.
+        needs: Step to what its model call can cost at most, when its share was too little.
     """
-    left = free(ledger)
-    others = sum(1 for c in ledger.s.opens if c.n != n and c.n not in ledger.asking)
-    share = left / (1 + others) if others else left
-    needs = ledger.needs.get(n, NOTHING)
-    return plain((needs if share < needs <= left else share).quantize(_PLACES, rounding=ROUND_DOWN))
 
+    def __init__(self, ledger: LedgerState) -> None:
+        """Count for this task."""
+        self.asking: set[int] = set()
+        self.reserved: dict[object, Decimal] = {}
+        self.needs: dict[int, Decimal] = {}
+        self._ledger = ledger
 
-def child_share(ledger: Ledger, n: int) -> Decimal:
-    """Return how much of the free money a child task of a step gets.
+    def paid(self, usage: Usage) -> None:
+        """Count a model call whose answer has arrived."""
+        costs = self._ledger.s.costs
+        counted = {"turns": costs.turns + 1, "usage": costs.usage + usage}
+        self._change(**counted, spent=costs.spent + usage)
 
-    The calls of a step without an outcome that are calls of agents share it evenly; the step itself
-    goes on when they are over, with what they have left.
+    def count_child(self, usage: Usage) -> None:
+        """Count the child task of a call that has its outcome now."""
+        self._change(usage=self._ledger.s.costs.usage + usage)
 
-    Args:
-        ledger: The task.
-        n: The step.
-    """
-    current, described = ledger.at(n), ledger.s.described
-    policies = described.rules(current.open.step.agent).policies if described is not None else {}
-    # Calls whose children have begun hold their shares already (`free` leaves them out).
-    waiting = sum(
-        1
-        for i, call in enumerate(current.calls)
-        if i not in current.outcomes
-        and (policy := policy_of(policies, call)) is not None
-        and policy.agent
-        and not ledger.child(n, i)
-    )
-    return plain((free(ledger) / max(waiting, 1)).quantize(_PLACES, rounding=ROUND_DOWN))
+    def count_lost(self, dollars: Decimal) -> None:
+        """Count what lost attempts of a model call can have cost at most."""
+        if dollars:
+            self._change(lost=self._ledger.s.costs.lost + dollars)
 
+    def forget_children(self, gone: Collection[str]) -> None:
+        """Drop the child tasks of undone calls; their cost stays in `spent`."""
+        costs, children = self._ledger.s.costs, self._ledger.s.children
+        cost = (children[id].usage for id in gone if not children[id].counted)
+        self._change(
+            spent=sum(cost, costs.spent),
+            raised=sum((children[id].raised for id in gone), costs.raised),
+            lost=sum((children[id].lost for id in gone), costs.lost),
+        )
+        kept = {id: child for id, child in children.items() if id not in gone}
+        self._ledger.change(children=kept)
 
-def proposal(ledger: Ledger, needs: Decimal) -> dict[str, Json]:
-    """Return the arguments of an approval that raises the budget: the first amount once more.
+    def _change(self, **fields: object) -> None:
+        self._ledger.change(costs=self._ledger.s.costs.model_copy(update=fields))
 
-    Args:
-        ledger: The task.
-        needs: What the next call can cost at most.
-    """
-    budget = ledger.given.budget
-    given = budget.max_dollars if budget is not None else None
-    once_more = (ledger.max_dollars or NOTHING) + (given or NOTHING)
-    raised = max(once_more, least(ledger, needs)).quantize(CENT, rounding=ROUND_UP)
-    return {"max_dollars": as_written(raised)}
+    @property
+    def spent(self) -> Usage:
+        """Cost of the task in all, also of undone and failed work.
 
+        That is every model call whose answer has arrived (of undone steps, of steps that were
+        started again, of steps that failed, answers that a guardrail then blocked), and the cost of
+        its child tasks, counted likewise. Unknown, and not counted, are calls that were cut off
+        before their answer, and what tools and guardrails spend by clients of their own.
+        """
+        asked = (child.usage for child in self._ledger.s.children.values() if not child.counted)
+        return sum(asked, self._ledger.s.costs.spent)
 
-def least(ledger: Ledger, needs: Decimal) -> Decimal:
-    """Return the smallest budget that lets a call be made next to what is spent and reserved."""
-    return _taken(ledger) + needs
+    @property
+    def unsettled(self) -> dict[str, Usage]:
+        """The child tasks that may cost more than `spent` has of them, with what it has of each."""
+        children = self._ledger.s.children.items()
+        return {
+            name: child.usage
+            for name, child in children
+            if child.unsettled or not (child.closed or child.is_over)
+        }
 
+    @property
+    def usage(self) -> Usage:
+        """What counts for the budget: an undo restores it.
 
-def asked_for(ledger: Ledger, needs: Decimal) -> str:
-    """Return the text of an approval that raises the budget."""
-    limit, spent = ledger.max_dollars or NOTHING, settled(ledger)
-    proposed = Decimal(str(proposal(ledger, needs)["max_dollars"]))
-    return (
-        f"The budget of {dollars(limit)} is used up: {dollars(spent)} is spent, and the next model"
-        f" call may cost {dollars(needs)}. approve: raise the budget to {dollars(proposed)}, or to"
-        " another amount; reject: finish now"
-    )
+        It is the cost of the steps of the present branch, and the cost so far of the child tasks
+        of open calls.
+        """
+        # The cost of a child whose call has its outcome is in `costs.usage` already.
+        open_calls = (
+            child.usage
+            for child in self._ledger.s.children.values()
+            if not child.left and self._is_open(*child.place)
+        )
+        return sum(open_calls, self._ledger.s.costs.usage)
 
+    def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
+        """Whether a call is still in the ledger and has no outcome yet."""
+        current = self._ledger.find(n)
+        if current is None or branch != self._ledger.s.branch:
+            return False
+        return batch == batches_of(current) and i not in current.outcomes
 
-def raise_budget(ledger: Ledger, arguments: str) -> str:
-    """Raise the budget as a person decided; return why it is refused, or empty.
+    @property
+    def budget(self) -> Budget | None:
+        """The task's limits, with the money that people have added."""
+        budget = self._ledger.given.budget
+        if budget is None or self.limit == budget.max_dollars:
+            return budget
+        return budget.model_copy(update={"max_dollars": self.limit})
 
-    Args:
-        ledger: The task.
-        arguments: JSON of an object with `max_dollars`.
-    """
-    try:
-        gate.read(arguments)
-        given = json.loads(arguments, parse_float=Decimal)
-        amount = Decimal(str(given["max_dollars"]))
-        is_amount = amount.is_finite() and len(given) == 1
-    except (ValueError, TypeError, KeyError, InvalidOperation, InvalidArgumentError):
-        is_amount, amount = False, NOTHING
-    if not is_amount:
-        return 'A budget is raised by {"max_dollars": "AMOUNT"}, in US dollars.'
-    limit = ledger.max_dollars or NOTHING
-    if amount <= limit:
-        return f"The budget is {dollars(limit)}: raise it to more than that."
-    if amount > MOST_DOLLARS:
-        return f"A budget may be raised to at most {dollars(MOST_DOLLARS)}."
-    own = ledger.own_dollars or NOTHING
-    ledger.change(max_dollars=plain(own + amount - limit))
-    return ""
+    @property
+    def policy(self) -> Literal["ask", "finish", "fail"]:
+        """What happens once the budget in money is used up."""
+        given = self._ledger.given
+        return given.on_dollars or (given.budget.on_exceeded if given.budget else "ask")
+
+    @property
+    def _given(self) -> Decimal | None:
+        """The budget in money that the task began with; None for none."""
+        budget = self._ledger.given.budget
+        return None if budget is None else budget.max_dollars
+
+    @property
+    def limit(self) -> Decimal | None:
+        """The budget in money as it is now; None for none."""
+        own = self._own
+        if own is None:
+            return None
+        children = self._ledger.s.children.values()
+        return sum((child.raised for child in children), own + self._ledger.s.costs.raised)
+
+    @property
+    def _own(self) -> Decimal | None:
+        """The task's own budget in money, without what people have added in child tasks."""
+        raised = self._ledger.s.costs.max_dollars
+        return self._given if raised is None else raised
+
+    @property
+    def raised(self) -> Decimal:
+        """By how much people have raised the budget in money, in this task and its children."""
+        given = self._given
+        return NOTHING if given is None else (self.limit or NOTHING) - given
+
+    @property
+    def lost(self) -> Decimal:
+        """The most that lost calls can have cost, in this task and its children."""
+        children = self._ledger.s.children.values()
+        return sum((child.lost for child in children), self._ledger.s.costs.lost)
+
+    def exceeded(self, *, now: float, n: int = 0) -> str:
+        """Say which part of the budget is used up, or empty.
+
+        Args:
+            now: Time, seconds since the epoch.
+            n: The step that asks; calls that other steps may be making count as made.
+        """
+        budget, s = self._ledger.given.budget, self._ledger.s
+        if budget is None:
+            return ""
+        turns = s.costs.turns + len(self.asking - {n})
+        if budget.max_turns is not None and turns >= budget.max_turns:
+            return f"max_turns={budget.max_turns}"
+        if budget.max_tokens is not None and self.usage.total_tokens >= budget.max_tokens:
+            return f"max_tokens={budget.max_tokens}"
+        if budget.max_seconds is not None and now - s.created >= budget.max_seconds:
+            return f"max_seconds={budget.max_seconds:g}"
+        return ""
+
+    def tokens(self, n: int) -> int:
+        """Return how many tokens a step's next model call may use; 0 for any number."""
+        budget = self._ledger.given.budget
+        if budget is None or budget.max_tokens is None:
+            return 0
+        # Steps that ask at the same time share what is left, so together they stay within it.
+        left = budget.max_tokens - self.usage.total_tokens
+        return max(1, left // (1 + len(self.asking - {n})))
+
+    @property
+    def _settled(self) -> Decimal:
+        """What counts as spent: known costs, and the most that lost calls can have cost."""
+        return self.spent.paid + self.lost
+
+    @property
+    def _taken(self) -> Decimal:
+        """What is spent or reserved."""
+        calls = sum(self.reserved.values(), self._settled)
+        return sum((child.reserves for child in self._ledger.s.children.values()), calls)
+
+    @property
+    def free(self) -> Decimal:
+        """What is neither spent nor reserved; nothing without a budget in money."""
+        limit = self.limit
+        return NOTHING if limit is None else max(limit - self._taken, NOTHING)
+
+    def allowance(self, n: int) -> Decimal:
+        """Return how much of the free money a step's model call may reserve.
+
+        Open steps share it evenly. A step whose last share was too small gets what it needs, if
+        there is as much.
+        """
+        left = self.free
+        others = sum(1 for c in self._ledger.s.opens if c.n != n and c.n not in self.asking)
+        share = left / (1 + others) if others else left
+        needs = self.needs.get(n, NOTHING)
+        share = needs if share < needs <= left else share
+        return plain(share.quantize(_PLACES, rounding=ROUND_DOWN))
+
+    def child_share(self, n: int) -> Decimal:
+        """Return how much of the free money a child task of a step gets.
+
+        The calls of a step without an outcome that are calls of agents share it evenly; the step
+        itself goes on when they are over, with what they have left.
+        """
+        ledger, current = self._ledger, self._ledger.at(n)
+        described, agent = ledger.s.described, current.open.step.agent
+        policies = described.rules(agent).policies if described is not None else {}
+        # Calls whose children have begun hold their shares already (`free` leaves them out).
+        waiting = sum(
+            1
+            for i, call in enumerate(current.calls)
+            if i not in current.outcomes
+            and (policy := policy_of(policies, call)) is not None
+            and policy.agent
+            and not ledger.child(n, i)
+        )
+        return plain((self.free / max(waiting, 1)).quantize(_PLACES, rounding=ROUND_DOWN))
+
+    def proposal(self, needs: Decimal) -> dict[str, Json]:
+        """Return the arguments of an approval that raises the budget: the first amount once more.
+
+        Args:
+            needs: What the next call can cost at most.
+        """
+        once_more = (self.limit or NOTHING) + (self._given or NOTHING)
+        raised = max(once_more, self._taken + needs).quantize(CENT, rounding=ROUND_UP)
+        return {"max_dollars": as_written(raised)}
+
+    def asked_for(self, needs: Decimal) -> str:
+        """Return the text of an approval that raises the budget."""
+        limit, spent = self.limit or NOTHING, self._settled
+        proposed = Decimal(str(self.proposal(needs)["max_dollars"]))
+        return (
+            f"The budget of {dollars(limit)} is used up: {dollars(spent)} is spent, and the next"
+            f" model call may cost {dollars(needs)}. approve: raise the budget to"
+            f" {dollars(proposed)}, or to another amount; reject: finish now"
+        )
+
+    def raise_budget(self, arguments: str) -> str:
+        """Raise the budget as a person decided; return why it is refused, or empty.
+
+        Args:
+            arguments: JSON of an object with `max_dollars`.
+        """
+        try:
+            gate.read(arguments)
+            given = json.loads(arguments, parse_float=Decimal)
+            amount = Decimal(str(given["max_dollars"]))
+            is_amount = amount.is_finite() and len(given) == 1
+        except (ValueError, TypeError, KeyError, InvalidOperation, InvalidArgumentError):
+            is_amount, amount = False, NOTHING
+        if not is_amount:
+            return 'A budget is raised by {"max_dollars": "AMOUNT"}, in US dollars.'
+        limit = self.limit or NOTHING
+        if amount <= limit:
+            return f"The budget is {dollars(limit)}: raise it to more than that."
+        if amount > MOST_DOLLARS:
+            return f"A budget may be raised to at most {dollars(MOST_DOLLARS)}."
+        self._change(max_dollars=plain((self._own or NOTHING) + amount - limit))
+        return ""

@@ -52,8 +52,9 @@ def ready_steps(queue: Sequence[TaskStep], opened: Iterable[str]) -> tuple[TaskS
     """
     if not queue:
         return ()
-    pending = {*opened, *(step.step_id for step in queue)}
-    return tuple(step for step in queue if step.is_ready and not unmet(step, pending))
+    pending = {*opened, *[step.step_id for step in queue]}
+    ready = [s for s in queue if s.is_ready and not (s.prev_steps and unmet(s, pending))]
+    return tuple(ready)
 
 
 def problem(
@@ -225,8 +226,10 @@ def waiting_at(path: Iterable[StepRecord]) -> Waiting:
     return found
 
 
-def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
+def pending(opens: Sequence[OpenState], queue: Queue) -> Queue:
     """Return the queue as if no step were open: those in progress are first in it."""
+    if not opens:
+        return queue
     return (*(current.open.step for current in opens), *queue)
 
 

@@ -266,7 +266,7 @@ def answer_of(answer: ModelAnswer | None) -> ModelAnswer:
 
 def turns_of(journal: Sequence[JournalEntry]) -> int:
     """Count a journal's model calls."""
-    return sum(entry.answer is not None for entry in journal)
+    return 0 if not journal else sum(entry.answer is not None for entry in journal)
 
 
 def batches_of(current: OpenState) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from holdfast.models.base import ModelAnswer
@@ -27,19 +28,72 @@ from holdfast.task.data.state import TaskInput, head_digest, known_head
 from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger_state import LedgerState
+from holdfast.task.ledger.money import Money
 from holdfast.task.ledger.queue import join_of, lasts_after, queued_with, ready_steps, serial_of
 from holdfast.task.ledger.references import batches_of, output_digest, with_entry
 from holdfast.task.refusals import is_verdict
 from holdfast.values.base import ChainRef, Json, canonical
 from holdfast.values.messages import ImagePart, ToolCall
-from holdfast.values.steps import TaskStep
+from holdfast.values.steps import Task, TaskStep
 
 INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
 
+_WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
+_WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
+
 
 class OpenSteps(LedgerState):
-    """The part of the ledger that changes steps in progress."""
+    """The part of the ledger that changes steps in progress.
+
+    Attributes:
+        money: What the task has cost and may cost.
+    """
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        super().__init__(given, task_id=task_id, now=now)
+        self.money = Money(self)
+
+    def task(self) -> Task:
+        """Describe the task."""
+        head, child = self.given.head, self.child_paused
+        return Task(
+            task_id=self.task_id,
+            input=self.given.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=self.s.extra_state,
+            status=self.status,
+            created=self.s.created,
+            steps=self.s.steps,
+            usage=self.money.spent,
+            unsettled=self.money.unsettled if self.s.closing is not None else {},
+            branch_usage=self.money.usage,
+            stored=self.given.stored,
+            images=self.given.images,
+            parent=self.given.parent.task if self.given.parent else "",
+            budget=self.money.budget,
+            waits="; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
+            paused=self.paused or (child and f"a person in task {child!r}"),
+            paused_by_run=self.s.paused_by_run,
+            error=self._error(),
+        )
+
+    def _error(self) -> str:
+        """Describe the failure of each step that has failed."""
+        if self.failure is None:
+            return ""
+        failures = [c.failure for c in self.failed if c.failure is not None]
+        if len(failures) > 1 and self.s.closing is None:
+            return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
+        return f"{self.failure.type}: {self.failure.text}"
 
     @property
     def head(self) -> TaskHead:
@@ -152,7 +206,7 @@ class OpenSteps(LedgerState):
         child = self.child(n, i)
         if child:
             got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
-            self.change(usage=self.s.usage + got.usage)
+            self.money.count_child(got.usage)
         got = got.model_copy(update=self._facts(current, i))
         begun = dict(current.begun)
         if i in begun:
@@ -160,7 +214,8 @@ class OpenSteps(LedgerState):
         changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
         # In one change: at any moment a call either may be running, or has its outcome.
         current.called.pop(i, None)
-        self._put(self._marked(current.model_copy(update=changes), "done", i))
+        changed = current.model_copy(update=changes)
+        self._put(self._marked(changed, "done", i, batch=batches_of(current)))
 
     def settled(self, n: int, i: int, got: Outcome, *, now: float) -> None:
         """Record the outcome of a call as a probe or a person tells it: it took until now."""
@@ -324,28 +379,24 @@ class OpenSteps(LedgerState):
 
     def _marked_hosted(self, current: OpenState, answer: ModelAnswer, k: int) -> OpenState:
         """Add marks for what tools of the provider did inside a step's k-th model call."""
-        if not answer.message.items:
-            return current
         ran = hosted_calls(answer.message.items)[:MOST_OUTLINES]
         marks = [Mark(self.next_number(), "hosted", k, i) for i in range(len(ran))]
-        return current.model_copy(update={"marks": (*current.marks, *marks)}) if marks else current
+        return current.model_copy(update={"marks": (*current.marks, *marks)})
 
-    def _marked(self, current: OpenState, kind: MarkKind, *places: int) -> OpenState:
-        """Add marks to an open step: what happened, in the order in which followers get it.
+    def _marked(
+        self, current: OpenState, kind: MarkKind, i: int = 0, *, batch: int = 0
+    ) -> OpenState:
+        """Add a mark to an open step: what happened, in the order in which followers get it.
 
         Args:
             current: The open step.
             kind: What happened.
-            places: Positions of the calls that it happened to; one 0 for the step itself; of
-                "said", how many answers it had before.
+            i: Position of the call that it happened to; of "said", how many answers the step had
+                before.
+            batch: The batch of that call.
         """
-        marks = self._marks_of(current, kind, *places)
-        return current.model_copy(update={"marks": (*current.marks, *marks)}) if marks else current
-
-    def _marks_of(self, current: OpenState, kind: MarkKind, *places: int) -> list[Mark]:
-        """Make the marks that `_marked` adds."""
-        batch = batches_of(current) if kind in ("call", "done") else 0
-        return [Mark(self.next_number(), kind, batch, i) for i in places]
+        mark = Mark(self.next_number(), kind, batch, i)
+        return current.model_copy(update={"marks": (*current.marks, mark)})
 
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
@@ -370,7 +421,8 @@ class OpenSteps(LedgerState):
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":
             return "finish"
-        return "stop" if self.exceeded(now=now, n=current.n) and current.limit != "allow" else ""
+        is_over = self.money.exceeded(now=now, n=current.n) and current.limit != "allow"
+        return "stop" if is_over else ""
 
 
 DONE_KEPT = 1000
@@ -402,11 +454,12 @@ class UpcomingSteps(OpenSteps):
         if not self.s.queue:
             return ()
         # A join runs alone: it makes one answer of what all the others have left.
-        opened = [c.open.step for c in self.s.opens]
-        if any(step.is_join for step in opened):
+        opens = self.s.opens
+        if opens and any(current.open.step.is_join for current in opens):
             return ()
-        ready = ready_steps(self.s.queue, [step.step_id for step in opened])
-        return tuple(step for step in ready if step.is_join) or ready
+        ready = ready_steps(self.s.queue, [current.open.step.step_id for current in opens])
+        joins = tuple(step for step in ready if step.is_join) if len(ready) > 1 else ()
+        return joins or ready
 
     def _move_head(
         self,
@@ -433,8 +486,8 @@ class UpcomingSteps(OpenSteps):
             lasts=lasts_after(self.s.lasts, record),
         )
         self._hand_on(record)
-        if answered:
-            self.follow_up(is_over=bool(self.exceeded(now=record.ended)))
+        if answered and (self.s.notes or self.s.followups):
+            self.follow_up(is_over=bool(self.money.exceeded(now=record.ended)))
 
     def _hand_on(self, record: StepRecord) -> None:
         """Keep a step's output for the steps that wait for it; join last outputs.

@@ -185,7 +185,10 @@ def waits(ledger: Ledger, n: int) -> bool:
 
 def undo_waits(ledger: Ledger) -> bool:
     """Whether the undo in progress waits for a person; other open approvals do not delay it."""
-    return any(approval.kind == "undo" for approval in asked_everywhere(ledger))
+    s = ledger.s
+    return bool(s.approvals or s.children) and any(
+        approval.kind == "undo" for approval in asked_everywhere(ledger)
+    )
 
 
 def drop_undo(ledger: Ledger) -> None:

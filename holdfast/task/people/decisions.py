@@ -11,7 +11,6 @@ from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Outcome, Vote, call_digest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
 from holdfast.values.checks.json_shapes import filled_in
@@ -221,7 +220,7 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
 
 def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
     """Raise the budget in money; other steps that wait for it try again."""
-    refused = raise_budget(ledger, arguments)
+    refused = ledger.money.raise_budget(arguments)
     if refused:
         return refused
     effective = "" if same_json(arguments, approval.arguments) else arguments

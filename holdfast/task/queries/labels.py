@@ -94,7 +94,7 @@ def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
         status: Its status.
         why: Who ended it and why, where a person did.
     """
-    lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.spent)}"]
+    lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.money.spent)}"]
     if why:
         lines.append(f"Ended by {_quoted(why)}")
     if status == "needs_attention" and ledger.failure is not None:

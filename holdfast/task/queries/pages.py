@@ -105,7 +105,7 @@ def output_view(ledger: Ledger, current: OpenState) -> View:
     """Return the output of a step that is about to end, and the state after it, for a guardrail."""
     output = output_of(current)
     state, _ = merge_patch.merge(current.state, [o.patch for o in current.outcomes.values()])
-    return View(output=output, state=state, usage=ledger.spent)
+    return View(output=output, state=state, usage=ledger.money.spent)
 
 
 class StepView(Value):

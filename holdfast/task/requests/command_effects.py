@@ -190,7 +190,7 @@ def configure(ledger: Ledger, change: RunChange) -> str:
             return "Error handlers are for the run itself; a nested run cannot have them."
     if _in_requests(change.applied(ledger.head)) != _in_requests(ledger.head):
         unfinished = (c for c in ledger.s.opens if c.result is None)
-        step = next((c for c in unfinished if c.journal or c.n in ledger.asking), None)
+        step = next((c for c in unfinished if c.journal or c.n in ledger.money.asking), None)
         if step is not None:  # its calls are known by their requests
             return (
                 f"Step {step.open.step.step_id!r} has asked {ledger.head.model or 'its model'}"

@@ -7,6 +7,7 @@ over: at a rollover each is told so, and its client sends it again to the next r
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal, get_args
@@ -186,7 +187,7 @@ class RunRequests:
         A caller that was killed in a step and starts again is another one to the task.
         """
         caller = caller_of(pending.id)
-        if caller and pending.asked.attaches:
+        if caller and pending.asked.attaches and self._ledger.s.opens:
             joined = {p.joins for p in self.waiting["join"] if caller_of(p.id) == caller}
             for current in self._ledger.s.opens:
                 owner = caller_of(current.owner)
@@ -221,23 +222,21 @@ class RunRequests:
             owner: Id of the request for which it was begun, or empty.
         """
         ledger, s = self._ledger, self._ledger.s
-        joined = [p for p in self.waiting["join"] if p.joins == record.key]
-        done, found = [pending.id for pending in joined], joined
+        found = [p for p in self.waiting["join"] if p.joins == record.key]
         rounds = s.delivery.rounds
         if owner in rounds:
             plan = {**rounds[owner], record.step.step_id: record.n}
             self._change(rounds={**rounds, owner: plan})
             self.close_rounds()
         elif owner:
-            waiting = (p for each in self.waiting.values() for p in each)
-            found = [*joined, *(p for p in waiting if p.id == owner)]
-            done.append(owner)  # also where none waits: it has failed, or was told to move on
+            found += [p for p in (*self.waiting["step"], *self.waiting["join"]) if p.id == owner]
         else:
             own = ledger.owners
             free = (p for p in self.waiting["step"] if p.asked.attaches and p.id not in own)
-            first = next(free, None)
-            found = joined if first is None else [*joined, first]
-            done = [pending.id for pending in found]
+            found += itertools.islice(free, 1)
+        done = [pending.id for pending in found]
+        if owner not in ("", *rounds, *done):
+            done.append(owner)  # none waits: it has failed, or was told to move on
         reply = RunReply(n=record.n, branch=record.branch)
         for pending in found:
             self.waiting[pending.kind].remove(pending)

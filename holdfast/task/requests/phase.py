@@ -55,7 +55,8 @@ class Ending:
     @property
     def status(self) -> TaskStatus | None:
         """The status with which the task must be closed; None while it is open."""
-        return self._wanted.status if self._wanted is not None else None
+        closing = self._ledger.s.closing
+        return closing.status if closing is not None else None
 
     @property
     def why(self) -> str:
@@ -75,7 +76,8 @@ class Ending:
     @property
     def due(self) -> float:
         """Time of the next attempt, seconds since the epoch; 0 for none."""
-        return self._wanted.due if self._wanted is not None else 0.0
+        closing = self._ledger.s.closing
+        return closing.due if closing is not None else 0.0
 
     @property
     def failures(self) -> int:
@@ -200,10 +202,12 @@ class Agenda:
             return True
         if current.failure is not None or self._ledger.s.failure is not None:
             return False
-        if verdict_of_calls(current) is not None:
+        if current.outcomes and verdict_of_calls(current) is not None:
             return True
         if self._ledger.is_held(current):
             return n in self.calling
+        if not self._ledger.s.approvals and not self._ledger.s.children:
+            return True  # it can wait for nothing
         waits = approvals.waits(self._ledger, n) or awaits_children(self._ledger, n)
         return not (waits or current.waiting) or bool(ready_calls(self._ledger, n, most=1))
 
@@ -446,7 +450,7 @@ def refuse_update(
     if moves:
         return refusals.DRAINING
     answer = ALLOWED[phase][request]
-    refused = refused_by(answer, ending)
+    refused = refused_by(answer, ending) if answer != "take" else None
     if refused is not None:
         return refused
     return refusals.BUSY if is_reading and answer not in ("join", "close") else None
@@ -464,9 +468,11 @@ def refuse_run(
         request_id: Its id, by which a step in progress may be its own.
     """
     s = ledger.s
-    heard = _heard_verdict(ledger) or (told_parent(ledger) if asks_further(ledger, asked) else None)
-    if heard is not None:
-        return heard
+    if ledger.given.parent is not None:
+        is_further = asks_further(ledger, asked)
+        heard = _heard_verdict(ledger) or (told_parent(ledger) if is_further else None)
+        if heard is not None:
+            return heard
     failed = agenda.failed(asked.step)
     if asked.restart and (failed is None or approvals.waits(ledger, failed.n)):
         return refusals.NOT_FAILED

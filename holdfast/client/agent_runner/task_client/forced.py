@@ -159,7 +159,7 @@ async def _store(  # noqa: PLR0917  one caller
         segment=ledger.s.segment, opens=tuple(each.chained() for each in ledger.s.opens)
     )
     head = known_head(ledger.head, ledger.s.described)
-    task_now = ledger.task().model_copy(update={"unsettled": ledger.unsettled})
+    task_now = ledger.task().model_copy(update={"unsettled": ledger.money.unsettled})
     record = await record_of(reader.archive, given, head, task_now, page, list(ledger.entries))
     await write_record(reader.archive, task_id, record)
 
