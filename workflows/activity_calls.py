@@ -218,7 +218,7 @@ async def archive(ledger: Ledger) -> SegmentRef:
         start_to_close_timeout=QUICK,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
-        summary=f"{len(ledger.entries)} entries",
+        summary=f"{len(ledger.log.entries)} entries",
     )
     return segment
 

@@ -464,7 +464,7 @@ class AgentTask(Opening):
     @workflow.query(name="receipt", description="For programs: how a command was received.")
     def receipt_query(self, command_id: str) -> Receipt | None:
         """Show how a command was received."""
-        return self.core.ledger.receipt_of(command_id)
+        return self.core.ledger.log.receipt_of(command_id)
 
 
 class Details(WorkflowInboundInterceptor):

@@ -67,7 +67,7 @@ class Closing:
             at=core.ledger.s.transcript,
             commit=commits and head.has_session,
             failure=core.ending.failure(),
-            ledger=core.ledger.chain,
+            ledger=core.ledger.log.chain,
             head=core.ledger.changed_head,
             lanes=core.ledger.s.lanes,
         )
@@ -182,8 +182,8 @@ class Rollover:
         core.moving = True
         core.requests.tell("moved", RunReply(status="moved"))
         most = 0
-        while len(core.ledger.entries) > most or not self._is_done():
-            if len(core.ledger.entries) > most:
+        while len(core.ledger.log.entries) > most or not self._is_done():
+            if len(core.ledger.log.entries) > most:
                 try:
                     segment = await self._archive()
                 except ActivityError as error:

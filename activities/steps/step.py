@@ -141,7 +141,7 @@ class StepTexts:
             await self._source.offload(add) if isinstance(add, Message) else add
             for add in result.adds
         ]
-        following = await self.with_references(result.next)
+        following = await self.with_references(result.next) if result.next else ()
         changes: dict[str, object] = {"adds": tuple(adds), "next": following}
         if result.output is not None:
             stored = await self._source.store_json(result.output)
@@ -251,8 +251,9 @@ class StepActivities:
         result = made.result
         advanced = _stamped(made, _attempt(given))
         advanced = advanced.model_copy(update=await self._texts.compact_answer(advanced))
-        memos = [await self._texts.compact_memo(entry) for entry in advanced.memos]
-        advanced = advanced.model_copy(update={"memos": tuple(memos)})
+        if advanced.memos:
+            memos = [await self._texts.compact_memo(entry) for entry in advanced.memos]
+            advanced = advanced.model_copy(update={"memos": tuple(memos)})
         memory = self._source.memory()
         state: OpenState | None = None
         try:

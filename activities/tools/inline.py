@@ -34,7 +34,6 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
-from holdfast.task.ledger.references import batches_of
 from holdfast.values.code.user_calls import heard
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.logs import log
@@ -283,7 +282,7 @@ def _input(batch: Batch, i: int) -> ToolInput:
         sha=call_digest(state.calls[i]),
         call=state.calls[i],  # the task does not know it yet, and a full cache forgets it
         branch=batch.given.branch,
-        batch=batches_of(state),
+        batch=state.batch,
         agent=step.agent,
         step="" if step.step_id == f"s{state.n}" else step.step_id,
         state=state.state,

@@ -214,6 +214,8 @@ def check_whole(message: Message) -> None:
     Raises:
         InvalidArgumentError: It has one.
     """
+    if isinstance(message.content, str) and message.kept is None:
+        return
     parts = message.content if isinstance(message.content, tuple) else ()
     texts = [part.stored for part in parts if isinstance(part, TextPart)]
     whole = message.content if isinstance(message.content, Blob) else None

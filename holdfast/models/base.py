@@ -192,10 +192,11 @@ class ModelAnswer(Value):
     @property
     def is_blank(self) -> bool:
         """Whether it has nothing to go on with: at most blanks and reasoning."""
-        said = self.text.strip() or self.message.calls or self.refusal or self.repeated
+        if self.text.strip() or self.message.calls or self.refusal or self.repeated:
+            return False
         kinds = {str(item.get("type") or "message") for item in self.message.items}
         is_work = "message" not in kinds and any(kind.endswith("_call") for kind in kinds)
-        return not said and not self.is_incomplete and not is_work
+        return not self.is_incomplete and not is_work
 
     @property
     def text(self) -> str:

@@ -147,13 +147,13 @@ def _count_recorded(completion: Any, before: int) -> int:
         completion: What the workflow answered to an activation.
         before: The count of the activations before of the same workflow task.
     """
-    variants = [command.WhichOneof("variant") for command in completion.successful.commands]
-    if not _CANCELS.isdisjoint(variants):
-        return 0
-    answers = [
-        command.update_response.WhichOneof("response")
-        for command in completion.successful.commands
-        if command.HasField("update_response")
-    ]
-    accepted = [answer for answer in answers if answer in {"accepted", "completed"}]
-    return before + len(accepted) + sum(variant in _RECORDED for variant in variants)
+    count = before
+    for command in completion.successful.commands:
+        variant = command.WhichOneof("variant")
+        if variant in _CANCELS:
+            return 0
+        if variant == "update_response":
+            answer = command.update_response.WhichOneof("response")
+            count += answer in {"accepted", "completed"}
+        count += variant in _RECORDED
+    return count

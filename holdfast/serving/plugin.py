@@ -9,13 +9,7 @@ from typing import Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import (
-    UnsandboxedWorkflowRunner,
-    Worker,
-    WorkerConfig,
-    WorkflowInboundInterceptor,
-    WorkflowInterceptorClassInput,
-)
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
 
 from holdfast.activities.failures import ReadableResults
 from holdfast.activities.notices import Notifier
@@ -32,10 +26,7 @@ from holdfast.values.text.shown import shown
 
 
 class _Guards(ReadableResults):
-    def workflow_interceptor_class(
-        self,
-        input: WorkflowInterceptorClassInput,  # noqa: ARG002  Temporal's name
-    ) -> type[WorkflowInboundInterceptor]:
+    def workflow_interceptor_class(self, input: Any) -> Any:  # noqa: ARG002  Temporal's name
         """Show the details of tasks."""
         from holdfast.workflows.agent_task import Details  # clients do without
 

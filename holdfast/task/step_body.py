@@ -7,7 +7,7 @@ reader makes a body of each, and need not know which it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.models.base import ModelAnswer
@@ -277,25 +277,9 @@ def _opened(current: OpenState, branch: int, *, is_over: bool) -> StepBody:
 
 def _left(left: LeftStep) -> StepBody:
     """Return the body of a step that was left: what it would have added is not known any more."""
-    was, calls = left.was, _Calls(left.was.marks, ())
-    return StepBody(
-        step=was.open.step,
-        n=was.n,
-        key=was.n,
-        branch=left.branch,
-        status=left.why,
-        is_over=True,
-        started=was.started,
-        ended=left.at,
-        journal=calls.journal(was.journal, {}),
-        calls=calls.open_batch(was),
-        input=was.open.step.message(),
-        usage=usage_of(was.journal, was.outcomes.values()),
-        failure=was.failure,
-        start=_number(was.marks, "start"),
-        alone=was.alone,
-        unheard=was.unheard,
-    )
+    was = left.was.model_copy(update={"result": None})
+    body = _opened(was, left.branch, is_over=True)
+    return replace(body, status=left.why, ended=left.at)
 
 
 def answer_places(journal: Sequence[JournalEntry], adds: Sequence[Message]) -> dict[int, int]:

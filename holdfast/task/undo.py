@@ -23,7 +23,7 @@ from holdfast.task.data.records import (
     SegmentRef,
     StepRecord,
 )
-from holdfast.task.data.state import Carried
+from holdfast.task.data.state import Carried, Recorded
 from holdfast.task.data.undo import (
     Before,
     EffectRef,
@@ -289,8 +289,6 @@ def departure(
         extra_state=state,
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
-        segment=segment,
-        ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
         notes=(*notes, *((user(feedback),) if feedback else ())),
@@ -298,7 +296,11 @@ def departure(
         lasts=lasts,
         last_step=record.step if record.last and record.alone and record.step.agent else None,
         fork=fork,
-        marks=record.marks[-1].number if record.marks else 0,
+        log=Recorded(
+            segment=segment,
+            ledger=ledger,
+            marks=record.marks[-1].number if record.marks else 0,
+        ),
     )
     return begun.model_copy(update={"waits_since": WaitingChange.between(found, waiting(begun))})
 

@@ -121,8 +121,8 @@ class Written(Value):
             Raises:
                 InvalidArgumentError: There is no such field.
             """
-            unknown = [name for name in fields if name not in cls.model_fields]
-            if unknown:
+            if not fields.keys() <= cls.model_fields.keys():
+                unknown = [name for name in fields if name not in cls.model_fields]
                 hint = did_you_mean(unknown[0], cls.model_fields)
                 msg = (
                     f"{cls.__name__} has no field {unknown[0]!r}.{hint} Its fields:"
@@ -187,7 +187,7 @@ DIGEST_LENGTH = 32
 
 def extend(digest: str, values: Iterable[Value]) -> str:
     """Return the digest of a chain that ended in `digest` after appending `values`."""
-    return extend_json(digest, (value.wire() for value in values))
+    return extend_json(digest, map(Value.wire, values))
 
 
 def extend_json(digest: str, values: Iterable[Json]) -> str:

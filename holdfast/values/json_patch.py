@@ -146,8 +146,8 @@ def _diff(old: dict[str, Json], new: dict[str, Json]) -> Patch:
         elif not same(before, value):
             splice = _splice(before, value)
             patch.setdefault("splice" if splice else "set", {})[key] = splice or value
-    if dropped := [key for key in old if key not in new]:
-        patch["drop"] = dropped
+    if not old.keys() <= new.keys():
+        patch["drop"] = [key for key in old if key not in new]
     return patch
 
 

@@ -206,7 +206,7 @@ async def _ended(
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
-    told = {} if ctx.finished else await told_of(output.calls, ctx)
+    told = await told_of(output.calls, ctx) if output.calls and not ctx.finished else {}
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
 
@@ -221,9 +221,9 @@ def _result(
         output=None if echo else _json(worker, output.output, "output"),
         echo=echo,
         adds=_adds(ctx, opened),
-        calls=() if over else _call_reference(output.calls, ctx),
+        calls=_call_reference(output.calls, ctx) if output.calls and not over else (),
         quiet=output.quiet and bool(output.calls) and not over,
-        next=() if over else _following(worker, output.next_steps),
+        next=_following(worker, output.next_steps) if output.next_steps and not over else (),
         last=over or output.is_last,
         patch=merge_patch.change(opened.state, ctx.state),
     )
@@ -267,14 +267,18 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
     The reference of equal messages is that of the first.
     """
     named = [(opened.step.message() or user(""), "input")]
-    named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
+    if opened.notes:
+        named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
     for k, entry in enumerate(ctx.journal):
         if entry.answer is not None:
             named.append((entry.answer.message, f"j{k}"))
-        said = (outcome.message(entry.calls[i]) for i, outcome in enumerate(entry.outcomes))
-        named += [(message, f"j{k}.{i}") for i, message in enumerate(said)]
-    written = [(form, name) for message, name in named for form in _forms(message)]
-    return {_key(message): name for message, name in reversed(written)}
+        for i, outcome in enumerate(entry.outcomes):
+            named.append((outcome.message(entry.calls[i]), f"j{k}.{i}"))
+    known: dict[bytes, str] = {}
+    for message, name in named:
+        for form in _forms(message):
+            known.setdefault(_key(form), name)
+    return known
 
 
 def _forms(message: Message) -> tuple[Message, ...]:
@@ -290,7 +294,7 @@ def _key(message: Message) -> bytes:
 
 def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:
     for k, entry in enumerate(ctx.journal):
-        if calls and entry.answer is not None and entry.answer.message.calls == calls:
+        if entry.answer is not None and entry.answer.message.calls == calls:
             return f"j{k}"
     return calls
 

@@ -184,10 +184,10 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
         return "tools"
     if answer.repeated:
         return "work"
-    kinds = {kind_of(item) for item in answer.message.items}
-    is_work = any(kind.endswith("_call") for kind in kinds)
-    if is_work and "message" not in kinds and not answer.text:
-        return "work"
+    if answer.message.items and not answer.text:
+        kinds = {kind_of(item) for item in answer.message.items}
+        if "message" not in kinds and any(kind.endswith("_call") for kind in kinds):
+            return "work"
     if answer.refusal:
         return "answer" if may_refuse else "refusal"
     return "nothing" if agent.output is not None and not answer.text else "answer"

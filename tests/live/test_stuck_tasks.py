@@ -21,6 +21,7 @@ from holdfast.errors import CommandRefusedError, QueryFailedError, StuckTaskErro
 from holdfast.mcp import MCPServerStreamableHttp
 from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.recording import Log
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.core import Core
 from tests.support.desk import person, serve_desk
@@ -34,20 +35,20 @@ def bugs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Bugs of workflow code: while there is one, no second step can begin, and no command ends."""
     found: list[str] = []
     begin: Callable[..., None] = Ledger.begin
-    receipt: Callable[..., None] = Ledger.receipt
+    receipt: Callable[..., None] = Log.receipt
 
     def fails(ledger: Ledger, *given: Any, **more: Any) -> None:
         if ledger.s.steps and found:
             raise ZeroDivisionError(found[0])
         begin(ledger, *given, **more)
 
-    def fails_too(ledger: Ledger, *given: Any) -> None:
+    def fails_too(log: Log, *given: Any) -> None:
         if found:
             raise ZeroDivisionError(found[0])
-        receipt(ledger, *given)
+        receipt(log, *given)
 
     monkeypatch.setattr(Ledger, "begin", fails)
-    monkeypatch.setattr(Ledger, "receipt", fails_too)
+    monkeypatch.setattr(Log, "receipt", fails_too)
     return found
 
 

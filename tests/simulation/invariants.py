@@ -73,10 +73,10 @@ class Invariants:
     def _follow(self, id: str, core: Any) -> None:
         """Keep the whole ledger: the task forgets what it has archived."""
         known, ledger = self._entries[id], core.ledger
-        new = ledger.chain.length - len(known)
-        if new > len(ledger.entries):
+        new = ledger.log.chain.length - len(known)
+        if new > len(ledger.log.entries):
             raise ViolationError(f"{id} has archived entries of its ledger that nobody has seen")
-        for entry in ledger.entries[len(ledger.entries) - new :] if new else ():
+        for entry in ledger.log.entries[len(ledger.log.entries) - new :] if new else ():
             known.append(entry)
             self._effects.read(id, entry)
 

@@ -247,7 +247,7 @@ def test_more_people_may_decide_once_it_is_escalated() -> None:
     approvals.escalate(desk.ledger, now=13.0)
     assert (desk.at().escalated, approvals.deadline(desk.ledger)) == (13.0, 0)
     assert desk.at().may_decide == ("ann", "role:boss")
-    events = [e.event.kind for e in desk.ledger.entries if e.event is not None]
+    events = [e.event.kind for e in desk.ledger.log.entries if e.event is not None]
     assert events.count("escalated") == 1
     assert not desk.decide("cy", now=14.0, roles=["boss"])
 
@@ -298,7 +298,7 @@ def test_a_standing_rule_holds_for_calls_with_the_same_values_and_for_its_time()
     assert [desk.at(i).status for i in range(3)] == ["approved", "open", "approved"]
     [rule] = standing.rules(desk.ledger)
     assert (rule.id, rule.tool, rule.values, rule.until) == ("t:1", "pay", {"sum": 1}, 100.0)
-    used = [e.event for e in desk.ledger.entries if e.event and e.event.kind == "standing"]
+    used = [e.event for e in desk.ledger.log.entries if e.event and e.event.kind == "standing"]
     assert [(event.by, event.body["rule"], event.body["id"]) for event in used] == [
         ("ann", "t:1", "t:3")
     ]

@@ -18,25 +18,25 @@ def a_ledger() -> Ledger:
 def test_a_page_is_taken_once_by_its_own_run() -> None:
     ledger = a_ledger()
     keep_last_page(ledger, "t", "run")
-    assert take_last_page("t", "another", ledger.chain) is None
-    page = take_last_page("t", "run", ledger.chain)
+    assert take_last_page("t", "another", ledger.log.chain) is None
+    page = take_last_page("t", "run", ledger.log.chain)
     assert page is not None
-    assert page.entries == tuple(ledger.entries)
-    assert page.ledger.length == len(ledger.entries) > 0
+    assert page.entries == tuple(ledger.log.entries)
+    assert page.ledger.length == len(ledger.log.entries) > 0
     assert page.task == ledger.task()
-    assert take_last_page("t", "run", ledger.chain) is None
+    assert take_last_page("t", "run", ledger.log.chain) is None
 
 
 def test_a_page_of_another_ledger_is_not_taken() -> None:
     ledger = a_ledger()
     keep_last_page(ledger, "t", "run")
     ledger.note("feedback", now=3.0, text="and on")
-    assert take_last_page("t", "run", ledger.chain) is None
+    assert take_last_page("t", "run", ledger.log.chain) is None
 
 
 def test_of_too_many_pages_the_oldest_are_dropped() -> None:
     ledger = a_ledger()
     for n in range(MOST_PAGES + 1):
         keep_last_page(ledger, f"t{n}", "run")
-    assert take_last_page("t0", "run", ledger.chain) is None
-    assert all(take_last_page(f"t{n}", "run", ledger.chain) for n in range(1, MOST_PAGES + 1))
+    assert take_last_page("t0", "run", ledger.log.chain) is None
+    assert all(take_last_page(f"t{n}", "run", ledger.log.chain) for n in range(1, MOST_PAGES + 1))

@@ -59,7 +59,7 @@ def test_pages_give_every_message_and_entry_once_and_a_large_message_alone() -> 
         entries.extend(page.entries)
         if not page.more:
             break
-    assert entries == ledger.entries
+    assert entries == ledger.log.entries
     messages: list[Message] = []
     length, pages = ledger.s.transcript.length, list[int]()
     while len(messages) < length:
@@ -77,8 +77,9 @@ def test_what_a_task_carries_stays_small_when_it_grows() -> None:
     for number in range(40):
         stepped(ledger, "more")
         ledger.change(queue=ledger.s.queue[:1])
-        ledger.archived(SegmentRef(sha256=str(number), entries=len(ledger.entries)))
-        carried = ledger.carried().model_copy(update={"lines": ()})
+        ledger.archived(SegmentRef(sha256=str(number), entries=len(ledger.log.entries)))
+        ledger.log.lines = ()
+        carried = ledger.carried()
         sizes.append(len(json.dumps(carried.wire())))
         given = TaskInput(head=HEAD, input="q", carried=carried)
         ledger = Ledger(given, task_id="t", now=1.0)
@@ -88,8 +89,8 @@ def test_what_a_task_carries_stays_small_when_it_grows() -> None:
 async def test_a_reader_that_skips_what_is_archived_goes_on_behind_it() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     stepped(ledger, "more")
-    number = ledger.number
-    ledger.archived(SegmentRef(sha256="s", entries=len(ledger.entries)))
+    number = ledger.log.number
+    ledger.archived(SegmentRef(sha256="s", entries=len(ledger.log.entries)))
     given = TaskInput(head=HEAD, input="q", carried=ledger.carried())
     rolled = Ledger(given, task_id="t", now=2.0)
 
@@ -201,13 +202,13 @@ def test_the_chain_of_the_ledger_is_that_of_all_its_entries(events: int) -> None
     ledger = Ledger(TaskInput(head=HEAD), task_id="t", now=1.0)
     for i in range(events):
         ledger.note("paused", now=2.0, text=str(i))
-    assert ledger.chain == ChainRef(len(ledger.entries), extend("", ledger.entries))
+    assert ledger.log.chain == ChainRef(len(ledger.log.entries), extend("", ledger.log.entries))
     ledger.note("resumed", now=3.0)
     kept = ledger.carried()
-    assert kept.ledger == ChainRef(events + 2, extend("", ledger.entries))
+    assert kept.log.ledger == ChainRef(events + 2, extend("", ledger.log.entries))
     further = Ledger(TaskInput(head=HEAD, carried=kept), task_id="t", now=4.0)
     further.note("paused", now=5.0)
-    assert further.chain == ChainRef(events + 3, extend("", further.entries))
+    assert further.log.chain == ChainRef(events + 3, extend("", further.log.entries))
 
 
 def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:

@@ -90,7 +90,7 @@ class Machine:
     def undo(self, to: int) -> None:
         """Undo steps as the workflow does; compare with what there was."""
         ledger = self.ledger
-        steps = [undoable(record) for record in active_steps(ledger.entries)]
+        steps = [undoable(record) for record in active_steps(ledger.log.entries)]
         to = to % (len(steps) + 1)
         known = self.pictures[to] if to < len(steps) else picture(ledger)
         leave_open_steps(ledger, now=0)
@@ -106,7 +106,7 @@ class Machine:
     def check(self) -> None:
         """Check what always holds."""
         s = self.ledger.s
-        records = active_steps(self.ledger.entries)
+        records = active_steps(self.ledger.log.entries)
         assert [record.n for record in records] == list(range(1, s.steps + 1))
         assert len({c.n for c in s.opens} | {0}) == len(s.opens) + 1
         messages = [message for record in records for message in record.adds]

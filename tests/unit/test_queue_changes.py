@@ -83,7 +83,7 @@ class Whole:
 
     @property
     def path(self) -> list[StepRecord]:
-        return active_steps([*self.archive, *self.ledger.entries])
+        return active_steps([*self.archive, *self.ledger.log.entries])
 
     def begin(self, at: int, text: str | None) -> None:
         ready = self.ledger.ready()
@@ -137,7 +137,7 @@ class Whole:
             assert not obey(self.ledger, Command(id="c", verb=verb, by="", body=body), now=4.0)
 
     def carry(self) -> None:
-        entries = [through_json(entry) for entry in self.ledger.entries]
+        entries = [through_json(entry) for entry in self.ledger.log.entries]
         segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(entries))
         self.archive += entries
         self.ledger.archived(segment)
@@ -235,7 +235,7 @@ def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
     for _ in range(10):
         whole.begin(0, None)
         whole.finish(0, 0, takes_place=False)
-        newest = whole.ledger.entries[-1]
+        newest = whole.ledger.log.entries[-1]
         sizes.append(len(json.dumps(newest.wire())))
     assert max(sizes) < 1500
     assert all(undoable(record).before.found is None for record in whole.path[1:])

@@ -116,7 +116,7 @@ class Life(RuleBasedStateMachine):
 
     @property
     def entries(self) -> list[Entry]:
-        return [*self.archive, *self.ledger.entries]
+        return [*self.archive, *self.ledger.log.entries]
 
     def command(self, verb: Verb, **body: Json) -> None:
         sent = Command(id="", verb=verb, by="ann", body=body)
@@ -303,10 +303,11 @@ class Life(RuleBasedStateMachine):
     @rule()
     def carry(self) -> None:
         """Continue as new: everything goes through JSON, the entries to the archive."""
-        segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(self.ledger.entries))
-        self.archive += [through_json(entry) for entry in self.ledger.entries]
+        entries = self.ledger.log.entries
+        segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(entries))
+        self.archive += [through_json(entry) for entry in entries]
         self.ledger.archived(segment)
-        assert self.ledger.entries == []
+        assert self.ledger.log.entries == []
         carried = Carried.model_validate_json(json.dumps(self.ledger.carried().wire()))
         assert carried == self.ledger.carried()
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})

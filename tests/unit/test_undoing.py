@@ -70,7 +70,7 @@ async def test_what_is_to_be_checked_after_an_undo_is_what_is_unknown_whatever_i
     ledger.described(Described(snapshot="s"))
     ledger.change(undo=UndoState(asked=UndoRequest(to=0, residue="keep")))
     assert await end(ledger) == ""
-    events = [entry.event for entry in ledger.entries if entry.event is not None]
+    events = [entry.event for entry in ledger.log.entries if entry.event is not None]
     [undone] = [event for event in events if event.kind == "undone"]
     assert undone.body["remains"] == ["task 'c' is closed", "odd words"]
     assert undone.body["check"] == ["odd words"]

@@ -36,7 +36,6 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest
 from holdfast.task.data.wire import Nesting
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.switch import may_trace
@@ -188,7 +187,7 @@ class Children:
         """
         ledger = self._ledger
         current, given = ledger.at(n), ledger.given
-        place = (ledger.s.branch, n, batches_of(current), i)
+        place = (ledger.s.branch, n, current.batch, i)
         name = child_id(ledger.task_id, place, self._known())
         above = given.parent
         parent = ParentRef(
@@ -465,9 +464,10 @@ class Children:
     def end(self, end: Literal["finish", "abandon"], reason: str = "") -> None:
         """End all children with this task; settled ones are found by an activity."""
         s = self._ledger.s
-        if s.settled and s.segment is not None:
+        segment = self._ledger.log.segment
+        if s.settled and segment is not None:
             secret = self._ledger.given.secret
-            given = EndNested(segment=s.segment, secret=secret, end=end, reason=reason)
+            given = EndNested(segment=segment, secret=secret, end=end, reason=reason)
             self._ledger.change(settled=0)
             saying = self._background.begin(end_settled(self._ledger, given))
             self._sending.add(saying)

@@ -325,7 +325,7 @@ class Commands:
         unheard = hear(name, data)
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
         # A client sends a command again when it has no receipt. It is obeyed once.
-        if got.id and got.id in ledger.commands:
+        if got.id and got.id in ledger.log.commands:
             return
         is_decided = False
         body: dict[str, Json] = {"id": got.id, "verb": got.verb}
@@ -348,10 +348,10 @@ class Commands:
         if not got.id:  # nobody can ask for its receipt
             return
         status: Literal["applied", "refused"] = "refused" if reason else "applied"
-        ledger.receipt(
+        ledger.log.receipt(
             Receipt(id=got.id, verb=got.verb, status=status, reason=reason, is_decided=is_decided)
         )
-        ledger.commands.add(got.id)
+        ledger.log.commands.add(got.id)
 
     def _obey(self, command: Command, at: float) -> str:
         """Carry out a command that came at a time; return why not, or empty."""

@@ -280,7 +280,7 @@ class Updates:
 
     def _receipt(self, request: str) -> UndoReceipt:
         """Return what an undo did; of one that is archived already, only that it is done."""
-        events = (entry.event for entry in reversed(self._core.ledger.entries))
+        events = (entry.event for entry in reversed(self._core.ledger.log.entries))
         return next((undo.receipt_of(e) for e in events if e and undo.is_of(e, request)), DONE)
 
     def _undo_rests(self) -> bool:

@@ -388,7 +388,7 @@ class Steps:
             await self._limits.wait_for_siblings()
         elif got.limit:
             await self._limits.exceeded(n, work, ledger.money.exceeded(now=now()))
-        else:
+        elif got.told or got.stopped:
             core.judge(_stop_after_calls(got), n)
 
     async def _ask_worker(self, n: int, *, apart: bool, dollars: Decimal | None) -> Advanced:

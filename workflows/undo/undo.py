@@ -93,7 +93,7 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
     wanted = range(state.asked.to + 1, ledger.s.steps + 1)
     known = {
         record.n: undo.undoable(record)
-        for record in undo.active_steps(ledger.entries)
+        for record in undo.active_steps(ledger.log.entries)
         if record.n in wanted
     }
     if len(known) < len(wanted):
@@ -149,7 +149,7 @@ def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> 
     """Answer the parent that requested an undo with its result."""
     if state.mode == "release":
         return
-    last = ledger.entries[-1].event if ledger.entries else None
+    last = ledger.log.entries[-1].event if ledger.log.entries else None
     body = last.body if last is not None and failure is None else {}
     answer = UndoAnswer(
         number=state.number,

@@ -300,7 +300,7 @@ class TimeTravel(TaskCreation):
             "branch": branch,
             "done": done,
             "path": tuple(known.items()),
-            "lines": lines_after((), kept, path[-1].n),
+            "log": begun.log.model_copy(update={"lines": lines_after((), kept, path[-1].n)}),
             "answer": answer_of(path[-1]) if begun.answered else None,
         }
         return begun.model_copy(update=changes)

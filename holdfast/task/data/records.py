@@ -396,6 +396,11 @@ class OpenState(Value):
         asked = (over.asks for over in self.waiting.values())
         return "; ".join(each.said for each in asked if isinstance(each, Wait))
 
+    @property
+    def batch(self) -> int:
+        """Number of the batches of calls that it has made before the present one."""
+        return sum(bool(entry.calls) for entry in self.journal) if self.journal else 0
+
     def chained(self) -> OpenState:
         """Return this step with the digest of its whole journal."""
         length, digest = self.chain

@@ -217,7 +217,29 @@ class Costs(Value):
     lost: Dollars = NOTHING
 
 
-PARTS: Mapping[str, type[Value]] = {"delivery": Delivery, "costs": Costs}
+class Recorded(Value):
+    """The entries of a task: a part of its state.
+
+    Attributes:
+        segment: Newest archived segment of the ledger; each names the one before it.
+        ledger: Length and digest of the chain of all entries of the ledger.
+        marks: Number of the last thing that happened.
+        commands: The ids of the newest commands, packed: a repeated one is dropped.
+        entries: Events that came while the ledger was being archived.
+        lines: A line for each archived step, packed; see `holdfast.task.ledger.recording`.
+        receipts: Receipts of the newest commands, oldest first.
+    """
+
+    segment: SegmentRef | None = None
+    ledger: ChainRef = ChainRef()
+    marks: int = 0
+    commands: str = ""
+    entries: tuple[Entry, ...] = ()
+    lines: tuple[str, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+
+
+PARTS: Mapping[str, type[Value]] = {"delivery": Delivery, "costs": Costs, "log": Recorded}
 """Parts of `Carried`. On the wire their fields are among those of `Carried` itself, as they were
 before there were parts: tasks of each version are read, and read this."""
 
@@ -226,7 +248,7 @@ class Carried(Value):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
     Attributes:
-        segment: Newest archived segment of the ledger; each names the one before it.
+        log: Its entries, and what was archived of them.
         since: What changed in the queue since the newest record, the steps in progress counted as
             queued first; None for nothing.
         waits_since: How what waits next to the queue differs from what the step of that record
@@ -270,11 +292,7 @@ class Carried(Value):
         lanes: How many lanes of steps may have kept an answer in the archive.
         tries_again: Whether the parent has ordered a retry of the failed step; the next failure
             resets it.
-        ledger: Length and digest of the chain of all entries of the ledger.
-        commands: The ids of the newest commands, packed: a repeated one is dropped.
         long_calls: The calls in progress with which the task may continue as new.
-        entries: Events that came while the ledger was being archived.
-        lines: A line for each archived step, packed; see `holdfast.task.ledger.recording`.
         answer: The task's answer, once the step that gave it is archived.
         changed: Settings of the run that were given since the task began; None for none.
     """
@@ -288,7 +306,7 @@ class Carried(Value):
     transcript: ChainRef = ChainRef()
     steps: int = 0
     costs: Costs = Costs()
-    segment: SegmentRef | None = None
+    log: Recorded = Recorded()
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
@@ -299,7 +317,6 @@ class Carried(Value):
     concluded: bool = False
     failure: Failure | None = None
     delivery: Delivery = Field(default_factory=Delivery)
-    receipts: tuple[Receipt, ...] = ()
     published: str = "running"
     published_approvals: tuple[str, ...] = ()
     published_count: int = 0
@@ -316,7 +333,6 @@ class Carried(Value):
     unclear_undos: dict[str, str] = Field(default_factory=dict[str, str])
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
-    marks: int = 0
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
     lasts: tuple[LastOutput, ...] = ()
     undo_notes: tuple[Message, ...] = ()
@@ -337,11 +353,7 @@ class Carried(Value):
     closing: Closing | None = None
     tries_again: bool = False
     lanes: int = 0
-    ledger: ChainRef = ChainRef()
-    commands: str = ""
     long_calls: tuple[LongCall, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    lines: tuple[str, ...] = ()
     answer: Json = None
     changed: RunChange | None = None
 

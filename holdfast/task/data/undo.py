@@ -101,7 +101,9 @@ class Change(Value, Generic[T]):
         return tuple(old[at] for at in range(len(old)))
 
     def _check(self, length: int, lacking: Sequence[object]) -> None:
-        wanted = len(lacking) + sum([count for _, count in self.kept])
+        wanted = len(lacking)
+        for _, count in self.kept:
+            wanted += count
         if length != wanted:
             # Going on would restore a queue that never was.
             msg = f"the recorded change is of {wanted} elements, and there are {length}"
@@ -213,23 +215,13 @@ class WaitingChange(Value):
 
     def forward(self, old: Waiting) -> Waiting:
         """Return what waits after the change."""
-        notes, followups, lasts = self.notes, self.followups, self.lasts
-        if notes is None and followups is None and lasts is None:
-            return old
-        return Waiting(
-            notes=old.notes if notes is None else notes.forward(old.notes),
-            followups=old.followups if followups is None else followups.forward(old.followups),
-            lasts=old.lasts if lasts is None else lasts.forward(old.lasts),
-        )
+        made = {name: each.forward(getattr(old, name)) for name, each in self if each is not None}
+        return old.model_copy(update=made)
 
     def backward(self, new: Waiting) -> Waiting:
         """Return what waited before the change."""
-        notes, followups, lasts = self.notes, self.followups, self.lasts
-        return Waiting(
-            notes=new.notes if notes is None else notes.backward(new.notes),
-            followups=new.followups if followups is None else followups.backward(new.followups),
-            lasts=new.lasts if lasts is None else lasts.backward(new.lasts),
-        )
+        made = {name: each.backward(getattr(new, name)) for name, each in self if each is not None}
+        return new.model_copy(update=made)
 
 
 NOTHING_WAITS = Waiting()

@@ -13,7 +13,6 @@ from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import (
     Entry,
-    InputRef,
     Mark,
     OpenState,
     OpenStep,
@@ -25,7 +24,6 @@ from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.queue import found_by, pending, problem, queued_with, taken_from
 from holdfast.task.ledger.references import (
-    batches_of,
     cost_of,
     is_thought,
     joined,
@@ -112,7 +110,9 @@ class Ledger(UpcomingSteps):
             tool_choice=asked.tool_choice,
             stored=asked.stored if asked.brings_input else stored,
             notes=notes,
-            inputs=self._inputs_of(step) if step.prev_steps else {},
+            inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done}
+            if step.prev_steps
+            else {},
         )
         # With a second step in progress no step can tell by itself what the one before it left: an
         # undo takes all of them together, by what the first one found.
@@ -143,10 +143,6 @@ class Ledger(UpcomingSteps):
             failure=None,
             opens=(*siblings, self._marked(current, "start")),
         )
-
-    def _inputs_of(self, step: TaskStep) -> dict[str, InputRef]:
-        """Return the outputs of the completed steps that a step waited for."""
-        return {id: self.s.done[id] for id in step.prev_steps if id in self.s.done}
 
     def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try a step that failed again, from its journal or, when asked to, from nothing."""
@@ -329,9 +325,9 @@ class Ledger(UpcomingSteps):
 
     def _with_told(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what an activity knows of the calls that it has run or begun."""
-        batch = batches_of(current)
-        calls = [Mark(self.next_number(), "call", batch, i) for i in range(len(current.calls))]
-        done = [Mark(self.next_number(), "done", batch, i) for i in sorted(got.told)]
+        batch = current.batch
+        calls = [Mark(self.log.next_number(), "call", batch, i) for i in range(len(current.calls))]
+        done = [Mark(self.log.next_number(), "done", batch, i) for i in sorted(got.told)]
         outcomes = {
             i: each.model_copy(
                 update={**self._facts(current, i), "worker": each.worker or got.worker}
@@ -359,10 +355,13 @@ class Ledger(UpcomingSteps):
         # Its calls are few enough, and it queues nothing that could have a wrong name.
         if not got.result.next:
             return None
+        others = self.others(current.n)
+        # Also the ids that these have given to steps which they are about to queue.
+        coming = [step.step_id for o in others if o.result is not None for step in o.result.next]
         text = problem(
             got.result.next,
             queue=self.s.queue,
-            opened=[*self._coming(current.n), *self._open_ids(current.n)],
+            opened={*coming, *(other.open.step.step_id for other in others)} - {""},
             known={*self.s.done, current.open.step.step_id},
             serial=self.s.serial,
         )
@@ -418,7 +417,7 @@ class Ledger(UpcomingSteps):
             unheard=current.unheard,
         )
         self.messages.extend(adds)
-        self.append(Entry(step=record))
+        self.log.append(Entry(step=record))
         self.recorded = queue
         self.found = before.waiting.forward(self.found)
         if self.s.approvals:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.records import OpenState, SegmentRef
+from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
 from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.data.undo import Before, Newest, WaitingChange
+from holdfast.task.data.undo import Newest, WaitingChange
 from holdfast.task.ledger.queue import (
     change_if_any,
     pending,
@@ -18,26 +19,27 @@ from holdfast.task.ledger.queue import (
     waiting,
 )
 from holdfast.task.ledger.recording import (
+    CLOSED_EVENT,
     CREATED,
+    NUMBERED,
     Asked,
-    Recording,
+    Log,
     answer_of,
-    lines_after,
     records_here,
 )
-from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, Usage
+from holdfast.values.messages import Message
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import TaskStep
 
-RECEIPTS_CARRIED = 200
 
-
-class LedgerState(Recording):
+class LedgerState:
     """One task's state.
 
     Attributes:
+        s: What it carries, but for what its parts own.
+        log: Its entries.
+        questioned: Approvals that do not expire now: a decision may be in time for them.
         messages: Messages that the entries added to the transcript.
         recorded: The queue as the newest completed step left it: the changes that the next record
             and an undo need are counted from it. Empty before the first step.
@@ -57,19 +59,19 @@ class LedgerState(Recording):
         carried = given.carried
         has_images_only = given.images and not given.head.history
         first = given.input if given.input or given.stored or has_images_only else None
-        super().__init__(
-            carried
-            or Carried(
-                created=now,
-                queue=(TaskStep(step_id="s1", input=first, images=given.images),),
-                extra_state=given.extra_state,
-                automatic=given.automatic,
-                serial=1,
-                held=given.held,
-                paused=given.paused,
-                paused_until=given.start_at,
-            )
+        self.s = carried or Carried(
+            created=now,
+            queue=(TaskStep(step_id="s1", input=first, images=given.images),),
+            extra_state=given.extra_state,
+            automatic=given.automatic,
+            serial=1,
+            held=given.held,
+            paused=given.paused,
+            paused_until=given.start_at,
         )
+        self.log = Log(self.s.log)
+        self.questioned: frozenset[str] = frozenset()
+        self._noted = (self.s.notes, _length(self.s.notes))
         if given.described is not None:
             self.change(described=given.described)
         # After a rollover the changes since the last record are counted from what was carried.
@@ -81,6 +83,40 @@ class LedgerState(Recording):
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
+
+    def change(self, **fields: object) -> None:
+        """Replace fields of the carried state."""
+        self.s = self.s.model_copy(update=fields)
+
+    def note(
+        self,
+        kind: str,
+        *,
+        now: float,
+        by: str = "",
+        text: str = "",
+        body: dict[str, Json] | None = None,
+    ) -> None:
+        """Append an event."""
+        # "closed" has the last number. A follower that has it stops, so what comes later gets none.
+        closing = self.s.closing is not None and self.s.closing.is_prepared
+        counts = kind == CLOSED_EVENT or (kind in NUMBERED and not closing)
+        number = self.log.next_number() if counts else 0
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {}, number=number)
+        self.log.append(Entry(event=event))
+
+    @property
+    def noted(self) -> int:
+        """Length of the texts that wait for the next model call."""
+        if self._noted[0] is not self.s.notes:
+            self._noted = (self.s.notes, _length(self.s.notes))
+        return self._noted[1]
+
+    def add_note(self, note: Message) -> None:
+        """Add a message to the next model call."""
+        length = self.noted + len(note.text)
+        self.change(notes=(*self.s.notes, note))
+        self._noted = (self.s.notes, length)
 
     @property
     def status(self) -> TaskStatus:
@@ -133,7 +169,7 @@ class LedgerState(Recording):
     def newest(self) -> Newest:
         """The steps in progress, else the last completed one: what an undo of the newest undoes."""
         s = self.s
-        last = next((e.step for e in reversed(self.entries) if e.step is not None), None)
+        last = next((e.step for e in reversed(self.log.entries) if e.step is not None), None)
         open_ = tuple(current.open.step.step_id for current in s.opens)
         done = (last.step.step_id,) if last is not None and last.n == s.steps else ()
         to = s.steps if open_ else max(s.steps - 1, 0)
@@ -167,7 +203,7 @@ class LedgerState(Recording):
         """Return the id of the task that an open call of an agent as a tool began, or empty."""
         if not self.s.children:
             return ""
-        place = (self.s.branch, n, batches_of(self.at(n)), i)
+        place = (self.s.branch, n, self.at(n).batch, i)
         # A call that is begun again has another child. The ids are counted up, and the first child
         # that was not left is the call's own.
         found = itertools.takewhile(self.s.children.__contains__, child_ids(self.task_id, place))
@@ -224,47 +260,17 @@ class LedgerState(Recording):
         steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
         return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
 
-    def before(self, further: str = "") -> Before:
-        """Return the state as if no step were open, for an undo to restore.
-
-        Args:
-            further: Id of the step to be begun if it is a follow-up that its request has queued.
-        """
-        s = self.s
-        spent, turns = Usage(), 0
-        for current in s.opens:
-            spent += usage_of(current.journal, current.outcomes.values())
-            turns += turns_of(current.journal)
-        return Before(
-            found=change_if_any(self.recorded, pending(s.opens, s.queue)),
-            waiting=WaitingChange.between(self.found, waiting(s)),
-            serial=s.serial,
-            turns=s.costs.turns - turns,
-            usage=s.costs.usage - spent if s.opens else s.costs.usage,
-            answered=s.answered,
-            concluded=s.concluded,
-            transcript=s.transcript,
-            beside=max(len(s.opens) - 1, 0),
-            last_step=s.last_step,
-            answer=self.answer if s.concluded else None,
-            further=further,
-        )
-
     @property
     def answer(self) -> Json:
         """The output of the newest step; a large one is named. None for none that is known."""
-        record = records_here(self.entries, self.s.steps).get(self.s.steps)
+        record = records_here(self.log.entries, self.s.steps).get(self.s.steps)
         return self.s.answer if record is None else answer_of(record)
 
     def carried(self) -> Carried:
         """Return the state with which the task continues as new."""
         return self.s.model_copy(
             update={
-                "ledger": self.chain,
-                "marks": self._marks,
-                "commands": self.commands.packed(),
-                "entries": tuple(self.entries),
-                "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
+                "log": self.log.recorded(),
                 "since": change_if_any(self.recorded, pending(self.s.opens, self.s.queue)),
                 "waits_since": WaitingChange.between(self.found, waiting(self.s)),
             }
@@ -272,13 +278,12 @@ class LedgerState(Recording):
 
     def archived(self, segment: SegmentRef) -> None:
         """Forget entries that are now in the archive; no step was completed meanwhile."""
-        gone, steps = self.entries[: segment.entries], self.s.steps
-        self._join()
-        newest = records_here(gone, steps).get(steps)
+        newest = self.log.archived(segment, self.s.steps)
         if newest is not None:
             self.change(answer=answer_of(newest) if newest.last else None)
-        self.change(lines=lines_after(self.s.lines, gone, steps))
-        del self.entries[: segment.entries]
         self.messages.clear()
         self.base = self.s.transcript.length
-        self.change(segment=segment)
+
+
+def _length(messages: Iterable[Message]) -> int:
+    return sum(len(message.text) for message in messages)

@@ -14,7 +14,6 @@ from typing import Literal
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.ledger.ledger_state import LedgerState
-from holdfast.task.ledger.references import batches_of
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.messages import Usage
@@ -117,7 +116,7 @@ class Money:
         current = self._ledger.find(n)
         if current is None or branch != self._ledger.s.branch:
             return False
-        return batch == batches_of(current) and i not in current.outcomes
+        return batch == current.batch and i not in current.outcomes
 
     @property
     def budget(self) -> Budget | None:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
-from holdfast.task.data.records import Entry, EventRecord, StepRecord
-from holdfast.task.data.state import Carried
+from holdfast.task.data.records import Entry, SegmentRef, StepRecord
+from holdfast.task.data.state import Recorded
 from holdfast.values.base import ChainRef, Json, as_text, extend
-from holdfast.values.messages import Message, shown
+from holdfast.values.messages import shown
 from holdfast.values.text.redact import redact
 
 Packed = tuple[str, ...]
@@ -281,48 +281,32 @@ CLOSED_EVENT = "closed"
 CHAINED_TOGETHER = 50
 """Entries that join the ledger's chain at once: few enough for one workflow task."""
 
-RECEIPTS_KEPT = 1000
+RECEIPTS_KEPT, RECEIPTS_CARRIED = 1000, 200
 
 
-class Recording:
-    """The entries of a task, and what answers those who ask it for something.
+class Log:
+    """The entries of a task, and what was archived of them: a part of its ledger.
+
+    What it carries is `Recorded`.
 
     Attributes:
-        s: The carried state.
         entries: Records since the last archived segment, oldest first.
+        segment: Newest archived segment of the ledger; each names the one before it.
+        lines: A line for each archived step, packed.
         commands: Ids of the newest commands.
+        receipts: Receipts of the newest commands, oldest first.
     """
 
-    def __init__(self, s: Carried) -> None:
-        """Go on with a carried state."""
-        self.s = s
-        self.entries: list[Entry] = list(s.entries)
-        self.commands = KnownIds(s.commands, COMMANDS_KEPT)
-        self.questioned: frozenset[str] = frozenset()
-        self._noted = (s.notes, _length(s.notes))
-        self._marks = s.marks
+    def __init__(self, was: Recorded) -> None:
+        """Go on with what was carried."""
+        self.entries: list[Entry] = list(was.entries)
+        self.segment = was.segment
+        self.lines = was.lines
+        self.commands = KnownIds(was.commands, COMMANDS_KEPT)
+        self.receipts = was.receipts
+        self._chain = was.ledger
+        self._marks = was.marks
         self._unchained = 0
-
-    def change(self, **fields: object) -> None:
-        """Replace fields of the carried state."""
-        self.s = self.s.model_copy(update=fields)
-
-    def note(
-        self,
-        kind: str,
-        *,
-        now: float,
-        by: str = "",
-        text: str = "",
-        body: dict[str, Json] | None = None,
-    ) -> None:
-        """Append an event."""
-        # "closed" has the last number. A follower that has it stops, so what comes later gets none.
-        closing = self.s.closing is not None and self.s.closing.is_prepared
-        counts = kind == CLOSED_EVENT or (kind in NUMBERED and not closing)
-        number = self.next_number() if counts else 0
-        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {}, number=number)
-        self.append(Entry(event=event))
 
     def append(self, entry: Entry) -> None:
         """Append an entry to the ledger."""
@@ -335,7 +319,7 @@ class Recording:
     def chain(self) -> ChainRef:
         """Length and digest of the whole ledger, archived entries included."""
         self._join()
-        return self.s.ledger
+        return self._chain
 
     def _join(self) -> None:
         """Let the newest entries join the chain: no step needs it, only a rollover or an end."""
@@ -343,9 +327,9 @@ class Recording:
             return
         # Entries join in the order in which they were appended, each exactly once: the archive's
         # segments are checked against this digest.
-        length, digest = self.s.ledger
+        length, digest = self._chain
         new = self.entries[-self._unchained :]
-        self.change(ledger=ChainRef(length + len(new), extend(digest, new)))
+        self._chain = ChainRef(length + len(new), extend(digest, new))
         self._unchained = 0
 
     @property
@@ -360,25 +344,37 @@ class Recording:
 
     def receipt_of(self, command_id: str) -> Receipt | None:
         """Return the receipt of a command, if it is one of the newest."""
-        return next((r for r in reversed(self.s.receipts) if r.id == command_id), None)
+        return next((r for r in reversed(self.receipts) if r.id == command_id), None)
 
     def receipt(self, receipt: Receipt) -> None:
         """Store the receipt of a command."""
-        self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
+        self.receipts = (*self.receipts, receipt)[-RECEIPTS_KEPT:]
 
-    @property
-    def noted(self) -> int:
-        """Length of the texts that wait for the next model call."""
-        if self._noted[0] is not self.s.notes:
-            self._noted = (self.s.notes, _length(self.s.notes))
-        return self._noted[1]
+    def archived(self, segment: SegmentRef, steps: int) -> StepRecord | None:
+        """Forget entries that are now in the archive.
 
-    def add_note(self, note: Message) -> None:
-        """Add a message to the next model call."""
-        length = self.noted + len(note.text)
-        self.change(notes=(*self.s.notes, note))
-        self._noted = (self.s.notes, length)
+        Args:
+            segment: They.
+            steps: Number of completed steps of the present branch.
 
+        Returns:
+            The newest step, if it is one of them.
+        """
+        self._join()
+        gone = self.entries[: segment.entries]
+        self.lines = lines_after(self.lines, gone, steps)
+        del self.entries[: segment.entries]
+        self.segment = segment
+        return records_here(gone, steps).get(steps)
 
-def _length(messages: Iterable[Message]) -> int:
-    return sum(len(message.text) for message in messages)
+    def recorded(self) -> Recorded:
+        """Return what a task that continues as new carries."""
+        return Recorded(
+            segment=self.segment,
+            ledger=self.chain,
+            marks=self._marks,
+            commands=self.commands.packed(),
+            entries=tuple(self.entries),
+            lines=self.lines,
+            receipts=self.receipts[-RECEIPTS_CARRIED:],
+        )

@@ -269,11 +269,6 @@ def turns_of(journal: Sequence[JournalEntry]) -> int:
     return 0 if not journal else sum(entry.answer is not None for entry in journal)
 
 
-def batches_of(current: OpenState) -> int:
-    """Count the batches of calls that an open step has made before the present one."""
-    return sum(bool(entry.calls) for entry in current.journal)
-
-
 def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) -> Usage:
     """Sum the cost of a journal's model calls, and of the child tasks of its calls.
 

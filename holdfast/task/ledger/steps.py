@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Literal
 
 from holdfast.models.base import ModelAnswer
@@ -24,16 +25,25 @@ from holdfast.task.data.records import (
     OpenStep,
     StepRecord,
 )
-from holdfast.task.data.state import TaskInput, head_digest, known_head
-from holdfast.task.data.undo import Before, FollowUp
+from holdfast.task.data.state import head_digest, known_head
+from holdfast.task.data.undo import Before, FollowUp, WaitingChange
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger_state import LedgerState
 from holdfast.task.ledger.money import Money
-from holdfast.task.ledger.queue import join_of, lasts_after, queued_with, ready_steps, serial_of
-from holdfast.task.ledger.references import batches_of, output_digest, with_entry
+from holdfast.task.ledger.queue import (
+    change_if_any,
+    join_of,
+    lasts_after,
+    pending,
+    queued_with,
+    ready_steps,
+    serial_of,
+    waiting,
+)
+from holdfast.task.ledger.references import output_digest, turns_of, usage_of, with_entry
 from holdfast.task.refusals import is_verdict
 from holdfast.values.base import ChainRef, Json, canonical
-from holdfast.values.messages import ImagePart, ToolCall
+from holdfast.values.messages import ImagePart, ToolCall, Usage
 from holdfast.values.steps import Task, TaskStep
 
 INLINE_BYTES = 512
@@ -44,22 +54,12 @@ _WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
 
 
 class OpenSteps(LedgerState):
-    """The part of the ledger that changes steps in progress.
+    """The part of the ledger that changes steps in progress."""
 
-    Attributes:
-        money: What the task has cost and may cost.
-    """
-
-    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
-        """Begin a task, or go on with one that continued as new.
-
-        Args:
-            given: The workflow's input.
-            task_id: The task's id.
-            now: Time in seconds since the epoch.
-        """
-        super().__init__(given, task_id=task_id, now=now)
-        self.money = Money(self)
+    @cached_property
+    def money(self) -> Money:
+        """What the task has cost and may cost."""
+        return Money(self)
 
     def task(self) -> Task:
         """Describe the task."""
@@ -144,7 +144,7 @@ class OpenSteps(LedgerState):
             sha=call_digest(edited or current.calls[i]),
             call=edited,
             branch=self.s.branch,
-            batch=batches_of(current),
+            batch=current.batch,
             child=self.child(n, i),
             patch=current.begun.get(i, Begun()).patch,
             agent=current.open.step.agent,
@@ -215,7 +215,7 @@ class OpenSteps(LedgerState):
         # In one change: at any moment a call either may be running, or has its outcome.
         current.called.pop(i, None)
         changed = current.model_copy(update=changes)
-        self._put(self._marked(changed, "done", i, batch=batches_of(current)))
+        self._put(self._marked(changed, "done", i, batch=current.batch))
 
     def settled(self, n: int, i: int, got: Outcome, *, now: float) -> None:
         """Record the outcome of a call as a probe or a person tells it: it took until now."""
@@ -298,7 +298,7 @@ class OpenSteps(LedgerState):
         }
         was = current.model_copy(update=bare)
         left = LeftStep(was=was, branch=self.s.branch, at=now, why=why, by=by)
-        self.append(Entry(left=left))
+        self.log.append(Entry(left=left))
 
     def _facts(self, current: OpenState, i: int) -> dict[str, object]:
         """Return the facts of an open call for the audit: its decisions and its side effect."""
@@ -380,7 +380,7 @@ class OpenSteps(LedgerState):
     def _marked_hosted(self, current: OpenState, answer: ModelAnswer, k: int) -> OpenState:
         """Add marks for what tools of the provider did inside a step's k-th model call."""
         ran = hosted_calls(answer.message.items)[:MOST_OUTLINES]
-        marks = [Mark(self.next_number(), "hosted", k, i) for i in range(len(ran))]
+        marks = [Mark(self.log.next_number(), "hosted", k, i) for i in range(len(ran))]
         return current.model_copy(update={"marks": (*current.marks, *marks)})
 
     def _marked(
@@ -395,7 +395,7 @@ class OpenSteps(LedgerState):
                 before.
             batch: The batch of that call.
         """
-        mark = Mark(self.next_number(), kind, batch, i)
+        mark = Mark(self.log.next_number(), kind, batch, i)
         return current.model_copy(update={"marks": (*current.marks, mark)})
 
     def _put(self, current: OpenState) -> None:
@@ -408,15 +408,6 @@ class OpenSteps(LedgerState):
         """Forget what was decided for an open step."""
         if self.s.approvals:
             self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
-
-    def _open_ids(self, but: int) -> list[str]:
-        """List the ids of the steps in progress, except one."""
-        return [c.open.step.step_id for c in self.others(but)]
-
-    def _coming(self, but: int) -> list[str]:
-        """List the ids that open steps, except one, have given to steps they are about to queue."""
-        results = [c.result for c in self.others(but) if c.result is not None]
-        return [step.step_id for result in results for step in result.next if step.step_id]
 
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":
@@ -432,16 +423,34 @@ DONE_KEPT = 1000
 class UpcomingSteps(OpenSteps):
     """The part of the ledger that queues steps."""
 
-    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
-        """Begin a task, or go on with one that continued as new.
+    _ready: tuple[object, object, tuple[TaskStep, ...]] = (None, None, ())
+    """The open steps, the queue, and the ready steps of it."""
+
+    def before(self, further: str = "") -> Before:
+        """Return the state as if no step were open, for an undo to restore.
 
         Args:
-            given: The workflow's input.
-            task_id: The task's id.
-            now: Time in seconds since the epoch.
+            further: Id of the step to be begun if it is a follow-up that its request has queued.
         """
-        super().__init__(given, task_id=task_id, now=now)
-        self._ready = (self.s.opens, self.s.queue, self._ready_now())
+        s = self.s
+        spent, turns = Usage(), 0
+        for current in s.opens:
+            spent += usage_of(current.journal, current.outcomes.values())
+            turns += turns_of(current.journal)
+        return Before(
+            found=change_if_any(self.recorded, pending(s.opens, s.queue)),
+            waiting=WaitingChange.between(self.found, waiting(s)),
+            serial=s.serial,
+            turns=s.costs.turns - turns,
+            usage=s.costs.usage - spent if s.opens else s.costs.usage,
+            answered=s.answered,
+            concluded=s.concluded,
+            transcript=s.transcript,
+            beside=max(len(s.opens) - 1, 0),
+            last_step=s.last_step,
+            answer=self.answer if s.concluded else None,
+            further=further,
+        )
 
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""

@@ -209,7 +209,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     wanted = str(command.body.get("approval", ""))
     found = ledger.asked.find(wanted)
     if found is None:
-        known = decided_by(ledger.entries, wanted)
+        known = decided_by(ledger.log.entries, wanted)
         why = f"it was decided already: {known}" if known else "its step may be over or undone"
         still = named(each.id for each in ledger.asked.all if each.status == "open")
         return f"{NOT_OPEN} {wanted!r}; {why}. Open are: {still}."
@@ -334,7 +334,7 @@ def is_decided(ledger: Ledger, approval_id: str) -> bool:
     """Whether this run of the task knows the decision on an approval: a refusal names it then."""
     found = ledger.asked.find(approval_id)
     if found is None:
-        return bool(decided_by(ledger.entries, approval_id))
+        return bool(decided_by(ledger.log.entries, approval_id))
     return found.status != "open"
 
 

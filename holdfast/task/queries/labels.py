@@ -62,7 +62,7 @@ def step_label(ledger: Ledger, n: int) -> str:
     described = ledger.s.described
     agent = ledger.at(n).open.step.agent
     model = ledger.head.model or ("" if described is None else described.rules(agent).model)
-    return cut(", ".join(part for part in (model, f"step {n}") if part), LABEL_CHARACTERS)
+    return cut(f"{model}, step {n}" if model else f"step {n}", LABEL_CHARACTERS)
 
 
 def title_of(agent: str, asked: str) -> str:
@@ -112,7 +112,7 @@ def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
 def _newest(ledger: Ledger) -> Iterator[StepRecord]:
     """Yield the completed steps of the present branch that are not archived, newest first."""
     last = ledger.s.steps
-    for entry in reversed(ledger.entries):
+    for entry in reversed(ledger.log.entries):
         if entry.step is not None and entry.step.n <= last:
             last = entry.step.n - 1
             yield entry.step

@@ -51,16 +51,16 @@ def page(values: Sequence[V]) -> tuple[V, ...]:
 
 def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
     """Show a page of the entries that are not archived."""
-    rest = ledger.entries[asked.skip :]
+    rest = ledger.log.entries[asked.skip :]
     taken = page(rest)
     return EntriesPage(
-        segment=ledger.s.segment,
+        segment=ledger.log.segment,
         entries=taken,
         more=len(taken) < len(rest),
         opens=tuple(each.chained() for each in ledger.s.opens) if asked.opens else (),
         branch=ledger.s.branch,
-        ledger=ledger.chain,
-        number=ledger.number,
+        ledger=ledger.log.chain,
+        number=ledger.log.number,
         task=ledger.task() if asked.task else None,
     )
 
@@ -79,7 +79,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
     return View(
         head=head if asked.head else None,
         messages=messages,
-        segment=ledger.s.segment if asked.have < ledger.base else None,
+        segment=ledger.log.segment if asked.have < ledger.base else None,
         base=ledger.base,
         open=current.open if asked.open and current else None,
         journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
@@ -146,10 +146,10 @@ def step_view(ledger: Ledger, n: int) -> StepView:
         )
     if ledger.s.undo is None and n > ledger.s.steps:
         return StepView()
-    for entry in reversed(ledger.entries):  # the newest of this number is not undone
+    for entry in reversed(ledger.log.entries):  # the newest of this number is not undone
         if entry.step is not None and entry.step.n == n:
             return StepView(record=entry.step)
-    return StepView(segment=ledger.s.segment)
+    return StepView(segment=ledger.log.segment)
 
 
 def point(approval: Approval) -> str:
@@ -168,8 +168,8 @@ _pages: OrderedDict[tuple[str, str], EntriesPage] = OrderedDict()
 
 def keep_last_page(ledger: Ledger, task_id: str, run_id: str) -> None:
     """Keep all entries of a task that closes, its open steps, and its description."""
-    asked = EntriesRequest(skip=len(ledger.entries), opens=True, task=True)
-    page = entries_page(ledger, asked).model_copy(update={"entries": tuple(ledger.entries)})
+    asked = EntriesRequest(skip=len(ledger.log.entries), opens=True, task=True)
+    page = entries_page(ledger, asked).model_copy(update={"entries": tuple(ledger.log.entries)})
     with _lock:
         _pages[task_id, run_id] = page
         while len(_pages) > MOST_PAGES:

@@ -128,7 +128,7 @@ ANSWER_BYTES = 900 * 1024
 
 def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
     """List the completed steps of the present branch, oldest first."""
-    here = records_here(ledger.entries, ledger.s.steps)
+    here = records_here(ledger.log.entries, ledger.s.steps)
     lines = [line for line in archived_lines(ledger) if line.n not in here]
     found: list[dict[str, Json]] = []
     size = 0
@@ -191,7 +191,7 @@ def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
 
 def answer(ledger: Ledger) -> Json:
     """Return the task's answer: the output of its newest step; cut when it is very long."""
-    here = records_here(ledger.entries, ledger.s.steps)
+    here = records_here(ledger.log.entries, ledger.s.steps)
     record = here.get(ledger.s.steps)
     if record is None:
         line = next((line for line in archived_lines(ledger) if line.n == ledger.s.steps), None)
@@ -201,7 +201,7 @@ def answer(ledger: Ledger) -> Json:
 
 def _refused(ledger: Ledger) -> list[Json]:
     """List the newest signals that changed nothing, oldest first, and why."""
-    events = (entry.event for entry in ledger.entries if entry.event is not None)
+    events = (entry.event for entry in ledger.log.entries if entry.event is not None)
     refused = [event for event in events if event.kind == "refused"]
     return [
         {
@@ -226,7 +226,7 @@ def newest(found: list[dict[str, Json]]) -> list[dict[str, Json]]:
 
 def archived_lines(ledger: Ledger) -> list[StepLine]:
     """List a line for each archived step, up to the newest completed one."""
-    return [line for line in unpacked(ledger.s.lines) if line.n <= ledger.s.steps]
+    return [line for line in unpacked(ledger.log.lines) if line.n <= ledger.s.steps]
 
 
 def _line(line: StepLine) -> dict[str, Json]:
@@ -328,7 +328,7 @@ def effects(ledger: Ledger) -> list[dict[str, Json]]:
 
     What was done by a step that was left was taken back since, or remains in the world.
     """
-    here = records_here(ledger.entries, ledger.s.steps)
+    here = records_here(ledger.log.entries, ledger.s.steps)
     found: list[dict[str, Json]] = []
     for line in archived_lines(ledger):
         tools = [name.removesuffix(EFFECT) for name in line.tools if name.endswith(EFFECT)]
@@ -389,7 +389,7 @@ def _left_effects(
                 _drop_text(texts, body, call)
 
     completed: list[StepRecord] = []
-    for entry in ledger.entries:
+    for entry in ledger.log.entries:
         if entry.event is not None and isinstance(noted := noted_of(entry.event), CallUndone):
             undone[noted.place] = noted
         elif entry.left is not None:  # recorded after what an undo took back of it

@@ -259,7 +259,7 @@ def read(answer: ModelAnswer, *, renames: bool) -> ModelAnswer:
             run they stay, and `verdict` refuses them.
     """
     calls = answer.message.calls
-    if len({call.id for call in calls}) == len(calls):
+    if len(calls) <= 1 or len({call.id for call in calls}) == len(calls):
         return answer
     apart = dict(_apart(calls, renames=renames))
     ids = answer.message.item_ids  # that of the content, then those of the calls
@@ -367,13 +367,14 @@ def told_again(
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     calls = answer.message.calls
     items = answer.message.items
-    if any(item.get("type") == SEARCH_CALL and item.get("execution") == "client" for item in items):
+    is_search = (i.get("type") == SEARCH_CALL and i.get("execution") == "client" for i in items)
+    if items and any(is_search):
         return (
             "Client-executed tool_search calls are not supported: the model asks this process to"
             ' search tools, as ToolSearchTool(execution="client") tells it. Leave execution out, so'
             " that the provider searches."
         )
-    pending = next((kind for kind in map(kind_of, items) if kind in UNANSWERED), None)
+    pending = next(filter(UNANSWERED.__contains__, map(kind_of, items)), None)
     if pending is not None:
         return (
             f"The model's answer holds an item {pending!r}, which must be answered before the"
@@ -384,7 +385,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
             " Allow more in ModelSettings(max_tokens=...)." if answer.finish == "length" else ""
         )
         return f"The model's answer is incomplete: it was cut off ({answer.finish}).{remedy}"
-    if len({call.id for call in calls}) < len(calls):
+    if len(calls) > 1 and len({call.id for call in calls}) < len(calls):
         return (
             "The model's answer holds different calls of one id in one response, so their results"
             " could not be told apart: each call needs a unique call ID. None was run."

@@ -119,8 +119,8 @@ async def replayed(reader: Reader, task_id: str) -> Replayed:
     async with _replayed(reader, history) as (task, cut):
         ledger = task.core.ledger
         entries = [
-            *await read_archived(reader.archive, ledger.s.segment, legible=True),
-            *ledger.entries,
+            *await read_archived(reader.archive, ledger.log.segment, legible=True),
+            *ledger.log.entries,
         ]
         if why := cut or await why_stuck(reader.client, found):
             text = f"What has happened since is not known: {why}"
@@ -153,14 +153,14 @@ async def _store(  # noqa: PLR0917  one caller
         why = f"{why}. The record is shortened: its history cannot be replayed to its end: {cut}"
     ledger.note("closed", now=now, by=by, text=why, body=body)
     given = CloseInput(
-        status="abandoned", at=ledger.s.transcript, failure=abandoned(why), ledger=ledger.chain
+        status="abandoned", at=ledger.s.transcript, failure=abandoned(why), ledger=ledger.log.chain
     )
     page = EntriesPage(
-        segment=ledger.s.segment, opens=tuple(each.chained() for each in ledger.s.opens)
+        segment=ledger.log.segment, opens=tuple(each.chained() for each in ledger.s.opens)
     )
     head = known_head(ledger.head, ledger.s.described)
     task_now = ledger.task().model_copy(update={"unsettled": ledger.money.unsettled})
-    record = await record_of(reader.archive, given, head, task_now, page, list(ledger.entries))
+    record = await record_of(reader.archive, given, head, task_now, page, list(ledger.log.entries))
     await write_record(reader.archive, task_id, record)
 
 
