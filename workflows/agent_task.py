@@ -468,7 +468,7 @@ class AgentTask(Opening):
 
 
 class Details(WorkflowInboundInterceptor):
-    """Lets Temporal's UI show the state of a task: made when somebody looks, not at each step."""
+    """Describes a task for Temporal's UI when the UI asks, not at each step."""
 
     async def handle_query(self, input: HandleQueryInput) -> Any:
         """Answer a query."""

@@ -69,6 +69,7 @@ class LedgerState:
             paused=given.paused,
             paused_until=given.start_at,
         )
+        # From here on `s.log` is what the run began with, and the log itself what is known now.
         self.log = Log(self.s.log)
         self.questioned: frozenset[str] = frozenset()
         self._noted = (self.s.notes, _length(self.s.notes))

@@ -47,6 +47,7 @@ class Money:
     def paid(self, usage: Usage) -> None:
         """Count a model call whose answer has arrived."""
         costs = self._ledger.s.costs
+        # Twice: an undo restores what counts for the budget, and never what was spent.
         counted = {"turns": costs.turns + 1, "usage": costs.usage + usage}
         self._change(**counted, spent=costs.spent + usage)
 
@@ -62,6 +63,8 @@ class Money:
     def forget_children(self, gone: Collection[str]) -> None:
         """Drop the child tasks of undone calls; their cost stays in `spent`."""
         costs, children = self._ledger.s.costs, self._ledger.s.children
+        # In the same change as they go: a child that is dropped and not counted would be money that
+        # nobody has spent.
         cost = (children[id].usage for id in gone if not children[id].counted)
         self._change(
             spent=sum(cost, costs.spent),

@@ -360,6 +360,7 @@ class Log:
         Returns:
             The newest step, if it is one of them.
         """
+        # The chain takes the newest entries from this list: they join it before they are cut off.
         self._join()
         gone = self.entries[: segment.entries]
         self.lines = lines_after(self.lines, gone, steps)

@@ -400,6 +400,7 @@ class OpenSteps(LedgerState):
 
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
+        # It stays where it is: steps in progress are in the order in which they were begun.
         opens = list(self.s.opens)
         opens[opens.index(self.at(current.n))] = current
         self.change(opens=tuple(opens))

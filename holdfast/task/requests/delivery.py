@@ -2,7 +2,7 @@
 
 `GETS` has an answer for every kind of request and every outcome. What must outlive the present run
 of the workflow is in `Delivery`, a part of the ledger. The requests themselves are not carried
-over: at a rollover each is told so, and its client sends it again to the next run.
+over. At a rollover each is answered with "moved", and its client sends it again to the next run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStep
 
 Kind = Literal["step", "join", "round", "all"]
-"""step: asks for one step; a bare one takes any that was begun for nobody. join: gets the output of
-a step that was begun for another caller. round: asks for all steps that are ready, at once. all:
-asks for the task's answer."""
+"""step: asks for one step. join: gets the output of a step that was begun for another caller.
+round: asks for all steps that are ready, at once. all: asks for the task's answer."""
 
 Outcome = Literal["done", "waits", "answered", "over", "idle", "failed", "moved", "closed", "ended"]
 """done: a step of the request's is. waits: the task waits for a person, who is to decide, or has
@@ -157,9 +156,9 @@ class RunRequests:
         return frozenset(pending.id for each in self.waiting.values() for pending in each)
 
     def known(self, pending: Pending) -> RunReply | None:
-        """Return the reply to a request that can be answered without running a step, or None.
+        """Return the reply to a request that needs no step, or None.
 
-        It shows, too, what its caller has got: all that was sent to it before.
+        By the request its caller acknowledges all that was sent to it before.
         """
         asked, caller = pending.asked, caller_of(pending.id)
         self.acknowledge(caller)
@@ -253,7 +252,7 @@ class RunRequests:
             self._change(undelivered=(*ledger.s.delivery.undelivered, record.n))
 
     def begin_round(self, pending: Pending, plan: Collection[TaskStep]) -> None:
-        """Note which steps a round runs; those of them that are open for nobody are run for it."""
+        """Note which steps a round runs; open steps of no request are run for it."""
         self._ledger.own(pending.id)
         planned = {step.step_id: 0 for step in plan}
         self._change(rounds={**self._ledger.s.delivery.rounds, pending.id: planned})
