@@ -106,9 +106,7 @@ class AgentTask(Opening):
         core.background.keep(core.notices.send())
         if given.head.session is not None:
             core.background.keep(hand_over(core.ledger, given.head.session))
-        core.background.keep(
-            self.commands.read(), Watch(core.children.unfollowed, core.children.lose).run()
-        )
+        core.background.keep(self.commands.read(), self._watch_children())
         if given.carried is not None or given.held or given.start_at:
             core.publish()
             if core.ledger.s.paused_until or any(c.waiting for c in core.ledger.s.opens):
@@ -158,6 +156,12 @@ class AgentTask(Opening):
             raise asyncio.CancelledError
         seal = {SEAL_MEMO: core.seal.wire()}
         raise ApplicationError(failure.text, seal, type=failure.type, non_retryable=True)
+
+    async def _watch_children(self) -> None:
+        """Notice the ends of child tasks, from the first one on."""
+        children = self.core.children
+        await workflow.wait_condition(lambda: bool(self.core.ledger.s.children))
+        await Watch(children.unfollowed, children.lose).run()
 
     async def _turn(self) -> None:
         """Wait until there is something to do, and do it."""

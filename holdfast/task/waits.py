@@ -17,7 +17,6 @@ from holdfast.task.data.calls import LONG_CALL, Outcome, Wait
 from holdfast.task.data.children import is_secret, secret_of_child
 from holdfast.task.data.commands import Command
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.shown import named
@@ -171,7 +170,7 @@ def _place(ledger: Ledger, token: object) -> tuple[int, int] | str:
         return "It is no token of a call: <task id>:<place>:<digits>."
     branch, n, batch, i = map(int, parts)
     current = ledger.find(n)
-    is_open = current is not None and branch == ledger.s.branch and batch == batches_of(current)
+    is_open = current is not None and branch == ledger.s.branch and batch == current.batch
     if current is None or not is_open or i >= len(current.calls):
         return "Its step is over, or was undone: the call needs no outcome any more."
     secret = secret_of_child(ledger.given.secret, LONG_CALL)

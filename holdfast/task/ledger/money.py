@@ -63,16 +63,15 @@ class Money:
     def forget_children(self, gone: Collection[str]) -> None:
         """Drop the child tasks of undone calls; their cost stays in `spent`."""
         costs, children = self._ledger.s.costs, self._ledger.s.children
-        # In the same change as they go: a child that is dropped and not counted would be money that
-        # nobody has spent.
         cost = (children[id].usage for id in gone if not children[id].counted)
-        self._change(
-            spent=sum(cost, costs.spent),
-            raised=sum((children[id].raised for id in gone), costs.raised),
-            lost=sum((children[id].lost for id in gone), costs.lost),
-        )
+        added: dict[str, object] = {
+            "spent": sum(cost, costs.spent),
+            "raised": sum((children[id].raised for id in gone), costs.raised),
+            "lost": sum((children[id].lost for id in gone), costs.lost),
+        }
         kept = {id: child for id, child in children.items() if id not in gone}
-        self._ledger.change(children=kept)
+        # In one change: a child that is dropped and not counted would be money nobody has spent.
+        self._ledger.change(costs=costs.model_copy(update=added), children=kept)
 
     def _change(self, **fields: object) -> None:
         self._ledger.change(costs=self._ledger.s.costs.model_copy(update=fields))

@@ -206,7 +206,8 @@ class Agenda:
             return True
         if self._ledger.is_held(current):
             return n in self.calling
-        if not self._ledger.s.approvals and not self._ledger.s.children:
+        s = self._ledger.s
+        if not (s.approvals or s.children or current.waiting):
             return True  # it can wait for nothing
         waits = approvals.waits(self._ledger, n) or awaits_children(self._ledger, n)
         return not (waits or current.waiting) or bool(ready_calls(self._ledger, n, most=1))
