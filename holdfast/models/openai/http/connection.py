@@ -98,7 +98,7 @@ _REFUSALS = {
 """Statuses of what a server tells of with a status of success, and time does not mend."""
 
 _ANSWER = frozenset({"choices", "output", "type"})
-"""Members of which an answer, and an event of one, has at least one."""
+"""Each answer, and each event of one, has at least one of these members."""
 
 _WORDS = ("detail", "message", "msg", "errors")
 """Members by which servers say what is wrong, with a status of success and without an `error`."""
