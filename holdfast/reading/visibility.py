@@ -37,7 +37,7 @@ def attributes(given: TaskInput) -> TypedSearchAttributes:
     """Return the search attributes of a new task."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(HF_STATUS, "running"),
+            SearchAttributePair(HF_STATUS, "paused" if given.paused else "running"),
             SearchAttributePair(HF_AGENT, given.head.agent),
         ]
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner
+from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
 from tests.support.rig import MakeRunner, until, until_status
 from tests.support.workers import Counting
@@ -142,6 +143,8 @@ async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
     runner = await make_runner(worker=Counting(1))
     first = await runner.create_task("q", start_at=LATER, step_mode="automatic")
     second = await runner.create_task("q", start_at=LATER.timestamp(), step_mode="automatic")
+    found = await runner.client.get_workflow_handle(second.task_id).describe()
+    assert found.typed_search_attributes.get(HF_STATUS) == "paused"  # also before a worker is up
     await until_status(runner, first, "paused")
     await runner.resume(first, by="anna")
     await until_status(runner, first, "answered")
