@@ -117,7 +117,8 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
     except ModelUnavailableError as error:
         keep_for_caller(error)
         tried = activity.info().attempt
-        if tried > 1:  # once is daily life; a program that waits for long says what for
+        # Once is daily life; a program that waits for long says what for.
+        if tried > 1 and not error.is_unasked:
             log.warning("Attempt %d of a model call failed: %s", tried, text_of(error))
         raise _again_or_not(error, attempts) from None
     except asyncio.CancelledError as error:
@@ -146,7 +147,7 @@ def _again_or_not(error: ModelUnavailableError, attempts: int) -> ApplicationErr
     if error.is_limit:
         most = error.limit_seconds or RATE_LIMIT_SECONDS
         kind = WaitingError
-        if wait is not None:  # a provider may ask for a second again and again
+        if wait is not None and not error.is_unasked:  # it may ask for a second again and again
             wait = max(wait, min(before.limits, LONGEST_PAUSE_SECONDS))
         now = activity.info().started_time.timestamp()
         is_last = now - (before.since or now) + (wait or 0) > most

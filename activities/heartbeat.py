@@ -262,7 +262,8 @@ class FailedCalls(NamedTuple):
 
     def after(self, error: ModelUnavailableError) -> FailedCalls:
         """Return these and the one that has failed in this attempt."""
-        began = activity.info().started_time.timestamp() if error.is_limit else 0.0
+        refused = error.is_limit and not error.is_unasked
+        began = activity.info().started_time.timestamp() if refused else 0.0
         return FailedCalls(
             self.repeated + error.is_repeated,
             self.limits + error.is_limit,

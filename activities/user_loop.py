@@ -313,10 +313,12 @@ class UserLoops:
 
     Attributes:
         works: The work in progress.
+        closing: What else ends with the loops, before them.
     """
 
     def __init__(self) -> None:
         """Start nothing yet."""
+        self.closing: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
         self._loops: list[UserLoop] = []
         self.works: set[Work] = set()
@@ -366,6 +368,8 @@ class UserLoops:
 
     async def close(self, seconds: float = STOP_SECONDS) -> None:
         """Close the models' connections and end the threads; one that is blocked is left."""
+        for close in self.closing:
+            await close()
         with self._lock:
             loops, self._loops = self._loops, []
         for loop in loops:

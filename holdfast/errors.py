@@ -477,10 +477,12 @@ class ModelUnavailableError(ModelError):
         is_repeated: Whether the usage counts the call as one that was made once more.
         usage: Cost of an answer that came and cannot be used; None when no answer came.
         open_calls: Its calls: a provider that keeps the conversation waits for their results.
+        is_unasked: Whether the provider was not asked: the call waits for its turn, however long.
     """
 
     limit_seconds: float | None = None
     is_repeated: bool = False
+    is_unasked: bool = False
     usage: Any = None
     open_calls: tuple[Any, ...] = ()
 

@@ -168,7 +168,7 @@ class Registry:
         first = known(head.run.agent) if head.run.agent else None
         if first is None:
             return self
-        return Registry(
+        return type(self)(
             [first],
             self._archive,
             self._snapshots,

@@ -6,6 +6,7 @@ sends what the provider does not have.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -378,7 +379,7 @@ class Asking:
             self.progress = "answered"
             found = {
                 "at": round(time.time(), 3),
-                "took": round(time.monotonic() - begun, 3),
+                "took": round(time.monotonic() - begun - made.waited, 3),
                 "has_unique_ids": self._has_unique_ids,
                 "failed": self._pulse.failed.repeated,
             }
@@ -418,9 +419,11 @@ class Asking:
         try:
             return await self._readable(request)
         except Exception as error:
-            if retry is None:
+            is_unasked = isinstance(error, ModelUnavailableError) and error.is_unasked
+            if retry is None or is_unasked:
                 if isinstance(error, ModelUnavailableError):
-                    error.limit_seconds = request.settings.seconds_of_limits
+                    seconds = request.settings.seconds_of_limits
+                    error.limit_seconds = math.inf if is_unasked else seconds
                     error.is_repeated = is_locked(error)
                 raise
             if request.previous_response_id and self._is_forgotten(error):

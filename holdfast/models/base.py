@@ -153,6 +153,7 @@ class ModelAnswer(Value):
         is_incomplete: Whether the provider gives it up as incomplete, or it ended before it began.
         at: When the call ended by the clock of its worker, seconds since the epoch.
         took: Seconds that the call took.
+        waited: Seconds that it waited before for its turn at the provider.
         prices: By which prices its cost was computed: a table or a package, with a version.
         repeated: Ids of calls of earlier turns that the model made once more; they were left out.
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
@@ -176,6 +177,7 @@ class ModelAnswer(Value):
     is_incomplete: bool = False
     at: float = 0.0
     took: float = 0.0
+    waited: float = 0.0
     prices: str = ""
     repeated: tuple[str, ...] = ()
     flaw: str = ""

@@ -44,6 +44,7 @@ from holdfast.errors import (
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.children import ENDED
 from holdfast.values.checks.ids import no_worker
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.pauses import pauses
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -78,6 +79,9 @@ async def why_ended(client: Client, found: WorkflowExecution) -> str:
 
 WORKER_LOST = "worker lost"
 
+WAITS = "waits"
+"""Member of a heartbeat's details: what a model call waits for before it is made."""
+
 LOOKED_AT = 30
 """Newest events among which the failure of a workflow task is: it is the last but for requests."""
 
@@ -104,7 +108,18 @@ async def why_blocked(client: Client, found: WorkflowExecutionDescription) -> st
             due = each.next_attempt_schedule_time.seconds
             when = f" begins at {time_shown(due)}" if due else " is under way"
             lines.append(f"Attempt {each.attempt} of activity {name!r}{when}. {why}")
+        elif each.HasField("heartbeat_details"):
+            lines += await _waits(client, each)
     return "\n".join(lines)
+
+
+async def _waits(client: Client, pending: PendingActivityInfo) -> list[str]:
+    """Return what a model call waits for that has not been made, in at most one line."""
+    try:
+        said = await client.data_converter.decode(pending.heartbeat_details.payloads)
+    except Exception as error:  # noqa: BLE001  of a codec; shown
+        return [f"What it waits for cannot be read here: {said_by(error)}"]
+    return [str(each[WAITS]) for each in said if is_object(each) and WAITS in each]
 
 
 async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry, described_ahead
@@ -31,6 +32,9 @@ from holdfast.task.data.state import Described
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
+if TYPE_CHECKING:
+    from holdfast.governor.providers import Provider
+
 WORKFLOWS: list[type] = [AgentTask, Session]
 
 
@@ -52,6 +56,7 @@ class Activities:
         *,
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
+        providers: Iterable[Provider] | None = None,
     ) -> None:
         """Set up the activities; they share one cache.
 
@@ -61,14 +66,20 @@ class Activities:
             loops: Where their work is done; on the worker's own loop by default.
             prices: What models cost; the prices that `HOLDFAST_PRICES` names by default.
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
+            providers: Limits of model providers; what `HOLDFAST_PROVIDERS` names by default.
 
         Raises:
-            InvalidArgumentError: One of these is not a notifier, or cannot be used.
+            InvalidArgumentError: A notifier or a provider cannot be used.
         """
         prices = Prices.from_environment() if prices is None else prices
         notifiers = checked_notifiers(notify)
         agents = tuple(agents)
-        self.registry = Registry(agents, archive, prices=prices, notifies=bool(notifiers))
+        kind = Registry
+        if providers is not None or os.environ.get("HOLDFAST_PROVIDERS"):
+            from holdfast.governor.models import governing_registry  # others enter nothing of it
+
+            kind = governing_registry(providers, loops, prices=prices is not None)
+        self.registry = kind(agents, archive, prices=prices, notifies=bool(notifiers))
         check_agents(reachable(agents), "warn")
         source = Source(archive, Cache())
         tools = ToolActivities(self.registry, source)

@@ -39,6 +39,7 @@ from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
+    from holdfast.governor.providers import Provider
     from holdfast.serving.activities import Activities
 
 GRACE = timedelta(seconds=10)
@@ -126,6 +127,7 @@ class LocalEngine:
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
         keys: Keys | None = None,
+        providers: Iterable[Provider] | None = None,
     ) -> None:
         """Set up an engine.
 
@@ -135,6 +137,7 @@ class LocalEngine:
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
                 default.
+            providers: Limits of model providers; `HOLDFAST_PROVIDERS` names the file by default.
 
         Raises:
             InvalidArgumentError: One of these is not a notifier, or cannot be used.
@@ -142,6 +145,7 @@ class LocalEngine:
         self.data_dir = data_dir
         self._prices = prices
         self._keys = keys
+        self._providers = None if providers is None else tuple(providers)
         self._notifiers = checked_notifiers(notify)
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
@@ -331,6 +335,7 @@ class LocalEngine:
             self._host.tools,
             prices=self._prices,
             notify=self._notifiers,
+            providers=self._providers,
         )
 
     async def _serve(self, queue: str, activities: Activities) -> None:

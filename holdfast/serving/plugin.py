@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
@@ -23,6 +23,11 @@ from holdfast.serving.activations import WholeTasksRunner
 from holdfast.serving.names import check_archive
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from holdfast.governor.providers import Provider
+else:  # loaded where there are some
+    Provider = object
 
 
 class _Guards(ReadableResults):
@@ -46,6 +51,8 @@ class HoldfastPlugin(SimplePlugin):
             by default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
+        providers: Limits of model providers, kept by all worker processes together; those of the
+            file that `HOLDFAST_PROVIDERS` names by default, else none.
     """
 
     def __init__(
@@ -55,11 +62,12 @@ class HoldfastPlugin(SimplePlugin):
         agents: Iterable[Agent] = (),
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
+        providers: Iterable[Provider] | None = None,
     ) -> None:
         """Set up the plugin.
 
         Raises:
-            InvalidArgumentError: The archive, an agent or a notifier is of another type.
+            InvalidArgumentError: The archive, an agent, a notifier or a provider cannot be used.
         """
         check_arguments(HoldfastPlugin.__init__, archive=archive, prices=prices)
         given = cast("object", agents)
@@ -86,7 +94,9 @@ class HoldfastPlugin(SimplePlugin):
             from holdfast.serving.activities import WORKFLOWS, Activities
 
             loops = UserLoops()
-            self._activities = Activities(served, archive, loops, prices=prices, notify=notify)
+            self._activities = Activities(
+                served, archive, loops, prices=prices, notify=notify, providers=providers
+            )
             workflows = WORKFLOWS
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",

@@ -48,6 +48,7 @@ from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from holdfast.activities.user_loop import UserLoops
+    from holdfast.governor.providers import Provider
     from holdfast.serving.activities import Activities
     from holdfast.serving.observed.metrics import Meters
 
@@ -92,6 +93,7 @@ def build_workers(
     loops: UserLoops | None = None,
     prices: Prices | None = None,
     notify: Iterable[Notifier] | None = None,
+    providers: Iterable[Provider] | None = None,
     **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
@@ -106,13 +108,15 @@ def build_workers(
         loops: Where tools and models do their work.
         prices: As for `build_worker`.
         notify: As for `build_worker`.
+        providers: As for `build_worker`.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
-        InvalidArgumentError: An object in `notify` is not a notifier.
+        InvalidArgumentError: A notifier or a provider cannot be used.
     """
-    activities = _activities(app.agents, archive, loops, prices=prices, notify=notify)
+    extras: dict[str, Any] = {"prices": prices, "notify": notify, "providers": providers}
+    activities = _activities(app.agents, archive, loops, **extras)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))
@@ -127,6 +131,7 @@ def build_worker(
     archive: Archive,
     prices: Prices | None = None,
     notify: Iterable[Notifier] | None = None,
+    providers: Iterable[Provider] | None = None,
     **options: Any,
 ) -> Worker:
     """Build a Temporal worker that serves the agents of a named app.
@@ -140,18 +145,20 @@ def build_worker(
             by default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
+        providers: Limits of model providers, kept by all worker processes together; those of the
+            file that `HOLDFAST_PROVIDERS` names by default, else none.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices. The
             `deployment_config` is made of `HOLDFAST_DEPLOYMENT`, `HOLDFAST_BUILD` and
             `HOLDFAST_PIN` by default.
 
     Raises:
         UserError: Two different agents have one name.
-        InvalidArgumentError: One of notify is not a notifier, or a name of the deployment cannot be
-            used.
+        InvalidArgumentError: A notifier, a provider or a name of the deployment cannot be used.
     """
     if "build_id" not in options:
         options.setdefault("deployment_config", deployment_config())
-    activities = _activities(agents, archive, prices=prices, notify=notify)
+    extras: dict[str, Any] = {"prices": prices, "notify": notify, "providers": providers}
+    activities = _activities(agents, archive, **extras)
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 

@@ -30,6 +30,10 @@ class Meter(Protocol):
         """Measure a model call that has ended."""
         ...
 
+    def waited(self, provider: str, seconds: float) -> None:
+        """Measure how long a model call has waited for its turn."""
+        ...
+
     def tool_call(
         self, tool: str, seconds: float, outcome: Outcome | None, error: BaseException | None
     ) -> None:

@@ -179,8 +179,11 @@ def people_of(known: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
-else:  # loaded where there are keys
-    Keys = object
+    from holdfast.governor import Provider
+else:  # loaded where there are some
+    Keys = Provider = object
+
+LOCAL_OPTIONS = ("data_dir", "app", "prices", "notify", "keys", "providers")
 
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
@@ -274,6 +277,7 @@ class RunnerBase:
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
         keys: Keys | None = None,
+        providers: Iterable[Provider] | None = None,
         **options: Any,
     ) -> Self:
         """Run everything on this machine: the Temporal dev server and a worker in this process.
@@ -289,19 +293,21 @@ class RunnerBase:
                 `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
                 default, else none.
+            providers: Limits of model providers; those of the file that `HOLDFAST_PROVIDERS` names
+                by default, else none.
             options: As for `AgentRunner`.
 
         Raises:
-            InvalidArgumentError: No agent was given, or a value that is not an agent or notifier.
+            InvalidArgumentError: No agent was given, or a value that cannot be used.
             UserError: Two agents have one name, among these or the agents that they hand over to or
                 call as tools.
         """
         _check_agents(agents)
-        _check_options("local", options, own=("data_dir", "app", "prices", "notify", "keys"))
+        _check_options("local", options, own=LOCAL_OPTIONS)
         check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
         where = None if data_dir is None else _directory(data_dir)
-        engine = LocalEngine(where, prices=prices, notify=notify, keys=keys)
+        engine = LocalEngine(where, prices=prices, notify=notify, keys=keys, providers=providers)
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
 

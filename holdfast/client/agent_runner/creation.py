@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Literal, cast
 
 from pydantic import Field
+from temporalio.common import Priority
 
 from holdfast.archive.contents import checked
 from holdfast.client.agent_runner.base import (
@@ -301,6 +302,8 @@ class TaskReading(RunnerBase):
 
 Attempts = Annotated[int, Field(ge=1)]
 StepMode = Literal["manual", "automatic"]
+TaskPriority = Annotated[int, Field(ge=1, le=5)]
+LONGEST_TENANT = 64
 
 
 class TaskCreation(TaskReading):
@@ -323,6 +326,8 @@ class TaskCreation(TaskReading):
         start_at: Until | None = None,
         exist_ok: bool = False,
         by: str = "",
+        tenant: str = "",
+        priority: TaskPriority | None = None,
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
@@ -344,10 +349,14 @@ class TaskCreation(TaskReading):
             exist_ok: Whether a task of this id with the same input, agent and session is returned
                 as it is: a program that is started again then goes on with its task.
             by: Who creates it, for rules whose approvals this person may not decide.
+            tenant: Whose it is, at most 64 characters: tenants get equal shares of the workers and
+                of the limits of model providers. Child tasks inherit it.
+            priority: 1 comes first, 5 last; 3 by default. Child tasks inherit it.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON,
-                start_at is over, or the embedded engine has no such agent.
+                start_at is over, tenant or priority cannot be used, or the embedded engine has no
+                such agent.
             TaskExistsError: There is a task of this id; with exist_ok, one that differs.
         """
         if task_id is not None:
@@ -361,9 +370,14 @@ class TaskCreation(TaskReading):
             start_at=start_at,
             exist_ok=exist_ok,
             by=by,
+            priority=priority,
         )
         check_request(input)
         late = {} if start_at is None else starting_at(start_at, by, exist_ok=exist_ok)
+        of_engine = Priority.default
+        if tenant or priority:
+            key = check_name("tenant", tenant, LONGEST_TENANT) if tenant else None
+            of_engine = Priority(priority_key=priority, fairness_key=key)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by})
@@ -371,7 +385,7 @@ class TaskCreation(TaskReading):
         new = task_id or new_id(head.agent)
         given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
-        return await self._start(new, given, input, exist_ok=exist_ok)
+        return await self._start(new, given, input, exist_ok=exist_ok, priority=of_engine)
 
     def _head(
         self,
@@ -436,7 +450,13 @@ class TaskCreation(TaskReading):
         )
 
     async def _start(
-        self, task_id: str, given: TaskInput, input: str, *, exist_ok: bool = False
+        self,
+        task_id: str,
+        given: TaskInput,
+        input: str,
+        *,
+        exist_ok: bool = False,
+        priority: Priority = Priority.default,
     ) -> Task:
         """Start a task and describe it; with exist_ok, the same task may be there already."""
         head = given.head
@@ -444,7 +464,7 @@ class TaskCreation(TaskReading):
             user_calls.carry(task_id)
         try:
             queue = self._queue_for(head.agent)
-            created = await self._tasks.start(task_id, given, queue, input)
+            created = await self._tasks.start(task_id, given, queue, input, priority=priority)
         except TaskExistsError:
             if not exist_ok:
                 raise

@@ -12,8 +12,9 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from copy import copy
 from http import HTTPStatus
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from holdfast.errors import (
     HoldfastError,
@@ -175,6 +176,12 @@ class LibraryModel(ABC):
     def provider(self) -> str:
         """The provider, as traces name it."""
         return self.model.partition("/")[0]
+
+    def with_key(self, key: str) -> Self:
+        """Return this model with a key."""
+        made = copy(self)
+        vars(made)["_api_key"] = key
+        return made
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request, in one attempt.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Protocol, Self, get_args
 
 from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseStreamEvent
@@ -269,6 +270,12 @@ class OpenAIModel(ABC):
             conversation_id=more["conversation_id"] or "",
             prompt=more["prompt"],
         )
+
+    def reached_by(self, change: Callable[[Connection], Connection]) -> Self:
+        """Return this model with another connection, made of its own."""
+        made = copy(self)
+        vars(made)["_connection"] = change(self._connection)
+        return made
 
     async def close(self) -> None:
         """Close the connections made for the running event loop; the next call opens new ones."""

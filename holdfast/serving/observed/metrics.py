@@ -57,6 +57,9 @@ METRICS = {
     ),
     "holdfast_model_tokens": Metric("counter", "Tokens of model calls.", ("model", "kind")),
     "holdfast_model_dollars": Metric("histogram", "Cost of model calls.", ("model",), MONEY),
+    "holdfast_governor_wait_seconds": Metric(
+        "histogram", "How long model calls waited for their turn.", ("provider",), LONG
+    ),
     "holdfast_tool_seconds": Metric(
         "histogram", "Duration of tool calls.", ("tool", "outcome"), LONG
     ),
@@ -192,6 +195,10 @@ class Meters(switch.Meter):
             self.add("holdfast_model_tokens", max(count, 0), model=model, kind=kind)
         if used.priced:
             self.record("holdfast_model_dollars", float(used.paid), model=model)
+
+    def waited(self, provider: str, seconds: float) -> None:
+        """Record how long a model call has waited for its turn."""
+        self.record("holdfast_governor_wait_seconds", seconds, provider=provider)
 
     def tool_call(
         self, tool: str, seconds: float, outcome: Outcome | None, error: BaseException | None

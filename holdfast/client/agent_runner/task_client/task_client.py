@@ -11,7 +11,7 @@ from contextlib import suppress
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -62,6 +62,7 @@ class TaskClient(TaskUpdates):
         *,
         origin: tuple[str, int] | None = None,
         here: Client | None = None,
+        priority: Priority = Priority.default,
     ) -> float:
         """Start a task; return the time of its creation that the server keeps with it.
 
@@ -73,6 +74,7 @@ class TaskClient(TaskUpdates):
             origin: Of a fork, the task that it departs from, and the number of the step.
             here: Client of a worker of this process that serves the queue: the reply to the start
                 then has the first workflow task, for which the worker need not ask.
+            priority: Its priority, and whose it is. Activities and child tasks inherit both.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -95,6 +97,7 @@ class TaskClient(TaskUpdates):
                     static_summary=title_of(given.head.agent, title),
                     static_details=details_of(given.head.agent, title),
                     request_eager_start=here is not None,
+                    priority=priority,
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error

@@ -1,0 +1,10 @@
+"""The limits of model providers, kept by all worker processes together.
+
+One workflow for each provider and key, `Governor`, leases shares of the provider's time to worker
+processes for a few seconds each. In a process, calls wait for their turn by priority and tenant.
+A process without providers enters nothing of this.
+"""
+
+from holdfast.governor.providers import Provider
+
+__all__ = ["Provider"]

@@ -1,0 +1,224 @@
+"""Models behind the gate of their provider."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from temporalio import activity
+from temporalio.api.common.v1 import Priority
+from temporalio.service import RPCError
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.heartbeat import current, ensure_ours
+from holdfast.activities.user_loop import UserLoops
+from holdfast.agents.agent import Agent
+from holdfast.errors import UserError
+from holdfast.governor.gate import Gates
+from holdfast.governor.providers import Provider, checked_providers
+from holdfast.governor.turns import Call
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell
+from holdfast.models.openai.http.bodies import RequestBody
+from holdfast.models.openai.http.connection import Connection
+from holdfast.models.openai.model import OpenAIModel
+from holdfast.models.prices import Prices, priced
+from holdfast.reading.queries import WAITS
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import TaskHead
+from holdfast.values.base import canonical
+from holdfast.values.text.logs import log
+
+USUAL_PRIORITY = 3
+
+
+_gates: WeakKeyDictionary[UserLoops, Gates] = WeakKeyDictionary()
+"""The gates of workers that share their loops."""
+
+
+def governing_registry(
+    providers: Iterable[Provider] | None, loops: UserLoops | None, *, prices: bool
+) -> type[Registry]:
+    """Return the registry of a process with providers: its models wait at their gates.
+
+    Args:
+        providers: The providers; those of `HOLDFAST_PROVIDERS` when None.
+        loops: The loops of the process, which end after the gates.
+        prices: Whether the process knows what calls cost.
+
+    Raises:
+        InvalidArgumentError: A provider cannot be used.
+    """
+    given = checked_providers(providers, prices=prices)
+    if not given:
+        return Registry
+    gates = _gates.get(loops) if loops is not None else None
+    behind = Gates(given) if gates is None else gates
+    if gates is None and loops is not None:
+        _gates[loops] = behind
+        loops.closing.append(behind.close)
+
+    class Governed(Registry):
+        async def model_of_run(
+            self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead
+        ) -> Model:
+            found = await super().model_of_run(agent, snapshot, head)
+            return governed(found, behind, self.prices)
+
+    return Governed
+
+
+def governed(model: Model, gates: Gates, prices: Prices | None) -> Model:
+    """Put a model behind the gate of its provider, if it has one."""
+    provider = next((each for each in gates.providers if each.has(model)), None)
+    if provider is None:
+        return model
+    kind = GovernedStreaming if isinstance(model, StreamingModel) else GovernedModel
+    return kind(model, provider, gates, prices)
+
+
+class GovernedModel:
+    """A model whose calls wait for their turn.
+
+    Attributes:
+        model: The model.
+    """
+
+    def __init__(
+        self, model: Model, provider: Provider, gates: Gates, prices: Prices | None
+    ) -> None:
+        """Put a model behind a gate."""
+        self.model = model
+        self._provider = provider
+        self._gates = gates
+        self._prices = prices
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the model says of itself."""
+        return getattr(self.model, name)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request when its turn has come.
+
+        Raises:
+            ModelUnavailableError: The turn has not come yet, or as the model raises it.
+            ModelRequestError: As the model raises it.
+        """
+        return await self._in_turn(request, lambda model: model.respond(request))
+
+    async def _in_turn(
+        self, request: ModelRequest, ask: Callable[[Any], Awaitable[ModelAnswer]]
+    ) -> ModelAnswer:
+        info, pulse, begun = activity.info(), current.get(None), time.monotonic()
+        gate = await self._gates.gate(self._provider, activity.client())
+        whose = await _priority_of(info.workflow_id or "", info.workflow_run_id or "")
+        call = Call(
+            size=len(canonical(request.wire())),
+            since=info.scheduled_time.timestamp(),
+            tenant=whose.fairness_key,
+            priority=whose.priority_key or USUAL_PRIORITY,
+        )
+
+        def shown(what: Callable[[], str]) -> None:
+            if pulse is not None:
+                where = f"provider {self._provider.name!r}"
+                pulse.carry(lambda: {WAITS: f"It waits for its turn at {where}: {what()}."})
+
+        async with gate.turn(call, shown) as (line, used):
+            if pulse is not None:
+                pulse.carry(lambda: None)
+            try:
+                await ensure_ours("model call")  # it may have waited for long
+            except BaseException:
+                gate.leave(line, call)
+                raise
+            waited = time.monotonic() - begun
+            answer = await ask(_reached(self.model, line.key, partial(gate.heard, line)))
+            if self._prices is not None:
+                answer = priced(answer, self._prices, request.model)
+            used.tokens = answer.usage.input_tokens + answer.usage.output_tokens
+            used.dollars = answer.usage.paid
+            return answer.model_copy(update={"waited": round(waited, 3)})
+
+
+async def _priority_of(task_id: str, run_id: str) -> Priority:
+    """Return whose a task is, and its priority: an activity is not told what its task has."""
+    known = _priorities.get(run_id)
+    if known is not None:
+        return known
+    try:
+        found = await activity.client().get_workflow_handle(task_id, run_id=run_id).describe()
+    except RPCError as error:
+        log.warning("The tenant of task %r cannot be read, and none is taken: %s", task_id, error)
+        return Priority()
+    while len(_priorities) >= MOST_PRIORITIES:
+        del _priorities[next(iter(_priorities))]
+    _priorities[run_id] = found.raw_description.workflow_execution_info.priority
+    return _priorities[run_id]
+
+
+_priorities: dict[str, Priority] = {}
+MOST_PRIORITIES = 10_000
+
+
+class GovernedStreaming(GovernedModel):
+    """The same of a model that streams."""
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, in pieces, when its turn has come.
+
+        Raises:
+            ModelUnavailableError: The turn has not come yet, or as the model raises it.
+            ModelRequestError: As the model raises it.
+        """
+        return await self._in_turn(request, lambda model: model.stream(request, tell))
+
+
+class HeardConnection(Connection):
+    """A connection of a model, with a key of the provider, that hears the headers of answers."""
+
+    def __init__(
+        self, connection: Connection, key: str, hear: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Take the place of another connection, whose clients it uses."""
+        vars(self).update(vars(connection))
+        self._hear = hear
+        if key:
+            self._api_key, self._own = os.environ[key], None
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, body: RequestBody, options: dict[str, Any]
+    ) -> AsyncGenerator[Any]:
+        async with super()._opened(path, body, options) as raw:
+            self._hear(raw.headers)
+            yield raw
+
+
+def _reached(model: Any, key: str, hear: Callable[[Mapping[str, str]], None]) -> Any:
+    """Return a model that is called with a key, and whose answers are heard where that can be.
+
+    Raises:
+        UserError: It cannot be given a key.
+    """
+    ours = getattr(model, "model", model) if type(model).__name__ == "ServedModel" else model
+    if isinstance(ours, OpenAIModel):
+        return ours.reached_by(lambda known: HeardConnection(known, key, hear))
+    if not key:
+        return model
+    if hasattr(ours, "with_key"):
+        return ours.with_key(os.environ[key])
+    msg = (
+        f"Model {model.name!r} cannot be given one of the keys= of its provider. Leave keys= out,"
+        " and give the model its key."
+    )
+    raise UserError(msg)

@@ -1,0 +1,78 @@
+"""Calls of a worker process that wait for their turn at a provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Agent, AgentRunner, ModelSettings, Provider, tool
+from holdfast.governor import gate
+from holdfast.governor.shares import Shares
+from holdfast.governor.workflow import QUEUE
+from holdfast.models.openai.responses import ResponsesModel
+from holdfast.testing import FakeOpenAI, hang
+from tests.support.rig import until, until_status
+
+MORE_THAN_FAILURES = 4
+CALLS = 3
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def known(runner: AgentRunner) -> Shares:
+    """Return what the governor knows."""
+    found: Shares = await runner.client.get_workflow_handle(f"{QUEUE}.openai").query(
+        "shares", result_type=Shares
+    )
+    return found
+
+
+async def test_a_call_that_waits_for_its_turn_says_so_costs_no_attempt_and_gives_it_back(
+    model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "PATIENCE_SECONDS", 0.4)
+    monkeypatch.setattr(gate, "AGAIN_SECONDS", 0.05)
+    agent = Agent(
+        name="agent",
+        model=ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key="k"),
+        model_settings=ModelSettings(max_attempts=1, rate_limit_seconds=1),
+        tools=[look],
+    )
+    limits = Provider(name="openai", requests_per_minute=6000, at_once=1)
+    async with AgentRunner.local(agent, data_dir=None, providers=[limits]) as runner:
+        model.add(hang("first"))
+        first = await runner.create_task("first", step_mode="automatic", tenant="a", priority=1)
+        await model.until_held()
+        second = await runner.create_task("second", step_mode="automatic", tenant="b")
+
+        async def waits() -> bool:
+            found = await runner.get_task(second)
+            return "waits for its turn at provider 'openai'" in found.blocked_by
+
+        async def has_come_again() -> bool:
+            handle = runner.client.get_workflow_handle(second.task_id)
+            pending = (await handle.describe()).raw_description.pending_activities
+            return any(each.attempt > MORE_THAN_FAILURES for each in pending)
+
+        async def has_told() -> bool:
+            return (await known(runner)).calls == CALLS
+
+        await until(waits)
+        await until(has_come_again)
+        await runner.abandon(second, "no more")
+        await until_status(runner, second, "abandoned")
+        assert len(model.requests) == 1
+        third = await runner.create_task("third", tenant="c")
+        model.call("look", {})
+        model.reply("third")
+        model.release()
+        assert str(await runner.run_task(third)) == "third"
+        assert str(await runner.run_task(first)) == "first"
+        await until(has_told)
+        found = await known(runner)
+        tasks = [await runner.get_task(task) for task in (first, third)]
+        assert found.tokens == sum(task.usage.total_tokens for task in tasks)
+        assert found.refused == 0
