@@ -156,6 +156,8 @@ def _place(after: str) -> _Place:
         match json.loads(urlsafe_b64decode(after.encode("ascii")) or '[0, ""]'):
             case [int(at), str(id)] if 0 <= at < _LATEST:
                 return at, id
+            case _:
+                pass
     except ValueError:
         pass
     msg = f"{shown(after)} is not a token of a list of tasks. Take the one that a list has given."
