@@ -59,8 +59,12 @@ Each class says what happens to the task: it *retries*, *waits* for a person wit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+_TWO_STOPS = re.compile(r"(?<=[\w)'\"])\.\.(?=\s|$)")
+"""Where a sentence ends with another error's text, which has its own full stop."""
 
 
 class HoldfastError(Exception):
@@ -78,7 +82,7 @@ class HoldfastError(Exception):
     def __init__(self, *args: object, remedy: str = "") -> None:
         """Keep the remedy apart from the message."""
         self.remedy = remedy
-        super().__init__(*args)
+        super().__init__(*(_TWO_STOPS.sub(".", a) if isinstance(a, str) else a for a in args))
 
     def __str__(self) -> str:
         """Return the message, then the remedy."""

@@ -83,7 +83,7 @@ class HookCall(NamedTuple):
 
     Attributes:
         key: Identifies it among those of its step.
-        hook: Name of the method.
+        hook: Name of the method; empty for none.
         args: Its arguments after the context.
         usage: Usage that is added just before it.
         call: The tool call that it is about, or None.
@@ -219,7 +219,7 @@ class HookNotifier:
             self._items += [item.to_input_item() for item in step_items(read, self._team)]
 
     async def _notify(self, call: HookCall) -> None:
-        hook = getattr(self._hooks, call.hook, None)
+        hook = getattr(self._hooks, call.hook, None) if call.hook else None
         if hook is None:
             return
         facts: dict[str, Any] = {
@@ -283,9 +283,8 @@ def hook_calls(
                     yield HookCall(
                         ("llm", k), "on_llm_start", (agent, prompt or None, list(before))
                     )
-                    if not answer.flaw:
-                        key = ("llm", k, "end")
-                        yield HookCall(key, "on_llm_end", (agent, got), usage=got.usage)
+                    hook = "" if answer.flaw else "on_llm_end"  # its cost counts all the same
+                    yield HookCall(("llm", k, "end"), hook, (agent, got), usage=got.usage)
                 case StepEnded() if of.last:
                     final = typed_output(agent.made_output, output)
                     yield HookCall(("agent", "end"), "on_agent_end", (agent, final))
@@ -335,7 +334,8 @@ def _call_of(
         case CallDone():
             output = item.output if isinstance(item, ToolCallOutputItem) else ""
             key = ("tool", *place, "end")
-            return call.done, HookCall(key, "on_tool_end", (agent, shown, output), call=call.call)
+            ended = HookCall(key, "on_tool_end", (agent, shown, output), call=call.call)
+            return call.done, ended._replace(usage=happening.outcome.usage)  # of a nested agent
         case _:
             return None
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.converter import DataConverter
 
 from holdfast.engine.search_attributes import (
+    APPROVALS_MEMO,
     CREATED_MEMO,
     HF_AGENT,
+    HF_APPROVALS,
     HF_STATUS,
     INPUT_MEMO,
     ORIGIN_MEMO,
@@ -22,9 +26,11 @@ from holdfast.engine.search_attributes import (
 from holdfast.errors import KeyMissingError, message_of
 from holdfast.reading.listing import UNREAD, facts
 from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import app_of_session, session_name
+from holdfast.values.checks.json_shapes import as_array
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
@@ -78,6 +84,27 @@ async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> M
 async def listed(found: WorkflowExecution) -> Task:
     """Describe a task by what `ListedTask` has; its input is cut short."""
     return Task(**facts(found.raw_info, await memo_of(found)))
+
+
+async def waiting_in(found: WorkflowExecution) -> list[Approval]:
+    """List the open approvals of a task as its memo has them, long arguments cut.
+
+    One of kind "unread" stands for those that the memo has no room for, or that this process cannot
+    read.
+    """
+    cards = as_array((await memo_of(found)).get(APPROVALS_MEMO))
+    shown: list[Approval] = []
+    for card in cards:
+        with suppress(ValidationError):  # of another version
+            shown.append(Approval.model_validate(card))
+    given = found.typed_search_attributes
+    unread = (given.get(HF_APPROVALS) or 0) - len(shown)
+    if unread > 0:
+        text = f"{unread} more of this task cannot be read here while no worker process answers."
+        agent, asked = given.get(HF_AGENT) or "", found.start_time.timestamp()
+        more = Approval(id=f"{found.id}:0", kind="unread", agent=agent, text=text, asked=asked)
+        shown.append(more)
+    return shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+import agents as sdk
 import pytest
 from agents import Agent as SdkAgent
 from agents import function_tool as sdk_function_tool
 
 from holdfast import Agent, Runner, agents_sdk_tool, langchain_tool, pydantic_ai_tool
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, ToolOutputGuardrailTripwireTriggered
 from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import outputs
@@ -108,6 +110,54 @@ def test_options_are_those_of_our_tools() -> None:
     judged: Any = agents_sdk_tool(sdk_function_tool(double, needs_approval=large, is_enabled=is_on))
     assert (judged.needs_approval, judged.is_enabled) == (large, is_on)
     assert pydantic_ai_tool(writer(None), name="helper").name == "helper"
+    from pydantic_ai import Tool
+
+    asks = Tool(double, requires_approval=True, timeout=7)
+    assert (pydantic_ai_tool(asks).needs_approval, pydantic_ai_tool(asks).timeout_seconds) == (
+        True,
+        7,
+    )
+    slow = sdk_function_tool(late_double, timeout=5, timeout_behavior="raise_exception")
+    of_sdk = agents_sdk_tool(slow)
+    assert (of_sdk.timeout_seconds, of_sdk.timeout_behavior) == (5, "raise_exception")
+    assert agents_sdk_tool(slow, timeout_seconds=None).timeout_seconds is None
+
+
+@pytest.mark.parametrize("number", [1, 10, 100])
+async def test_guardrails_of_a_tool_of_the_agents_sdk_are_kept(
+    number: int, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    """Its own classes, contexts and findings."""
+    seen: list[Any] = []
+
+    @sdk.tool_input_guardrail
+    def small(data: sdk.ToolInputGuardrailData) -> sdk.ToolGuardrailFunctionOutput:
+        seen.append((type(data.context).__module__, data.context.tool_arguments, data.agent.name))
+        if json.loads(data.context.tool_arguments)["number"] > 9:
+            return sdk.ToolGuardrailFunctionOutput.reject_content("too large")
+        return sdk.ToolGuardrailFunctionOutput.allow()
+
+    @sdk.tool_output_guardrail
+    async def even(data: sdk.ToolOutputGuardrailData) -> sdk.ToolGuardrailFunctionOutput:
+        seen.append(str(data.output))
+        return sdk.ToolGuardrailFunctionOutput.raise_exception({"said": data.output})
+
+    guards: Any = {"tool_output_guardrails": [even]} if number == 100 else {}
+    checks = [] if number == 100 else [small]
+    made: Any = sdk_function_tool(double, tool_input_guardrails=checks, **guards)
+    agent = make_agent(agents_sdk_tool(made))
+    await rig.serve(agent)
+    model.call("double", {"number": number})
+    if number == 100:
+        with pytest.raises(ToolOutputGuardrailTripwireTriggered) as raised:
+            await Runner.run(agent, "q", runner=rig.runner())
+        assert (seen, raised.value.output.output_info) == (["200"], {"said": 200})
+        return
+    model.reply("done")
+    assert outputs(await Runner.run(agent, "q", runner=rig.runner())) == [
+        "2" if number == 1 else "too large"
+    ]
+    assert seen == [("agents.tool_context", f'{{"number": {number}}}', agent.name)]
 
 
 def test_what_cannot_be_taken_is_refused() -> None:
@@ -118,5 +168,9 @@ def test_what_cannot_be_taken_is_refused() -> None:
         pydantic_ai_tool(writer(None))
     with pytest.raises(InvalidArgumentError, match="RunContext"):
         pydantic_ai_tool(of_pydantic_ai(with_context=True))
+    hidden = of_pydantic_ai()
+    hidden.prepare = double
+    with pytest.raises(InvalidArgumentError, match="RunContext"):
+        pydantic_ai_tool(hidden)
     assert agents_sdk_tool(SdkAgent(name="sdk agent")).name == "sdk_agent"
     assert Agent(name="a", tools=[SdkAgent(name="x")]).made_tools[0].name == "x"  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]

@@ -10,10 +10,12 @@ import pytest
 
 from holdfast import AgentRunner, ApprovalRule, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.desk.views.cards import title_of
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.choices import choices_of
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask, asked
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_steps
@@ -266,3 +268,41 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     assert world.done == ["pay 2"]
     assert list(model.requests[1].results.values()) == texts
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 2  # look, pay
+
+
+async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
+    pay: Tool,
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memo has cards of another build, or sealed by another codec."""
+    agent = make_agent(pay)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("pay", {"amount": 7})
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await until(runner.pending_approvals)
+    monkeypatch.setattr("holdfast.reading.visibility.as_array", lambda _: [{"kind": "other"}])
+    monkeypatch.setattr("holdfast.client.agent_runner.approvals.LISTED_SECONDS", 0.2)
+    own = f"{task.task_id}:0"
+
+    async def listed() -> dict[str, Approval]:
+        return {each.id: each for each in await runner.pending_approvals()}
+
+    assert f"{task.task_id}:1" in await listed()  # the task itself is asked
+    await rig.stop()
+    row = (await listed())[own]
+    assert (row.kind, row.agent, choices_of(row)) == ("unread", "agent", ())
+    assert row.text.startswith("1 more of this task cannot be read here")
+    assert title_of(row) == "Approvals that cannot be read"
+    await rig.serve(agent)
+
+    async def is_read() -> bool:
+        return own not in await listed()
+
+    await until(is_read)
+    with pytest.raises(CommandRefusedError, match="Open are"):
+        await runner.approve(own, by="kim")

@@ -19,6 +19,7 @@ from holdfast import AgentRunner, ApprovalRule, Task, ToolCall, tool
 from holdfast.desk import Tokens, desk_app
 from holdfast.desk.pages.feed import Feed
 from holdfast.engine import cluster
+from holdfast.errors import InvalidArgumentError
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support.desk import serve_desk
@@ -226,6 +227,21 @@ async def test_groups_of_a_token_decide_and_a_card_says_who_may_not(
         assert (await got(anna, "me"))["roles"] == ["approver", "finance"]
         await done(anna, f"{approval}/snooze", until=time.time() + 600)
         await done(anna, f"{approval}/approve", digest=digest)
+
+
+async def test_a_new_task_without_an_agent_is_told_which_are_served(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    await rig.serve(make_agent(name="clerk"))
+    await rig.runner("clerk").create_task("q")
+    other = rig.runner("")
+    async with client_of(desk_app(other)) as api:
+        refused = await api.post("/api/v1/tasks", json={"input": "q"})
+    assert refused.status_code == 422
+    assert "'agent' is missing" in refused.text
+    assert "clerk" in refused.text
+    with pytest.raises(InvalidArgumentError, match="pass agent="):
+        await other.create_task("q")
 
 
 async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(

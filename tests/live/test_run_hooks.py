@@ -80,6 +80,30 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     assert "the hook is broken" in task.error
 
 
+async def test_usage_of_a_nested_agent_counts_from_the_end_of_its_call(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Told(RunHooks):
+        async def on_llm_end(self, context: Any, *_: Any) -> None:
+            told.append(("llm_end", context.usage.requests))
+
+        async def on_tool_end(self, context: Any, *_: Any) -> None:
+            told.append(("tool_end", context.usage.requests))
+
+        async def on_agent_end(self, context: Any, *_: Any) -> None:
+            told.append(("agent_end", context.usage.requests))
+
+    helper = make_agent(name="helper")
+    agent = make_agent(helper.as_tool(), name="agent")
+    await rig.serve(agent)
+    model.add(call("helper", {"input": "q"}), "of the helper", "done")
+    result = await Runner.run(agent, "q", hooks=Told(), runner=rig.runner())
+    assert result.context_wrapper.usage.requests == 3
+    assert told == [("llm_end", 1), ("tool_end", 2), ("llm_end", 3), ("agent_end", 3)]
+
+
 class OwnError(Exception):
     """What a program's own model raises."""
 

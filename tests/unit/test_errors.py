@@ -13,11 +13,13 @@ from holdfast import errors
 from holdfast.activities.failures import not_started, text_of, typed_failures
 from holdfast.errors import (
     ArchiveError,
+    HoldfastError,
     ModelRequestError,
     ModelUnavailableError,
     NoWorkerError,
     StepFailedError,
     TaskNotFoundError,
+    message_of,
 )
 from holdfast.reading.server_errors import failure_in, to_error
 from holdfast.task.data.failures import Failure
@@ -95,6 +97,15 @@ def test_an_error_that_wraps_none_says_what_happened_and_what_to_do() -> None:
         "No worker process serves queue 'q'. The task 't' waits and nothing is lost. Start yours,"
         " made with HoldfastPlugin, then ask again."
     )
+
+
+def test_a_sentence_that_ends_with_the_text_of_another_error_has_one_full_stop() -> None:
+    said = "'t' cannot answer. The worker failed: a bug.. Not yet... `cd .. && ls`"
+    assert str(HoldfastError(said, remedy="Wait.")) == (
+        "'t' cannot answer. The worker failed: a bug. Not yet... `cd .. && ls` Wait."
+    )
+    inner = HoldfastError("Nothing is served.")
+    assert message_of(HoldfastError(f"It waits: {inner}.")) == "It waits: Nothing is served."
 
 
 def test_a_failure_is_of_the_class_of_its_cause_also_if_that_counts_as_false() -> None:

@@ -216,6 +216,9 @@ def _effect_problem(tool: Any) -> str:
         return "effect='reversible' needs undo=, the function that takes a call back"
     if tool.effect == "read" and tool.undo is not None:
         return "effect='read' changes nothing, so undo= has nothing to do; leave one of them out"
+    needless = [n for n in ("undo_idempotent", "undo_needs_approval") if getattr(tool, n)]
+    if needless and tool.undo is None:
+        return f"{needless[0]}=True says how undo= is called, and there is none; leave it out"
     return ""
 
 

@@ -39,6 +39,7 @@ TITLES: Mapping[ApprovalKind, str] = {
     "limit": "a budget that is used up",
     "undo": "an undo that needs approval",
     "question": "a question of a tool",
+    "unread": "approvals that cannot be read",
 }
 
 
@@ -95,6 +96,9 @@ class _Sweep:
             EndOfInputError: The person quits.
         """
         shown = await self._open(listed.id)
+        if shown is not None and shown.approval.kind == "unread":
+            _show(shown, place)
+            return "skipped"
         if shown is None:
             return await self._gone(listed)
         _show(shown, place)

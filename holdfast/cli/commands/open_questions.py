@@ -15,9 +15,9 @@ from holdfast.cli.connection import Engine
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.cluster import has_workers
-from holdfast.engine.search_attributes import AGENT_TASK, APPROVALS_MEMO, TASKS, begins
+from holdfast.engine.search_attributes import AGENT_TASK, TASKS, begins
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
-from holdfast.reading.visibility import listed, memo_of
+from holdfast.reading import visibility
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.checks.ids import is_nested, task_of
@@ -143,8 +143,7 @@ async def waiting_in(
         raise
     if found.status is not WorkflowExecutionStatus.RUNNING:
         return []
-    cards = (await memo_of(found)).get(APPROVALS_MEMO, [])
-    approvals = [Approval.model_validate(card) for card in cards]
+    approvals = await visibility.waiting_in(found)
     silent = set() if silent is None else silent
     if found.task_queue not in silent and await has_workers(engine.client, found.task_queue):
         try:
@@ -154,7 +153,7 @@ async def waiting_in(
             return []
         except (EngineError, TimeoutError):  # a worker that was just killed still counts
             silent.add(found.task_queue)
-    task = await listed(found)
+    task = await visibility.listed(found)
     return [Waiting(each, agent=each.agent or task.agent, input=task.input) for each in approvals]
 
 

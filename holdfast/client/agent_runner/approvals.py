@@ -16,11 +16,11 @@ from holdfast.client.agent_runner.base import (
     people_of,
     roles_of,
 )
-from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
+from holdfast.engine.search_attributes import HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import memo_of
+from holdfast.reading.visibility import waiting_in
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.commands import NOT_OPEN, Receipt
 from holdfast.task.data.wire import INLINE_BYTES
@@ -57,8 +57,8 @@ class TaskApprovals(RunnerBase):
 
         For all tasks this is one query of Temporal's visibility store, which is up to a second
         behind; long arguments are cut to 500 characters there. A task with more than 20 open
-        approvals is queried for the others; while no worker process is up, the oldest 20 are
-        listed.
+        approvals is queried for the others. While no worker process is up, one approval of kind
+        "unread" says how many are not listed.
         """
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
@@ -346,10 +346,9 @@ async def open_approvals(runner: RunnerBase) -> list[Approval]:
     query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
     with server_errors():
         async for execution in runner.client.list_workflows(query, page_size=1000):
-            cards = (await memo_of(execution)).get(APPROVALS_MEMO, [])
-            shown = [Approval.model_validate(card) for card in cards]
-            many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
-            found += await _asked_of(runner, execution.id, shown) if many else shown
+            shown = await waiting_in(execution)
+            is_part = any(each.kind == "unread" for each in shown)
+            found += await _asked_of(runner, execution.id, shown) if is_part else shown
     return sorted(found, key=lambda approval: approval.asked)
 
 

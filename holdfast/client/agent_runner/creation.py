@@ -395,6 +395,9 @@ class TaskCreation(TaskReading):
         rules: RunRules,
     ) -> TaskHead:
         """Check arguments of `create_task` and return the head of its task."""
+        if not (agent or self.agent):
+            msg = "The task has no agent: pass agent=, or make the AgentRunner for one."
+            raise InvalidArgumentError(msg)
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
         choice = choice_of(tool_choice) or self._tool_choice

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, create_model
 from holdfast.client.agent_runner.creation import Attempts
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
+from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
 from holdfast.task.happenings import happenings
-from holdfast.values.checks.ids import task_of
+from holdfast.values.checks.ids import DEFAULT_APP, queue_of, serves, task_of
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.verbs import VERBS, Part, Verb, signature_of
 from holdfast.values.settings import Budget
@@ -129,7 +130,17 @@ Key = Annotated[
 
 @writes.post("/tasks", status_code=201)
 async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
-    """Create a task. With an Idempotency-Key, sending it again returns the same task."""
+    """Create a task. With an Idempotency-Key, sending it again returns the same task.
+
+    Raises:
+        InvalidArgumentError: No agent is named; the text says which ones are served.
+    """
+    if not (body.agent or asked.runner.agent):
+        polled = [each for each in await read_queues(asked.runner.client) if each.workers]
+        known = {name for each in polled for name in each.agents or [each.serves]}
+        served = ", ".join(sorted(known - {serves(queue_of(DEFAULT_APP))})) or "none"
+        msg = f"'agent' is missing: the name of the agent of the task. Served are: {served}."
+        raise InvalidArgumentError(msg)
     by = await asked.may("create", body.agent or "")
     task_id = _new_id(by, key, body.task_id)
     return await asked.runner.create_task(

@@ -339,6 +339,7 @@ TITLES: Mapping[ApprovalKind, str] = {
     "limit": "budget is used up",
     "undo": "undo needs approval",
     "question": "asks a question",
+    "unread": "cannot be read",
 }
 _EFFECTS = {
     "read": "Reads only",
@@ -351,6 +352,7 @@ _AFTER: Mapping[ApprovalKind, str] = {
     "limit": "the task finishes with what it has",
     "undo": "the undo ends here",
     "question": "the tool goes on without an answer",
+    "unread": "",
 }
 
 
@@ -436,6 +438,8 @@ def title_of(approval: Approval) -> str:
             return f"{approval.tool} may have happened"
         case "question":
             return f"{approval.tool} asks a question"
+        case "unread":
+            return "Approvals that cannot be read"
         case "tool":
             return approval.tool
 

@@ -317,7 +317,7 @@ class ResponseStream:
     def _end(self, response: dict[str, Json]) -> None:
         """Keep the body; some servers leave out items that the events held."""
         output = as_array(response.get("output"))
-        if any(_unlike(self._items, output)):
+        if self._items != output and any(_unlike(self._items, output)):
             whole = [*self._items, *_unlike(output, self._items)]
             response = {**response, "output": whole}
         self.body = response

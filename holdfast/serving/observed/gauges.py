@@ -35,7 +35,7 @@ EVERY_SECONDS = 30.0
 CLOSED_FOR = timedelta(hours=1)
 MOST_AGENTS = 100
 STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
-KINDS: tuple[str, ...] = get_args(ApprovalKind)
+KINDS = tuple(kind for kind in get_args(ApprovalKind) if kind != "unread")
 
 
 class Gauges:

@@ -18,7 +18,7 @@ from holdfast.values.parts.sources import SourceNode
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import time_shown
 
-ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question"]
+ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question", "unread"]
 
 LONG_CALL = "long_call"
 """Signal by which an activity reports to its task that its tool runs for long."""
@@ -107,6 +107,7 @@ class Approval(Value):
     Attributes:
         id: `<task id>:<serial>`: enough to decide it from any process.
         kind: A call to approve, one that may have happened, a used-up budget, an undo, a question.
+            "unread" stands in lists for those of a task that cannot be read now.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name, after that of its namespace if it has one.
         namespace: Namespace by which the model called it; empty for none.

@@ -51,7 +51,8 @@ def asked_twice(choices: tuple[Choice, ...], why: str) -> tuple[Choice, ...]:
 
 def choices_of(approval: Approval) -> tuple[Choice, ...]:
     """Return what can be done with an approval; decisions say what they do in its case."""
-    more = (_more(verb, each) for verb, each in VERBS.items() if each.button)
+    of_all = () if approval.kind == "unread" else VERBS.items()
+    more = (_more(verb, each) for verb, each in of_all if each.button)
     return (*_decisions(approval), *more)
 
 
@@ -89,6 +90,8 @@ def _decisions(approval: Approval) -> tuple[Choice, ...]:
             return _of_unknown(tool)
         case "limit":
             return _of_limit(approval)
+        case "unread":
+            return ()
         case "question":
             return (
                 _choice(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from pydantic import ValidationError
 from typing_extensions import Unpack
@@ -21,6 +22,11 @@ from holdfast.agents.tools.foreign.llama_index import (
     is_foreign_tool,
     tool_name,
 )
+from holdfast.agents.tools.guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError
@@ -29,6 +35,13 @@ from holdfast.values.text.shown import shown
 
 Make = Callable[..., Tool]
 _Run = Callable[[Any, str], Coroutine[Any, Any, Any]]
+_SDK_OPTIONS = (
+    "needs_approval",
+    "timeout_seconds",
+    "timeout_behavior",
+    "timeout_error_function",
+    "defer_loading",
+)
 
 
 def langchain_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
@@ -68,17 +81,20 @@ def pydantic_ai_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
     """
     if _is(given, _PYDANTIC_AI_TOOL):
         schema = given.function_schema
-        if schema.takes_ctx:
+        if schema.takes_ctx or given.prepare or given.args_validator:
             msg = (
-                f"The tool {given.name!r} of Pydantic AI takes a RunContext, which only a run of"
-                " its agent has. Pass the agent, or a function without it."
+                f"The tool {given.name!r} of Pydantic AI, its prepare= or its args_validator= takes"
+                " a RunContext, which only a run of its agent has. Pass the agent, or a function"
+                " without it."
             )
             raise InvalidArgumentError(msg)
 
         async def call(_: Any, arguments: str) -> Any:
             return _plain(await schema.call(schema.validator.validate_json(arguments), None))
 
-        return _tool(call, given.name, given.description or "", schema.json_schema, options)
+        own = {"needs_approval": given.requires_approval, "timeout_seconds": given.timeout}
+        made = _merged(own, options)
+        return _tool(call, given.name, given.description or "", schema.json_schema, made)
     _check(given, _PYDANTIC_AI_AGENT, "pydantic_ai_tool")
 
     async def run(_: Any, arguments: str) -> Any:
@@ -113,22 +129,42 @@ def agents_sdk_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
 
 
 def _sdk_function(given: Any, options: ToolOptions) -> Tool:
-    async def run(context: Any, arguments: str) -> Any:
+    def own(context: Any, arguments: str) -> Any:
         from agents.tool_context import ToolContext
 
-        made = ToolContext(
+        return ToolContext(
             context=context.context,
             tool_name=given.name,
             tool_call_id=context.tool_call_id,
             tool_arguments=arguments,
         )
-        return _plain(await given.on_invoke_tool(made, arguments))
 
-    if given.needs_approval is not False:
-        options.setdefault("needs_approval", given.needs_approval)
+    def guarded(guardrail: Any) -> Callable[[Any], Any]:
+        async def check(data: Any) -> ToolGuardrailFunctionOutput:
+            seen = replace(data, context=own(data.context, data.context.tool_arguments))
+            found = await guardrail.run(seen)
+            return ToolGuardrailFunctionOutput(found.output_info, found.behavior)
+
+        return check
+
+    async def run(context: Any, arguments: str) -> Any:
+        return _plain(await given.on_invoke_tool(own(context, arguments), arguments))
+
+    kept: dict[str, Any] = {name: getattr(given, name, None) for name in _SDK_OPTIONS}
     if given.is_enabled is not True:
         options.setdefault("is_enabled", given.is_enabled)
+    kinds = {"input": ToolInputGuardrail, "output": ToolOutputGuardrail}
+    for what, kind in kinds.items():
+        checks = getattr(given, name := f"tool_{what}_guardrails") or ()
+        kept[name] = [kind(guarded(each), each.get_name()) for each in checks]
+    options = _merged(kept, options)
     return _tool(run, given.name, given.description, given.params_json_schema, options)
+
+
+def _merged(own: Mapping[str, Any], options: ToolOptions) -> ToolOptions:
+    """Return options with what the object's author has said besides."""
+    said = {name: value for name, value in own.items() if value}
+    return cast("ToolOptions", {**said, **options})
 
 
 def adapted(given: Any) -> Tool | None:
