@@ -255,6 +255,7 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
             log = logged(url)
             row = rows(log, times, given, killed) | {"actions": actions}
             if not given.ungoverned:
+                await asyncio.sleep(8)  # the last leases end, and workers tell what was used
                 handle = runner.client.get_workflow_handle(f"{QUEUE}.{PROVIDER}")
                 known = await handle.query("shares", result_type=Shares)
                 answered = 3 + sum(is_taken for _, is_taken in log)
