@@ -330,9 +330,9 @@ class Simulation:
             self._update(0, f"home{k}", "finalize")
         elif s.queue or s.opens:
             self._update(0, f"home{k}", "run", RunRequest(all=True))
-        elif s.steps:  # somebody has dropped the rest
+        elif s.steps and k < PATIENCE // 2:  # somebody has dropped the rest
             self._update(0, f"home{k}", "undo", UndoRequest(residue="keep"))
-        else:
+        else:  # also of the rest that comes back with no last step
             self.server.signal(TASK, "abandon", payloads({"by": "eve"}))
         if k > PATIENCE // 2 and self.server.due is not None:
             self.server.advance(self.server.due)
