@@ -13,7 +13,23 @@ from holdfast.values.text.shown import shown
 AgentT = TypeVar("AgentT", default=Any)
 
 
-class AgentHooksBase(Generic[ContextT, AgentT]):
+class _ModelHooks(Generic[ContextT, AgentT]):
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[ContextT],
+        agent: AgentT,
+        system_prompt: str | None,
+        input_items: list[Any],
+    ) -> None:
+        """The model is about to be called."""
+
+    async def on_llm_end(
+        self, context: RunContextWrapper[ContextT], agent: AgentT, response: Any
+    ) -> None:
+        """The model has answered; `response` is a ModelResponse."""
+
+
+class AgentHooksBase(_ModelHooks[ContextT, AgentT]):
     """Hooks of one agent, called in the worker process that runs it. Override any of them.
 
     Each method is called at least once per event, and again when a worker process is lost before
@@ -42,26 +58,12 @@ class AgentHooksBase(Generic[ContextT, AgentT]):
     async def on_tool_end(self, context: Any, agent: AgentT, tool: Any, result: Any) -> None:
         """A tool was run; `result` is its return value, or a guardrail's message in its place."""
 
-    async def on_llm_start(
-        self,
-        context: RunContextWrapper[ContextT],
-        agent: AgentT,
-        system_prompt: str | None,
-        input_items: list[Any],
-    ) -> None:
-        """The model is about to be called."""
-
-    async def on_llm_end(
-        self, context: RunContextWrapper[ContextT], agent: AgentT, response: Any
-    ) -> None:
-        """The model has answered; `response` is a ModelResponse."""
-
 
 class AgentHooks(AgentHooksBase[ContextT, Any]):
     """Hooks of one agent: an AgentHooksBase."""
 
 
-class RunHooksBase(Generic[ContextT, AgentT]):
+class RunHooksBase(_ModelHooks[ContextT, AgentT]):
     """Hooks of a run, called in the process that called `Runner.run`. Override any of them.
 
     The events are read from the run's record, so they include steps that run in other processes.
@@ -89,20 +91,6 @@ class RunHooksBase(Generic[ContextT, AgentT]):
         self, context: RunContextWrapper[ContextT], agent: AgentT, tool: Any, result: Any
     ) -> None:
         """A tool was run."""
-
-    async def on_llm_start(
-        self,
-        context: RunContextWrapper[ContextT],
-        agent: AgentT,
-        system_prompt: str | None,
-        input_items: list[Any],
-    ) -> None:
-        """The model is called."""
-
-    async def on_llm_end(
-        self, context: RunContextWrapper[ContextT], agent: AgentT, response: Any
-    ) -> None:
-        """The model has answered."""
 
 
 class RunHooks(RunHooksBase[ContextT, Any]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from holdfast.mcp.server import MCPServer
@@ -74,12 +73,7 @@ class MCPServerManager:
         await self.connect_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End all connections."""
         await self.cleanup_all()
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, cast
 
 from typing_extensions import TypeVar
@@ -267,12 +266,7 @@ class Span(Generic[DataT]):
         self.start(mark_as_current=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        stack: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, stack: object) -> None:
         """End the span; an error that leaves the block is recorded, and propagates.
 
         The text of one of Holdfast's own errors is left out, as it is in a `trace()` block.
@@ -495,12 +489,7 @@ class Trace:
         self.start(mark_as_current=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        stack: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, stack: object) -> None:
         """End the trace; an error that leaves the block is recorded, and propagates.
 
         The text of one of Holdfast's own errors is left out: it may quote a model, and the block

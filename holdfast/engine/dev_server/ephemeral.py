@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from types import TracebackType
 from typing import IO, Self
 
 from holdfast.engine.dev_server import guard
@@ -47,12 +46,7 @@ class EphemeralServer:
         """Return the server itself."""
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop the server."""
         await self.stop()
 

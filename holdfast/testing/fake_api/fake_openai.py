@@ -17,9 +17,9 @@ everything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api import replies as make
@@ -27,12 +27,22 @@ from holdfast.testing.fake_api.replies import Reply, as_reply
 from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Place, Responder, Script
 from holdfast.testing.fake_api.server import ServerThread
-from holdfast.values.base import Json
-from holdfast.values.messages import Usage
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+P = ParamSpec("P")
+
+
+def _scripted(made: Callable[P, Reply]) -> Callable[Concatenate[FakeOpenAI, P], None]:
+    """Make the method that appends a reply to the script."""
+
+    @functools.wraps(made)
+    def add(self: FakeOpenAI, *args: P.args, **kwargs: P.kwargs) -> None:
+        self.add(made(*args, **kwargs))
+
+    return cast("Callable[Concatenate[FakeOpenAI, P], None]", add)
 
 
 class FakeOpenAI:
@@ -81,115 +91,17 @@ class FakeOpenAI:
 
     # Scripting
 
-    def reply(
-        self,
-        text: str,
-        *,
-        reasoning: str = "",
-        finish: Literal["", "length", "content_filter"] = "",
-        usage: Usage | None = None,
-        match: str = "",
-    ) -> None:
-        """Answer with text."""
-        self.add(make.reply(text, reasoning=reasoning, finish=finish, usage=usage, match=match))
-
-    def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Json] | str | None = None,
-        *,
-        text: str = "",
-        reasoning: str = "",
-        id: str = "",
-        namespace: str = "",
-        usage: Usage | None = None,
-        match: str = "",
-    ) -> None:
-        """Ask for one tool call."""
-        self.add(
-            make.call(
-                tool,
-                arguments,
-                text=text,
-                reasoning=reasoning,
-                id=id,
-                namespace=namespace,
-                usage=usage,
-                match=match,
-            )
-        )
-
-    def calls(
-        self,
-        wanted: Iterable[make.Wanted],
-        *,
-        text: str = "",
-        reasoning: str = "",
-        usage: Usage | None = None,
-        match: str = "",
-    ) -> None:
-        """Ask for several tool calls at once."""
-        self.add(make.calls(wanted, text=text, reasoning=reasoning, usage=usage, match=match))
-
-    def refuse(self, text: str, *, match: str = "") -> None:
-        """Decline."""
-        self.add(make.refuse(text, match=match))
-
-    def raw(self, body: Mapping[str, Json], *, match: str = "") -> None:
-        """Answer with a given body, unchanged."""
-        self.add(make.raw(body, match=match))
-
-    def fail(
-        self,
-        status: int,
-        *,
-        message: str = "scripted failure",
-        retry_after: float | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        match: str = "",
-    ) -> None:
-        """Answer with an error."""
-        self.add(
-            make.fail(
-                status,
-                message=message,
-                retry_after=retry_after,
-                code=code,
-                headers=headers,
-                match=match,
-            )
-        )
-
-    def slow(self, seconds: float, then: Reply | str | None = None, *, match: str = "") -> None:
-        """Answer after a while; `then=None` takes the next reply when the time is over."""
-        self.add(make.slow(seconds, then, match=match))
-
-    def hang(self, then: Reply | str | None = None, *, match: str = "") -> None:
-        """Hold a request until `release`; `then=None` takes the next reply after that."""
-        self.add(make.hang(then, match=match))
-
-    def paced(
-        self,
-        then: Reply | str,
-        *,
-        piece: int = 8,
-        hold_after: int | None = None,
-        cut_after: int | None = None,
-        match: str = "",
-    ) -> None:
-        """Answer in pieces; hold the stream until `release`, or cut it, after so many of them."""
-        self.add(
-            make.paced(then, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
-        )
-
-    def cut(self, *, match: str = "") -> None:
-        """End the connection in the middle of the body."""
-        self.add(make.cut(match=match))
-
-    def malformed(self, *, match: str = "") -> None:
-        """Answer 200 with a body that is not JSON."""
-        self.add(make.malformed(match=match))
+    reply = _scripted(make.reply)
+    call = _scripted(make.call)
+    calls = _scripted(make.calls)
+    refuse = _scripted(make.refuse)
+    raw = _scripted(make.raw)
+    fail = _scripted(make.fail)
+    slow = _scripted(make.slow)
+    hang = _scripted(make.hang)
+    paced = _scripted(make.paced)
+    cut = _scripted(make.cut)
+    malformed = _scripted(make.malformed)
 
     def add(self, *replies: Reply | str) -> None:
         """Append replies to the script."""
@@ -327,12 +239,7 @@ class FakeOpenAI:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Stop serving; with `strict`, check that all went as scripted."""
         self.stop()
         if self._strict and kind is None:
@@ -343,14 +250,9 @@ class FakeOpenAI:
         await asyncio.to_thread(self.start)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         """Stop serving; with `strict`, check that all went as scripted."""
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        await asyncio.to_thread(self.__exit__, kind)
 
     def _serving(self) -> ServerThread:
         if self._running is None:

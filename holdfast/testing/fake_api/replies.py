@@ -342,12 +342,12 @@ def fail(
 
 
 def slow(seconds: float, then: Reply | str | None = None, *, match: str = "") -> Slow:
-    """Answer after a while."""
+    """Answer after a while; `then=None` takes the next reply when the time is over."""
     return Slow(seconds=seconds, then=None if then is None else as_reply(then), match=match)
 
 
 def hang(then: Reply | str | None = None, *, match: str = "") -> Hang:
-    """Hold the request until it is released."""
+    """Hold a request until `release`; `then=None` takes the next reply after that."""
     return Hang(then=None if then is None else as_reply(then), match=match)
 
 
@@ -359,7 +359,7 @@ def paced(
     cut_after: int | None = None,
     match: str = "",
 ) -> Paced:
-    """Answer in pieces; hold the stream, or cut it, after so many of them."""
+    """Answer in pieces; hold the stream until `release`, or cut it, after so many of them."""
     answer = as_reply(then)
     if not isinstance(answer, Answer | Refusal):
         msg = f"Only an answer comes in pieces, not {shown(answer)}."

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 from typing import NamedTuple, TypeVar
-from urllib.parse import unquote
 
 from pydantic import ValidationError
 
 from holdfast.activities.tools.begun_effects import name_after, unknown_of
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import EFFECTS, SUPERSEDED
+from holdfast.archive.names import EFFECTS, SUPERSEDED, key_in
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -151,7 +150,7 @@ async def _read(
             why = f"{name!r} has {error.error_count()} fields that cannot be read."
         except HoldfastError as error:
             why = str(error)
-        task = unquote(name.split("/")[1].removesuffix(".json"))
+        task = key_in("/".join(name.split("/")[:2]))
         found.append(Forgotten(task, DAMAGED, 0.0, why))
         return None
 
