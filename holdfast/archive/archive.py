@@ -13,7 +13,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,6 +232,26 @@ class Archive:
                 self._require_place()
                 return False
         return True
+
+    def erase_scopes(self, scopes: Sequence[str], why: str) -> int:
+        """Delete the data keys and the values of tasks and sessions for good.
+
+        Without keys nothing is deleted: other tasks may have equal values.
+
+        Args:
+            scopes: Ids of the tasks, and workflow ids of the sessions.
+            why: What the error says when one is needed again.
+
+        Returns:
+            How many values there were.
+
+        Raises:
+            ArchiveError: The archive cannot be used.
+        """
+        if self.encrypted is None:
+            return 0
+        with self._failures("written", BLOBS):
+            return self.encrypted.erase(scopes, why)
 
     def list_records(self, folder: str) -> list[str]:
         """Return the names of all records below a folder such as `tasks/`, sorted.
@@ -462,6 +482,10 @@ class Archive:
     async def adelete_record(self, name: str) -> bool:
         """Run `delete_record` in a thread."""
         return await asyncio.to_thread(self.delete_record, name)
+
+    async def aerase_scopes(self, scopes: Sequence[str], why: str) -> int:
+        """Run `erase_scopes` in a thread."""
+        return await asyncio.to_thread(self.erase_scopes, scopes, why)
 
     async def alist_records(self, folder: str) -> list[str]:
         """Run `list_records` in a thread."""

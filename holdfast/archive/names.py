@@ -66,6 +66,8 @@ def key_in(name: str) -> str:
 
 EFFECTS = "effects"
 """Marks of a task's calls that must not be repeated (`activities/tools/begun_effects.py`)."""
+ERASURES = "erasures"
+"""Certificates of tasks that were erased; none is ever changed."""
 SUPERSEDED = "superseded"
 """Records of a task's ends that others have replaced."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import SUPERSEDED, folder_of
-from holdfast.errors import DAMAGED, ArchiveError, message_of
+from holdfast.errors import DAMAGED, ArchiveError, ErasedError, message_of
 from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
@@ -212,6 +213,17 @@ async def _readable(archive: Archive, name: str) -> Json | None:
         return None
 
 
+def check_erased(data: Json) -> None:
+    """Refuse the mark of an erased task, which replaces its record.
+
+    Raises:
+        ErasedError: It is that.
+    """
+    if is_object(data) and "erased" in data:
+        told = "Its certificate is {!r} in the archive."
+        raise ErasedError(str(data["erased"]), remedy=told.format(data.get("by")))
+
+
 async def has_record(archive: Archive, task_id: str) -> bool:
     """Whether the archive has a record of a task, which is closed, or known to the server."""
     return await archive.ahas_record(record_name("tasks", task_id))
@@ -226,29 +238,40 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
         upto: Number of commits to look at, counted from the first; None for all.
     """
     found: list[CommitRef] = []
+    erased: dict[str, CommitRef] = {}
     start = state.base
     page: Sequence[CommitRef] = state.commits
     older = list(state.older)
     while True:  # the newest first: what precedes a reset need not be read
+        erased.update({each.erases: each for each in page if each.erases})  # also the later ones
         seen = page if upto is None else page[: max(upto - start, 0)]
         found[:0] = seen
         if not all(commit.sha256 for commit in seen) or not older:
-            return in_force(found)
+            return in_force(found, erased)
         data: list[Json] = await read_json(archive, older.pop())
         page = [CommitRef.model_validate(each) for each in data]
         start -= len(page)
 
 
-def in_force(commits: Sequence[CommitRef]) -> list[CommitRef]:
-    """Return the commits after the last reset that no later one has replaced, oldest first."""
+def in_force(
+    commits: Sequence[CommitRef], erased: Mapping[str, CommitRef] = MappingProxyType({})
+) -> list[CommitRef]:
+    """Return the commits after the last reset that no later one has replaced, oldest first.
+
+    Args:
+        commits: All of them.
+        erased: Turns that replace the erased ones, by task.
+    """
     found: list[CommitRef] = []
     for commit in commits:
+        if commit.erases:
+            continue
         if not commit.sha256:
             found.clear()
             continue
         if commit.replaces:
             del found[-commit.replaces :]
-        found.append(commit)
+        found.append(erased.get(commit.task, commit))
     return found
 
 
@@ -263,12 +286,13 @@ async def commit_at(archive: Archive, state: SessionState, n: int) -> CommitRef 
 
 
 async def committing_tasks(archive: Archive, state: SessionState) -> list[str]:
-    """Return the ids of all tasks that have committed a turn, also before a reset, oldest first."""
+    """Return the tasks that have committed a turn, also before a reset; none that is erased."""
     commits: list[CommitRef] = []
     for older in state.older:
         data: list[Json] = await read_json(archive, older)
         commits += [CommitRef.model_validate(each) for each in data]
     commits += state.commits
-    named = (commit.task for commit in commits)
+    erased = {commit.erases for commit in commits}
+    named = (commit.task for commit in commits if commit.task not in erased)
     # Turns that no task has committed have a name that begins with "-".
     return list(dict.fromkeys(task for task in named if task and not task.startswith("-")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -309,6 +309,25 @@ async def fork(
         app=app,
     )
     return await fork_command(common, task, options, agents=agents, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def erase(
+    common: Common,
+    task: TaskArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is in the certificate.")],
+    by: ByOption = "",
+    with_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Erase tasks that were forked from it as well.")
+    ] = False,
+) -> ExitCode | None:
+    """Erase a closed task for good: history, record, values, its turn in the session."""
+    from holdfast.cli.commands.audit import erase_command
+
+    forks: Literal["refuse", "erase"] = "erase" if with_forks else "refuse"
+    return await erase_command(common, task, by=by or login_name(), reason=reason, forks=forks)
 
 
 @people.command(epilog=EPILOG)

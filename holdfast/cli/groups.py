@@ -25,7 +25,7 @@ GROUPS = {
         "revoke",
         *(verb.replace("_", "-") for verb, each in VERBS.items() if each.form is not None),
     ),
-    "Go back, and elsewhere": ("undo", "rewind", "fork"),
+    "Go back, and elsewhere": ("undo", "rewind", "fork", "erase"),
     "Servers and workers": (
         *("dev", "desk", "mcp", "worker", "deploys", "metrics"),
         *("codec", "archive", "restore", "stop"),

@@ -269,6 +269,7 @@ class AgentRunner(_Twin):
     get_task_output = _sync(_async.AgentRunner.get_task_output)
     get_completed_tasks = _sync(_async.AgentRunner.get_completed_tasks)
     delete_task = _sync(_async.AgentRunner.delete_task)
+    erase = _sync(_async.AgentRunner.erase)
     run_step = _sync(_async.AgentRunner.run_step)
     run_steps_in_queue = _sync(_async.AgentRunner.run_steps_in_queue)
     run_task = _sync(_async.AgentRunner.run_task)

@@ -21,6 +21,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import record_name
+from holdfast.archive.segments import check_erased
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import ArchiveError, TaskNotFoundError
 from holdfast.reading.queries import TaskQueries
@@ -95,6 +96,7 @@ class Records:
 
 
 def _record(data: Json | None) -> TaskRecord | None:
+    check_erased(data)
     try:
         return None if data is None else TaskRecord.model_validate(data)
     except ValidationError as error:

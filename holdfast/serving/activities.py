@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry, described_ahead
 from holdfast.activities.data.source import Source
+from holdfast.activities.erasure import ErasingActivities
 from holdfast.activities.error_handlers import HandlingActivities
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.long_calls import LongCalls
@@ -30,12 +31,12 @@ from holdfast.models.prices import Prices
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described
 from holdfast.workflows.agent_task import AgentTask
-from holdfast.workflows.session import Session
+from holdfast.workflows.session import ErasureRun, Session
 
 if TYPE_CHECKING:
     from holdfast.governor.providers import Provider
 
-WORKFLOWS: list[type] = [AgentTask, Session]
+WORKFLOWS: list[type] = [AgentTask, Session, ErasureRun]
 
 
 class Activities:
@@ -112,6 +113,7 @@ class Activities:
             nesting.is_own,
             nesting.end_nested,
             nesting.ended,
+            ErasingActivities(archive).erase,
             session_rules,
             sent_at,
         ]

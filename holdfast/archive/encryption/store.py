@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from temporalio import activity
 
@@ -104,6 +104,16 @@ class EncryptedStore:
     def find(self, folder: str) -> list[str]:
         """Return the paths of all files below a folder."""
         return self._inner.find(folder)
+
+    def erase(self, scopes: Sequence[str], why: str) -> int:
+        """Erase the data keys of scopes, and delete their values; return how many there were."""
+        for each in scopes:
+            self.data_keys.erase(each, why)
+        ends = tuple(copy_path("", key_id(each)) for each in scopes)
+        found = [path for path in self._inner.find(BLOBS) if path.endswith(ends)]
+        for path in found:
+            self._inner.delete(path)
+        return len(found)
 
     def kept(self, path: str) -> tuple[bytes, bool]:
         """Read a file by the path under which it is kept, to check it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, cast
 
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import find_task
@@ -22,6 +23,26 @@ async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> E
         events = await engine.runner().audit(task_id, secrets=secrets)
     for event in events:
         output.emit(event.model_dump(mode="json"))
+    return ExitCode.OK
+
+
+async def erase_command(
+    common: Common, typed: str, *, by: str, reason: str, forks: Literal["refuse", "erase"]
+) -> ExitCode:
+    """Erase a task for good, and print what of it remains elsewhere.
+
+    Raises:
+        CommandRefusedError: One of the tasks is open, has forks, or belongs to another.
+    """
+    async with engine_of(common) as engine:
+        task = await find_task(engine, typed)
+        done = await engine.runner().erase(task, by=by, reason=reason, forks=forks)
+    if common.json:
+        output.emit(done)
+        return ExitCode.OK
+    output.answer(f"{task} was erased. What remains elsewhere:")
+    for each in cast("list[str]", done["remains"]):
+        output.answer(f"  {each}")
     return ExitCode.OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.client.agent_runner.approvals import TaskApprovals
 from holdfast.client.agent_runner.control import TaskControl
+from holdfast.client.agent_runner.erasing import TaskErasing
 from holdfast.client.agent_runner.runs import TaskStreaming
 from holdfast.client.agent_runner.schedules import TaskScheduling
 from holdfast.client.agent_runner.time_travel import TimeTravel
@@ -11,7 +12,9 @@ from holdfast.engine.tracebacks import without_plumbing
 
 
 @without_plumbing
-class AgentRunner(TaskStreaming, TaskControl, TaskApprovals, TimeTravel, TaskScheduling):
+class AgentRunner(
+    TaskStreaming, TaskControl, TaskApprovals, TimeTravel, TaskScheduling, TaskErasing
+):
     """Creates tasks, runs their steps, and steers them.
 
     Make one with `AgentRunner.local(...)` or `await AgentRunner.connect(...)`, and use it in an

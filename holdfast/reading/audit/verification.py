@@ -15,7 +15,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
-from holdfast.archive.segments import read_messages, read_segment
+from holdfast.archive.segments import check_erased, read_messages, read_segment
 from holdfast.errors import (
     DAMAGED,
     ArchiveError,
@@ -192,7 +192,7 @@ async def check_session(
         if len(found) == before and _digest(seen) != ref.digest:
             found.unproved.append(OTHER.format(ref.name))
             return
-        await _check_turns(reader.archive, _in_force(seen), found)
+        await _check_turns(reader.archive, _in_force(turns, ref.commits), found)
         if ref is head.session and turn is not None:
             _check_commit(ref, turns, turn, task_id, found)
     if asked and len(found) == before:
@@ -233,16 +233,19 @@ async def _turns(archive: Archive, state: SessionState, found: Verification) -> 
     return [_Turn(n, c) for n, c in enumerate([*commits, *state.commits], start=1)]
 
 
-def _in_force(turns: Sequence[_Turn]) -> list[_Turn]:
-    """Return the turns after the last reset that no later one has replaced."""
+def _in_force(turns: Sequence[_Turn], upto: int | None = None) -> list[_Turn]:
+    """Return of the first turns those after the last reset that no later one has replaced."""
+    erased = {each.commit.erases: each for each in turns if each.commit and each.commit.erases}
     found: list[_Turn] = []
-    for turn in turns:
+    for turn in turns[:upto]:
+        if turn.commit is not None and turn.commit.erases:
+            continue
         if turn.commit is not None and not turn.commit.sha256:
             found.clear()
             continue
         if turn.commit is not None and turn.commit.replaces:
             del found[-turn.commit.replaces :]
-        found.append(turn)
+        found.append(turn if turn.commit is None else erased.get(turn.commit.task, turn))
     return found
 
 
@@ -384,6 +387,7 @@ async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> Kept:
 
 
 def _of_record(data: Json, found: Verification) -> Kept | None:
+    check_erased(data)
     try:
         record = TaskRecord.model_validate(data)
     except ValidationError as error:

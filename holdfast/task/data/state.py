@@ -431,6 +431,7 @@ class CommitRef(Value):
         replaces: Number of turns in force that it takes the place of.
         after: Number of commits that its sender had seen, when it replaces turns: it is dropped if
             there are others by now.
+        erases: Task whose turn it takes the place of, whatever came after: that was erased.
     """
 
     task: str
@@ -438,6 +439,7 @@ class CommitRef(Value):
     count: int = 0
     replaces: int = Field(default=0, ge=0)
     after: int = 0
+    erases: str = ""
 
 
 class SessionState(Value):

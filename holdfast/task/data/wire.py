@@ -254,6 +254,44 @@ class EffectMark(Value):
     asks: bool = False
 
 
+class ErasedTurn(Value):
+    """A turn that is erased.
+
+    Attributes:
+        task: Task that has committed it.
+        session: Workflow id of its session.
+        queue: Queue of the session.
+    """
+
+    task: str
+    session: str
+    queue: str
+
+
+class Erasure(Value):
+    """An erasure that a person asks for.
+
+    Attributes:
+        task: The task that a person has named.
+        tasks: It, its child tasks, and its forks if they were named as well.
+        records: Digests of their records.
+        turns: Their turns in sessions.
+        by: Who has asked.
+        reason: Why.
+        asked: When, seconds since the epoch.
+        queue: Queue of the workers that erase.
+    """
+
+    task: str
+    tasks: tuple[str, ...]
+    records: dict[str, str] = Field(default_factory=dict)
+    turns: tuple[ErasedTurn, ...] = ()
+    by: str
+    reason: str
+    asked: float
+    queue: str
+
+
 class KeptAnswer(Value):
     """What the activity of a step keeps in the archive before it runs calls.
 

@@ -11,7 +11,7 @@ from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.errors import HoldfastError
+from holdfast.errors import ErasedError, HoldfastError
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
@@ -68,6 +68,8 @@ async def _of_task(engine: Engine, name: str) -> list[Broken]:
     task_id = await _id_of(engine.archive, name)
     try:
         found = await engine.runner().verify(task_id)
+    except ErasedError:
+        return []
     except HoldfastError as error:
         return [Broken(f"task {task_id}", str(error))]
     return [Broken(f"task {task_id}", each.text) for each in found]

@@ -11,12 +11,13 @@ from pydantic import ValidationError
 from holdfast.activities.tools.begun_effects import name_after, unknown_of
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import EFFECTS, SUPERSEDED, key_in
+from holdfast.archive.segments import check_erased
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
-from holdfast.errors import HoldfastError, TaskNotFoundError
+from holdfast.errors import ErasedError, HoldfastError, TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.wire import EffectMark
 from holdfast.values.base import Value
@@ -145,7 +146,10 @@ async def _read(
     async def one(name: str) -> V | None:
         try:
             data = await archive.afind_record(name)
+            check_erased(data)
             return None if data is None else kind.model_validate(data)
+        except ErasedError:
+            return None
         except ValidationError as error:
             why = f"{name!r} has {error.error_count()} fields that cannot be read."
         except HoldfastError as error:

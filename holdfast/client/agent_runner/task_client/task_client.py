@@ -227,7 +227,7 @@ class TaskClient(TaskUpdates):
             TaskNotFoundError: No task has this id.
             ConnectError: The server could not be reached.
         """
-        for child in await self._children(task_id):
+        for child in await self.children(task_id):
             with suppress(TaskNotFoundError):
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self.is_known(task_id) else False
@@ -246,7 +246,7 @@ class TaskClient(TaskUpdates):
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 
-    async def _children(self, task_id: str) -> set[str]:
+    async def children(self, task_id: str) -> set[str]:
         """List the child tasks of a task."""
         query = f"{TASKS}{is_('ParentWorkflowId', task_id)}"
         with server_errors():
