@@ -80,9 +80,10 @@ _BESIDE_BY_REASON: dict[str, str] = {
     " RequireApprovalObject RequireApprovalSetting RequireApprovalToolList ToolFilter"
     " ToolFilterCallable ToolFilterContext ToolFilterStatic create_static_tool_filter",
     f"{IN_MODELS} {{name}}": "AnyLLMModel LitellmModel",
-    SAME: "agent agent_output decorators editor exceptions extensions guardrail handoffs items"
-    " lifecycle memory model_settings prompts repl result retry run run_config run_context"
-    " run_error_handlers run_state stream_events tool_context tool_guardrails usage",
+    SAME: "agent agent_output decorators editor exceptions extensions guardrail handoff_filters"
+    " handoff_prompt handoffs items lifecycle memory model_settings models prompts repl result"
+    " retry run run_config run_context run_error_handlers run_state stream_events tool_context"
+    " tool_guardrails tracing usage",
     COMPUTER: "computer",
     CUSTOM_DATA: "MCPToolCustomDataContext MCPToolCustomDataExtractor",
     SANDBOX: "BaseEntry Capabilities Capability Compaction CompactionModelInfo CompactionPolicy Dir"
@@ -98,9 +99,10 @@ _BESIDE_BY_REASON: dict[str, str] = {
     "results are a RunResult, or a RunResultStreaming of run_streamed": "RunResultBase",
     "the arguments of a run are given by their names": "RunOptions",
     VOICE: "AssistantMessageItem AssistantText AudioInput DEFAULT_MODEL_SETTINGS InputAudio"
-    " InputText SingleAgentVoiceWorkflow SingleAgentWorkflowCallbacks StreamedAudioInput"
+    " InputText ScriptedTranscriptionSession SingleAgentVoiceWorkflow"
+    " SingleAgentWorkflowCallbacks StreamedAudioInput"
     " StreamedAudioResult StreamedTranscriptionSession SystemMessageItem UserMessageItem"
-    " get_api_key get_sentence_based_splitter realtime realtime_handoff voice",
+    " get_api_key get_sentence_based_splitter pcm16_samples realtime realtime_handoff voice",
     CODEX: "AgentMessageItem ApprovalMode CommandExecutionItem ErrorItem FileChangeItem"
     " FileUpdateChange Input ItemCompletedEvent ItemStartedEvent ItemUpdatedEvent McpToolCallError"
     " McpToolCallItem McpToolCallResult ModelReasoningEffort OutputSchemaDescriptor"
@@ -170,7 +172,7 @@ LENT = {
 """Name to the SDK's module that has it, and what pip must have installed for it."""
 
 _FAMILIES = (
-    (re.compile(r"(OpenAI)?(Realtime|STT|TTS|Voice)\w*"), VOICE),
+    (re.compile(r"(OpenAI|Scripted|Un\w+)?(Realtime|STT|TTS|Voice)\w*"), VOICE),
     (re.compile(r"\w*(Codex|codex)\w*"), CODEX),
     (re.compile(r"\w*(Sandbox|sandbox|Mount|Snapshot)\w*"), SANDBOX),
 )

@@ -73,8 +73,8 @@ def test_the_sdk_is_imported_only_for_a_name_that_it_lends() -> None:
 MODULES = (
     "decorators extensions extensions.experimental.codex"
     " extensions.experimental.hosted_multi_agent extensions.memory handoffs mcp memory models"
-    " realtime run run_config sandbox sandbox.capabilities sandbox.entries sandbox.sandboxes"
-    " testing tracing voice"
+    " realtime realtime.testing run run_config sandbox sandbox.capabilities sandbox.entries"
+    " sandbox.sandboxes testing testing.sandbox tracing voice voice.testing"
 )
 
 
@@ -90,6 +90,7 @@ def test_public_names_of_a_module_of_the_sdk_are_here_or_refused(module: str) ->
     ("name", "said"),
     [
         ("RealtimeSessionEvent", "no voices"),
+        ("handoff_filters", "or from holdfast import agents_sdk as handoff_filters"),
         ("ModelStep", "from agents.testing import ModelStep"),
         ("CodexOptions", "give the agent a tool that runs it"),
         ("UnixLocalSandboxClient", "no sandboxes"),
