@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.models.openai.hosted_items import calls_of_servers
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
-from holdfast.task.data.calls import Decided, Outcome
+from holdfast.task.data.calls import Called, Decided, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
     DEPARTED,
@@ -108,10 +108,9 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
         if outcome is not None:
             effects.append(_effect((), call, outcome, len(done), i))
         elif i in cut:
-            begun = current.called.get(i)
-            rule = _rule_in(begun.decided) if begun else None
-            cut_off = EffectRef(call=call, status="unknown", batch=len(done), i=i, rule=rule)
-            effects.append(cut_off)
+            begun = current.called.get(i, Called(at=0.0))
+            ran = {"status": "unknown", "edited": begun.edited, "decided": begun.decided}
+            effects.append(_effect((), call, Outcome().model_copy(update=ran), len(done), i))
     answers = (entry.answer.message for entry in current.journal if entry.answer is not None)
     return (*effects, *_effects_at_provider(answers))
 

@@ -91,7 +91,6 @@ def _in_vain(over: Outcome) -> Outcome:
 
 def _end(ledger: Ledger, n: int, i: int, outcome: Outcome, *, now: float) -> None:
     ledger.settled(n, i, outcome.model_copy(update={"asks": None}), now=now)
-    ledger.wait(n, i, None)
 
 
 def obey(ledger: Ledger, command: Command, *, now: float) -> str:

@@ -225,6 +225,17 @@ def test_an_outcome_that_comes_before_its_tool_has_ended_is_kept(fate: str) -> N
     assert any('"content": "delivered"' in entry for entry in recorded(played)), played.trace
 
 
+@pytest.mark.parametrize("trouble", ["raises", "unknown"])
+def test_an_outcome_from_outside_counts_though_its_tool_has_failed_since(trouble: str) -> None:
+    before: list[Choice] = [("trouble", "order", trouble), ("fate", "tool", "late")]
+    early: list[Choice] = [RUN, *[("go", 0)] * 5, DELIVERED, ("go", 0)]
+    after: list[Choice] = [("settle",), ("release",), ("settle",)]
+    plan = [[ORDER], [LOOK], "done"]
+    played = held(Schedule(plan=plan, choices=[*before, *early, *after]))
+    assert any('"content": "delivered"' in entry for entry in recorded(played)), played.trace
+    assert steps(played) == STEPS
+
+
 @pytest.mark.parametrize("fate", ["lost", "dead"])
 def test_an_outcome_settles_a_call_whose_worker_was_lost_before_it_could_wait(fate: str) -> None:
     asked: list[Choice] = [("fate", "tool", fate), RUN, ("settle",), ("wait", 100), ("settle",)]

@@ -392,7 +392,7 @@ class ToolCalls:
             outcome = await run_tool(ledger, n, i, edited, policy)
             if call.is_left:
                 return None
-            if outcome.asks is not None:
+            if outcome.asks is not None or i in ledger.at(n).waiting:
                 self._ask_person(call, outcome, outcome.asks)
                 return None
             if edited is not None:
@@ -410,21 +410,20 @@ class ToolCalls:
             failure = failure_of(error)
             # In doubt the call counts as having happened: to ask a person costs less than to pay
             # twice.
-            if not may_have_happened(error, policy):
+            if i not in ledger.at(n).waiting and not may_have_happened(error, policy):
                 self._record_failure(call, error, failure)
                 return failure
             return await self._ask_about(call, _unknown_text(error, call, policy), failure)
 
-    def _ask_person(self, call: Call, outcome: Outcome, asks: Asks | Wait) -> None:
+    def _ask_person(self, call: Call, outcome: Outcome, asks: Asks | Wait | None) -> None:
         """Ask a person what the tool wants to know; the call goes on with the answer.
 
-        For a call that waits for something outside, no one is asked.
+        No one is asked for a call that waits for something outside, or has its outcome from there.
         """
         ledger, n, i = self._ledger, call.n, call.i
         self._running.discard((n, i))
-        if isinstance(asks, Wait):
-            edited = call.edited.arguments if call.edited is not None else ""
-            waits.begin(ledger, n, i, outcome.model_copy(update={"edited": edited}))
+        if not isinstance(asks, Asks):
+            waits.begin(ledger, n, i, outcome)
             workflow.instance().core.watch_clock()
             return
         if not asks.repeats or call.policy.repeatable:
@@ -477,7 +476,7 @@ class ToolCalls:
         """
         ledger, n, i = self._ledger, call.n, call.i
         edited, early = call.edited, ledger.at(n).waiting.get(i)
-        # Its tool has handed its token out before the worker was lost, and who has it knows better.
+        # Its tool has handed its token out before it failed, and who has it knows better.
         if early is not None:
             waits.begin(ledger, n, i, early)
             return None

@@ -171,11 +171,12 @@ class OpenSteps(LedgerState):
         current = self.at(n)
         self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
 
-    def wait(self, n: int, i: int, over: Outcome | None) -> None:
-        """Record that an open call waits, with its outcome then; None if it waits no longer."""
+    def wait(self, n: int, i: int, over: Outcome) -> None:
+        """Record that an open call waits, with its outcome then."""
         current = self.at(n)
-        others = {k: each for k, each in current.waiting.items() if k != i}
-        waiting = others if over is None else {**others, i: over}
+        called = current.called.get(i)
+        ran = {"edited": "" if called is None else called.edited, **self._facts(current, i)}
+        waiting = {**current.waiting, i: over.model_copy(update=ran)}
         self._put(current.model_copy(update={"waiting": waiting}))
 
     def stop(self, n: int, stops: dict[int, Failure]) -> None:
@@ -211,7 +212,8 @@ class OpenSteps(LedgerState):
         begun = dict(current.begun)
         if i in begun:
             got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
-        changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        waiting = {k: each for k, each in current.waiting.items() if k != i}
+        changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun, "waiting": waiting}
         # In one change: at any moment a call either may be running, or has its outcome.
         current.called.pop(i, None)
         changed = current.model_copy(update=changes)
@@ -223,7 +225,8 @@ class OpenSteps(LedgerState):
         # A call that never began took no time, and one that failed without an effect ended then.
         if called is not None and not called.error:
             took = round(max(now - called.at, 0.0), 3)
-            got = got.model_copy(update={"ended": now, "took": took})
+            ran = got.edited or called.edited
+            got = got.model_copy(update={"ended": now, "took": took, "edited": ran})
         self.outcome(n, i, got)
 
     def call_begins(self, n: int, i: int, *, now: float, edited: str = "", child: str = "") -> None:

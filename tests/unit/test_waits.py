@@ -1,0 +1,83 @@
+"""What is known of a call that waits or was cut off: how it ran, and whose it was to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.task import waits
+from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.calls import LONG_CALL, Outcome, Wait
+from holdfast.task.data.children import secret_of_child
+from holdfast.task.data.commands import Command
+from holdfast.task.data.head import RunRules
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals, decisions
+from holdfast.task.undo import effects_of_open
+from holdfast.values.runs.approval_rules import ApprovalRule
+from tests.unit.test_call_states import AT, PLACE, N, make
+
+EDITED = '{"sum": 2}'
+RULE = ApprovalRule(by=("ann",))
+
+
+def running() -> Ledger:
+    """Make a task whose call a person has edited and approved, and that runs now."""
+    ledger, call = make(ToolPolicy(), RunRules())
+    ledger.given = ledger.given.model_copy(update={"secret": "s"})
+    asked = approvals.ask(ledger, N, AT, "tool", now=3.0, rule=RULE)
+    body = {"approval": asked.id, "arguments": {"sum": 2}}
+    said = Command(id="x", verb="approve", by="ann", body=body)
+    assert not approvals.decide(ledger, said, now=4.0)
+    assert call.approval is not None
+    decisions.checked(ledger, call.approval, "", now=4.5)
+    ledger.call_begins(N, AT, now=5.0, edited=EDITED)
+    return ledger
+
+
+def complete(ledger: Ledger) -> None:
+    """Give the call its outcome from outside."""
+    secret = secret_of_child("s", LONG_CALL)
+    token = waits.token_of(secret, "t", PLACE, ledger.at(N).calls[AT])
+    said = Command(id="y", verb="complete", body={"token": token, "result": "paid"})
+    assert not waits.obey(ledger, said, now=6.0)
+
+
+def runs_on(ledger: Ledger) -> None:
+    """Let its tool run."""
+
+
+def waits_for_it(ledger: Ledger) -> None:
+    """Let its tool end."""
+    waits.begin(ledger, N, AT, Outcome(asks=Wait(waits="answer")))
+
+
+def is_unknown(ledger: Ledger) -> None:
+    """Lose the worker of its tool."""
+    approvals.ask(ledger, N, AT, "unknown", now=5.5, text="lost")
+
+
+@pytest.mark.parametrize("before", [waits_for_it, is_unknown, complete])
+def test_an_outcome_from_outside_is_that_of_the_call_as_it_ran(
+    before: Callable[[Ledger], None],
+) -> None:
+    ledger = running()
+    before(ledger)
+    if before is complete:
+        waits_for_it(ledger)
+    else:
+        complete(ledger)
+    found = ledger.at(N).outcomes[AT]
+    assert (found.content, found.edited, found.asks) == ("paid", EDITED, None)
+    assert not ledger.at(N).waiting
+
+
+@pytest.mark.parametrize("until", [runs_on, waits_for_it, complete])
+def test_an_undo_meanwhile_takes_back_the_call_as_it_ran_by_its_rule(
+    until: Callable[[Ledger], None],
+) -> None:
+    ledger = running()
+    until(ledger)
+    [effect] = effects_of_open(ledger.at(N), {AT})
+    assert (effect.call.arguments, effect.rule, effect.ran) == (EDITED, RULE, True)
