@@ -187,6 +187,16 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     assert ledger.s.costs.usage.requests == 1
 
 
+def test_a_step_that_is_started_again_next_to_another_keeps_its_answers_apart_from_those() -> None:
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger.change(queue=(*ledger.s.queue, TaskStep(step_id="s2", input="r")))
+    ledger.begin(RunRequest(), now=2.0)
+    ledger.begin(RunRequest(), now=3.0)
+    ledger.fail(Failure(type="E", message="m"), now=4.0, n=2)
+    ledger.retry(2, RunRequest(restart=True), now=5.0)
+    assert [current.lane for current in ledger.s.opens] == [0, 1]
+
+
 def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
     known = KnownIds("", 3)
     for id in "abcd":

@@ -181,6 +181,7 @@ class Ledger(UpcomingSteps):
                 n=n,
                 at=current.at,
                 alone=current.alone,
+                lane=current.lane,
                 started=current.started,
                 before=current.before,
                 marks=current.marks[:1],
