@@ -18,11 +18,11 @@ from holdfast.activities.data.registry import Registry
 from holdfast.activities.heartbeat import current, ensure_ours
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
-from holdfast.errors import UserError
-from holdfast.governor.gate import Gates
+from holdfast.errors import ModelUnavailableError, UserError
+from holdfast.governor.gate import Gates, Used
 from holdfast.governor.providers import Provider, checked_providers
 from holdfast.governor.turns import Call
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell, unread
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.model import OpenAIModel
@@ -142,12 +142,21 @@ class GovernedModel:
                 gate.leave(line, call)
                 raise
             waited = time.monotonic() - begun
-            answer = await ask(_reached(self.model, line.key, partial(gate.heard, line)))
-            if self._prices is not None:
-                answer = priced(answer, self._prices, request.model)
-            used.tokens = answer.usage.input_tokens + answer.usage.output_tokens
-            used.dollars = answer.usage.paid
-            return answer.model_copy(update={"waited": round(waited, 3)})
+            try:
+                answer = await ask(_reached(self.model, line.key, partial(gate.heard, line)))
+            except ModelUnavailableError as error:
+                if error.usage is not None:  # of an answer that cannot be used
+                    self._used(used, unread(error, self.name), request)
+                raise
+            return self._used(used, answer, request).model_copy(update={"waited": round(waited, 3)})
+
+    def _used(self, used: Used, answer: ModelAnswer, request: ModelRequest) -> ModelAnswer:
+        """Note what an answer has used; return it with its cost."""
+        if self._prices is not None:
+            answer = priced(answer, self._prices, request.model)
+        used.tokens = answer.usage.input_tokens + answer.usage.output_tokens
+        used.dollars = answer.usage.paid
+        return answer
 
 
 async def _priority_of(task_id: str, run_id: str) -> Priority:
@@ -189,11 +198,19 @@ class HeardConnection(Connection):
     def __init__(
         self, connection: Connection, key: str, hear: Callable[[Mapping[str, str]], None]
     ) -> None:
-        """Take the place of another connection, whose clients it uses."""
+        """Take the place of another connection, whose clients it uses.
+
+        Raises:
+            UserError: It cannot be given a key.
+        """
         vars(self).update(vars(connection))
         self._hear = hear
-        if key:
-            self._api_key, self._own = os.environ[key], None
+        if key and self._stand_in is not None:
+            raise _takes_no_key(self.model)
+        if key and (given := self._given) is not None:
+            self._own = given.with_options(api_key=os.environ[key])  # sent where its own key was
+        elif key:
+            self._api_key = os.environ[key]
 
     @asynccontextmanager
     async def _opened(
@@ -217,8 +234,11 @@ def _reached(model: Any, key: str, hear: Callable[[Mapping[str, str]], None]) ->
         return model
     if hasattr(ours, "with_key"):
         return ours.with_key(os.environ[key])
-    msg = (
-        f"Model {model.name!r} cannot be given one of the keys= of its provider. Leave keys= out,"
+    raise _takes_no_key(model.name)
+
+
+def _takes_no_key(model: str) -> UserError:
+    return UserError(
+        f"Model {model!r} cannot be given one of the keys= of its provider. Leave keys= out,"
         " and give the model its key."
     )
-    raise UserError(msg)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Agent, AgentRunner, ModelSettings, Provider, tool
+from holdfast.errors import ModelUnavailableError
 from holdfast.governor import gate
 from holdfast.governor.shares import Shares
 from holdfast.governor.workflow import QUEUE
 from holdfast.models.openai.responses import ResponsesModel
-from holdfast.testing import FakeOpenAI, hang
+from holdfast.testing import FakeOpenAI, ScriptedModel, hang
+from holdfast.values.messages import Usage
 from tests.support.rig import until, until_status
 
 MORE_THAN_FAILURES = 4
@@ -76,3 +78,20 @@ async def test_a_call_that_waits_for_its_turn_says_so_costs_no_attempt_and_gives
         tasks = [await runner.get_task(task) for task in (first, third)]
         assert found.tokens == sum(task.usage.total_tokens for task in tasks)
         assert found.refused == 0
+
+
+async def test_an_answer_that_cannot_be_used_counts_as_well() -> None:
+    lost = ModelUnavailableError("It cannot be read.")
+    lost.usage = Usage(requests=1, input_tokens=30, output_tokens=12)
+    agent = Agent(name="agent", model=ScriptedModel([lost, "said"]))
+    limits = Provider(name="openai", models=("scripted",), requests_per_minute=6000)
+    async with AgentRunner.local(agent, data_dir=None, providers=[limits]) as runner:
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        total = (await runner.get_task(task)).usage.total_tokens
+
+        async def has_told() -> bool:
+            return (await known(runner)).calls == 2
+
+        await until(has_told)
+        assert (await known(runner)).tokens == total >= 42
