@@ -180,12 +180,11 @@ class Gate:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await future
-        except TimeoutError:
-            turns.leave(call)
-            raise self._again(line, call) from None
-        except asyncio.CancelledError:
-            turns.leave(call)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            turns.leave(call)  # also a turn that has come in this moment
             self._stir(line)
+            if isinstance(error, TimeoutError):
+                raise self._again(line, call) from None
             raise
         finally:
             line.begun.pop(call, None)

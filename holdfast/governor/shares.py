@@ -13,7 +13,7 @@ from math import exp
 from pydantic import BaseModel, Field
 
 from holdfast.values.base import Value
-from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.money import NOTHING, Dollars, dollars
 
 HORIZON = 3.0
 """Seconds for which a worker's wishes and a usual lease are."""
@@ -240,20 +240,21 @@ class Shares(BaseModel):
         is_short = share < mine * 0.8
         is_calm = sum(due.values()) < total * 0.98
         usual = CALM if is_calm else HORIZON
+        most = self._most(ask, others)
         lease = Lease(
             begins=begins - now,
             seconds=HASTE if known is None or is_short or not share else usual,
             share=share,
             at_once=self._at_once(ask, others),
-            most=self._most(ask, others),
+            most=most,
             tenants=targets.get(ask.worker, {}),
-            has_more=is_short or free - share > SPARE / 2,
-            credit=min(self.bank, wants * HORIZON),
+            has_more=most != 0 and (is_short or free - share > SPARE / 2),
+            credit=min(self.bank, wants * HORIZON) if most != 0 else 0.0,
         )
-        if lease.most == 0:
+        if most == 0 and self.dollars >= ask.limits.dollars:
             midnight = (self.day + 1) * DAY - now
-            why = f"the {ask.limits.dollars} dollars of the day (UTC) are used up"
-            lease = lease.model_copy(update={"why": why, "retry": midnight, "credit": 0.0})
+            why = f"the {dollars(ask.limits.dollars)} of the day (UTC) are used up"
+            lease = lease.model_copy(update={"why": why, "retry": midnight})
         self.bank -= lease.credit
         for tenant, seconds in lease.tenants.items():
             part = seconds / (mine * HORIZON) if mine else 0.0
@@ -267,7 +268,7 @@ class Shares(BaseModel):
             share=share,
             before=still,
             at_once=max(lease.at_once or 0, ask.running),
-            most=lease.most or 0,
+            most=most or 0,
             wishes=ask.wishes,
             wants=ask.running + ask.waiting,
         )

@@ -305,7 +305,7 @@ def test_the_money_of_a_day_is_kept_and_the_next_day_has_its_own() -> None:
     world.run(1000)
     assert len(world.taken) == pytest.approx(100, abs=2)  # of a cent each
     assert {turns.lease.why for turns in world.turns if turns.lease} == {
-        "the 1 dollars of the day (UTC) are used up"
+        "the $1.00 of the day (UTC) are used up"
     }
     lease = world.shares.answer(
         Ask(worker="w0", n=10_000, limits=world.limits, wishes=(Wish(seconds=1.0),)),
@@ -313,6 +313,17 @@ def test_the_money_of_a_day_is_kept_and_the_next_day_has_its_own() -> None:
     )
     assert not lease.why
     assert lease.share
+
+
+def test_money_that_others_keep_and_may_not_use_delays_no_call_to_the_next_day() -> None:
+    limits, shares = Limits(requests=6000, dollars=Decimal(10)), Shares()
+    a, b = (Ask(worker=name, n=1, limits=limits, waiting=1) for name in ("a", "b"))
+    spent = {"n": 2, "calls": 5, "dollars": Decimal(5)}
+    shares.answer(a.model_copy(update=spent), 86_400.0 * 10)
+    lease = shares.answer(b, 86_400.0 * 10 + 0.1)
+    assert (lease.most, lease.why) == (0, "")
+    left = shares.answer(b.model_copy(update={"n": 2}), 86_400.0 * 10 + 30)
+    assert left.most
 
 
 @pytest.mark.parametrize("most", [1, 7])
