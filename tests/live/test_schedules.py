@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import Schedule as TemporalSchedule
+from temporalio.client import ScheduleActionStartWorkflow, ScheduleSpec
 
 from holdfast import AgentRunner
 from holdfast.engine.search_attributes import HF_STATUS
@@ -82,6 +84,23 @@ async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_a
     await until(ran)
     assert (await runner.get_task(days[0])).input == "wait"
     await runner.delete_schedule(name)
+
+
+async def test_a_schedule_of_other_workflows_is_left_alone(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(1))
+    name = f"{runner.app}-report"
+    action = ScheduleActionStartWorkflow("Report", id=name, task_queue="reports")
+    other = TemporalSchedule(action=action, spec=ScheduleSpec())
+    handle = await runner.client.create_schedule(name, other)
+    for change in (runner.pause_schedule, runner.resume_schedule, runner.delete_schedule):
+        with pytest.raises(NotFoundError, match="There is no schedule"):
+            await change(name)
+    with pytest.raises(NotFoundError, match="There is no schedule"):
+        await runner.add_schedule(name, "count", every="1 h", exist_ok=True)
+    kept = (await handle.describe()).schedule.action
+    assert isinstance(kept, ScheduleActionStartWorkflow)
+    assert kept.workflow == "Report"
+    await handle.delete()
 
 
 @pytest.mark.parametrize(

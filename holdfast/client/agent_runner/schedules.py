@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -131,6 +130,7 @@ class TaskScheduling(TaskCreation):
         Raises:
             InvalidArgumentError: There is a schedule of this name, `every` names no time, or as for
                 `create_task`.
+            NotFoundError: With exist_ok, the schedule of this name begins other workflows.
         """
         wanted = check_new_id(name)
         given = {"every": every, "time_zone": time_zone, "overlap": overlap, "catch_up": catch_up}
@@ -172,6 +172,7 @@ class TaskScheduling(TaskCreation):
                     " give it these settings with exist_ok=True."
                 )
                 raise InvalidArgumentError(msg) from None
+            await self._schedule(wanted)
 
             def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
                 made.state = found.description.schedule.state
@@ -188,16 +189,16 @@ class TaskScheduling(TaskCreation):
             ConnectError: The server could not be reached.
         """
         with server_errors():
-            found = [each async for each in await self.client.list_schedules()]
+            every = [each async for each in await self.client.list_schedules()]
         read: list[Schedule] = []
 
         async def look(each: temporal.ScheduleListDescription) -> None:
             action = each.schedule and each.schedule.action
             if getattr(action, "workflow", "") == AGENT_TASK:
-                with suppress(NotFoundError):  # deleted meanwhile
-                    read.append(await self._schedule(each.id))
+                found = await self._found(each.id)
+                read.extend([] if found is None else [found])  # deleted meanwhile
 
-        await some_at_once(look, found)
+        await some_at_once(look, every)
         own = (each for each in read if each.app == self.app)
         return sorted(own, key=lambda each: each.name)
 
@@ -281,17 +282,24 @@ class TaskScheduling(TaskCreation):
         """Read a schedule.
 
         Raises:
-            NotFoundError: There is no such schedule.
+            NotFoundError: There is no such schedule, or it begins other workflows than tasks.
         """
-        wanted = check_new_id(name)
+        if (found := await self._found(check_new_id(name))) is not None:
+            return found
+        known = [each.name for each in await self.list_schedules()]
+        msg = f"There is no schedule {shown(name)} of tasks.{instead(name, known)}"
+        raise NotFoundError(msg)
+
+    async def _found(self, name: str) -> Schedule | None:
+        """Read a schedule of tasks; return None for any other name."""
         try:
             with server_errors(RPCStatusCode.NOT_FOUND):
-                found = await self.client.get_schedule_handle(wanted).describe()
-        except RPCError as error:
-            known = [each.name for each in await self.list_schedules()]
-            msg = f"There is no schedule {shown(name)}.{instead(name, known)}"
-            raise NotFoundError(msg) from error
+                found = await self.client.get_schedule_handle(name).describe()
+        except RPCError:
+            return None
         action = found.raw_description.schedule.action.start_workflow
+        if action.workflow_type.name != AGENT_TASK:
+            return None
         read = await read_memo(found.data_converter, cast("Any", action))
         return _read(found, action, str(read.get(INPUT_MEMO, "")))
 
