@@ -158,7 +158,7 @@ def _place(after: str) -> _Place:
                 return at, id
             case _:
                 pass
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     msg = f"{shown(after)} is not a token of a list of tasks. Take the one that a list has given."
     raise InvalidArgumentError(msg)

@@ -401,6 +401,11 @@ async def test_lists_have_filters_and_pages(api: httpx.AsyncClient, runner: Agen
     refused = await api.get("/api/v1/tasks", params={"after": "nonsense"})
     assert refused.status_code == 422
     assert "is not a token of a list" in refused.text
+    refused = await api.get("/api/v1/tasks", params={"page": 101})
+    assert (refused.status_code, "Go on with `after`" in refused.text) == (422, True)
+    first = await got(api, "tasks", q="hello", size=1)
+    assert (first["more"], first["next"]) == (True, "")
+    assert (await got(api, "tasks", q="hello", size=1, page=2))["tasks"] != first["tasks"]
     found = (await got(api, "tasks", q="hello 1"))["tasks"]
     assert {each["task_id"] for each in found} & {*ids} == {ids[1]}
     assert any(queue["workers"] for queue in await got(api, "workers"))

@@ -28,6 +28,7 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 
 
 IDS = {"task_id": "t1", "approval_id": "t1:1", "rule_id": "t1:1", "name": "s", "step_id": "s1"}
+IDS |= {"call_id": "t1:0.1.0.0:5ec4e7"}
 
 BODIES: dict[str, Any] = {
     "create_task": {"input": "x", "step_mode": "manual"},
@@ -50,6 +51,8 @@ BODIES: dict[str, Any] = {
     "reject": {"reason": "x"},
     "respond": {"result": 1},
     "snooze": {"until": "2100-01-01T00:00:00Z"},
+    "wake": None,
+    "complete": {"result": "x"},
 }
 """A body that fits for each route that acts; a new route needs one, and is tested by it."""
 
@@ -109,7 +112,7 @@ def acting(app: FastAPI) -> list[Known]:
 
 
 OPEN = {("GET", "/login"), ("HEAD", "/login"), ("POST", "/login")}
-PAGES = ("/", "/tasks", "/tasks/t1", "/compare", "/sessions", "/workers")
+PAGES = ("/", "/tasks", "/tasks/t1", "/compare", "/sessions", "/schedules", "/workers")
 
 
 async def test_nothing_is_served_without_an_identity(runner: AgentRunner, tmp_path: Path) -> None:

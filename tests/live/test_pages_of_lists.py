@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ async def test_each_page_is_one_request_and_together_they_are_the_list(
 
 async def test_a_token_of_another_kind_is_refused(engine: Engine) -> None:
     runner = Rig(engine).runner()
-    for token in ("nonsense", "bm9uc2Vuc2U=", "ä", "WzEsMl0="):
+    nested = urlsafe_b64encode(b"[" * 45_000).decode()
+    for token in ("nonsense", "bm9uc2Vuc2U=", "ä", "WzEsMl0=", nested):
         with pytest.raises(InvalidArgumentError, match="is not a token of a list"):
             await runner.list_tasks(limit=5, after=token)
     assert (await runner.list_tasks(limit=0)) == []

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from holdfast import Agent, AgentRunner
-from holdfast.desk import Limits, Tokens, desk_app, desk_url
+from holdfast.desk import Identity, Limits, Tokens, desk_app, desk_url
 from holdfast.desk.identity.guard import Guard
 from holdfast.desk.identity.protection import VISITOR, Protection, Rates
 from holdfast.desk.identity.tokens import LocalTokens
@@ -227,3 +227,21 @@ def test_a_token_has_a_role_and_any_groups(tmp_path: Path, roles: list[str], why
     anna = tokens.identity(tokens.make("anna", ["approver", "finance"]))
     assert anna is not None
     assert (anna.can("approve"), anna.can("run"), *anna.groups) == (True, False, "finance")
+
+
+async def test_rules_of_an_application_get_the_task_of_a_call_and_not_its_token(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def may(_: Identity, verb: str, subject: str) -> bool:
+        asked.append((verb, subject))
+        return verb == "read"
+
+    tokens = Tokens(tmp_path / "tokens.json")
+    app = desk_app(runner, tokens=tokens, may=may)
+    async with client_of(app, token=tokens.make("ole", ["operator"])) as client:
+        at = "/api/v1/calls/trip%2Fx:0.1.0.0:5ec4e7/complete"
+        refused = await client.post(at, json={"result": "done"})
+    assert (refused.status_code, "5ec4e7" in refused.text) == (403, False)
+    assert asked == [("read", ""), ("complete", "trip/x")]

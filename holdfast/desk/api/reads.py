@@ -28,7 +28,7 @@ from holdfast.desk.views.tasks import MOST_SEARCHED, TaskFilter
 from holdfast.desk.views.timeline import Effect, Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
-from holdfast.errors import NotFoundError, TaskNotFoundError
+from holdfast.errors import InvalidArgumentError, NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
@@ -65,7 +65,8 @@ class TaskPage(BaseModel):
         tasks: The tasks, with what lists know of them.
         page: Number of the page, from 1.
         more: Whether there is another page.
-        next: The `after` of the page that follows; empty for none.
+        next: The `after` of the page that follows. If there is more without it, as in a search, the
+            next `page` has it.
     """
 
     tasks: list[ListedTask]
@@ -144,8 +145,15 @@ async def list_tasks(
     page: Annotated[int, Query(ge=1, le=10_000, description="`after` is faster.")] = 1,
     size: Annotated[int, Query(ge=1, le=MOST)] = PAGE,
 ) -> TaskPage:
-    """List tasks, newest first; a search looks at 5,000 from where it begins."""
+    """List tasks, newest first; a search looks at 5,000 from where it begins.
+
+    Raises:
+        InvalidArgumentError: The number of the page is too large.
+    """
     end = page * size
+    if end > MOST_SEARCHED:
+        msg = f"Pages have numbers up to {MOST_SEARCHED:,} tasks. Go on with `after`, not `page`."
+        raise InvalidArgumentError(msg)
     limit = MOST_SEARCHED if q else end
     found = await asked.runner.list_tasks(status, agent, limit=limit, parent=parent, after=after)
     wanted = TaskFilter(text=q)

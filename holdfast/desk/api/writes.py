@@ -343,7 +343,9 @@ def _serve(verb: Verb) -> None:
         [subject] = id.values()
         given = dict(body or ())
         role_of: Any = f"{verb}_always" if given.get("always") else verb
-        by = await asked.may(role_of, subject)
+        # A token is a secret of who has it, and rules of an application are about tasks.
+        about = task_of(task_of(subject)) if declared.about == "call" else subject
+        by = await asked.may(role_of, about)
         given |= {"request_id": _request(by, key)} if key else {}
         given |= {"roles": asked.person.roles} if takes_roles else {}
         receipt: Receipt = await method(asked.runner, subject, by=by, **given)
