@@ -106,6 +106,20 @@ def test_workers_stop_gently_and_are_asked_for_their_health(tmp_path: Path) -> N
     assert {each["secretRef"]["name"] for each in worker["envFrom"]} == {"openai", "cloud"}
 
 
+def test_who_signs_in_can_be_written_next_to_the_tokens_of_the_secret(tmp_path: Path) -> None:
+    pod = made(ALL, tmp_path)["Deployment", "shop-desk"]["spec"]["template"]["spec"]
+    [desk], [copying] = pod["containers"], pod["initContainers"]
+    file = next(e["value"] for e in desk["env"] if e["name"] == "HOLDFAST_DESK_TOKENS")
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    [mount] = [each for each in desk["volumeMounts"] if file.startswith(each["mountPath"])]
+    assert "emptyDir" in volumes[mount["name"]]
+    assert not mount.get("readOnly")
+    given = {each["mountPath"]: volumes[each["name"]] for each in copying["volumeMounts"]}
+    assert copying["command"] == ["cp", "/secret/tokens.json", file]
+    assert given["/secret"]["secret"] == {"secretName": "tokens"}
+    assert mount["mountPath"] in given
+
+
 def test_scaling_and_disruption_are_of_the_workers(tmp_path: Path) -> None:
     found = made(ALL, tmp_path)
     deployment = found["Deployment", "shop-worker"]

@@ -10,10 +10,14 @@ automountServiceAccountToken: false
 securityContext: {runAsNonRoot: true, runAsUser: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
 {{- end }}
 
-{{- define "holdfast.container" -}}
+{{- define "holdfast.image" -}}
 image: {{ printf "%s:%s" (required "set image.repository" .Values.image.repository) (required "set image.tag" .Values.image.tag) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+{{- end }}
+
+{{- define "holdfast.container" -}}
+{{ include "holdfast.image" . }}
 envFrom:
   {{- range compact (append .Values.secrets .Values.temporal.secret) }}
   - secretRef: {name: {{ . | quote }}}
