@@ -89,8 +89,7 @@ async def listed(found: WorkflowExecution) -> Task:
 async def waiting_in(found: WorkflowExecution) -> list[Approval]:
     """List the open approvals of a task as its memo has them, long arguments cut.
 
-    One of kind "unread" stands for those that the memo has no room for, or that this process cannot
-    read.
+    One of kind "unread" says how many the memo has no room for, or this process cannot read.
     """
     cards = as_array((await memo_of(found)).get(APPROVALS_MEMO))
     shown: list[Approval] = []

@@ -107,7 +107,7 @@ class Approval(Value):
     Attributes:
         id: `<task id>:<serial>`: enough to decide it from any process.
         kind: A call to approve, one that may have happened, a used-up budget, an undo, a question.
-            "unread" stands in lists for those of a task that cannot be read now.
+            "unread" says in lists how many of a task cannot be read now.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name, after that of its namespace if it has one.
         namespace: Namespace by which the model called it; empty for none.
