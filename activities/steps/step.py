@@ -240,7 +240,8 @@ class StepActivities:
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)
         ctx, hooks = ready.ctx, ready.hooks
-        if ready.asking.key is not None and not await _may_begin(given, ctx):
+        is_read = ctx.task_id in local_turns.runs or ctx.task_id in local_turns.stops
+        if is_read and not await _may_begin(given, ctx):
             return Advanced(result=None, unbegun=True)
         if hooks is not None:
             await hooks.started(given, ctx)

@@ -189,8 +189,9 @@ class RunConfig:
             a call that may cost more ends it with MaxTurnsExceeded.
         max_output_attempts: How often a turn asks the model for a final output that fits the
             agent's type, each time with what was wrong, before the run waits for a person. With
-            None the first that does not fit ends the run with ModelBehaviorError, as in the Agents
-            SDK. An error handler for "invalid_final_output" answers at the first.
+            None the first that does not fit ends the run with ModelBehaviorError, and equal calls
+            with equal results have no limit, as in the Agents SDK. An error handler for
+            "invalid_final_output" answers at the first.
 
     `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
 

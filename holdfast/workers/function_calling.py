@@ -365,7 +365,7 @@ class FunctionCallingAgentWorker(AgentWorker):
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call the model; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)
-        if not ctx.adds:  # the step begins with results of tools
+        if not ctx.adds and ctx.rules.output_attempts:  # the step begins with results of tools
             self._heed_repeats(ctx)
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         is_last = ctx.limit_reached
@@ -415,8 +415,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         raise UnfitAnswerError(
             msg,
             remedy="Say something by feedback, then run the step again; or undo, or end the task."
-            f" Run without feedback, it goes on for {most} more. max_repeats of the"
-            " FunctionCallingAgentWorker sets the limit.",
+            f" Run without feedback, it goes on for {most} more. The agent's"
+            " worker=FunctionCallingAgentWorker(max_repeats=...) sets the limit.",
         )
 
     async def _use_tools(

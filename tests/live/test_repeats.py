@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, tool
-from holdfast.errors import InvalidArgumentError, UnfitAnswerError
+from holdfast import Agent, AgentRunner, RunConfig, Runner, tool
+from holdfast.errors import InvalidArgumentError, MaxTurnsExceeded, UnfitAnswerError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, system, user
@@ -66,6 +66,16 @@ async def test_the_limit_is_off_by_a_setting(rig: Rig, limit: Any) -> None:
     for _ in range(12):
         await runner.run_step(task)
     assert told(model) == []
+
+
+async def test_a_run_with_the_outcomes_of_the_sdk_has_no_limit_but_that_of_turns(rig: Rig) -> None:
+    model = ScriptedModel(again)
+    agent = Agent(name="agent", model=model, tools=[status])
+    runner = await rig.serving(agent)
+    config = RunConfig(max_output_attempts=None)
+    with pytest.raises(MaxTurnsExceeded):
+        await Runner.run(agent, "Wait for a.", max_turns=12, run_config=config, runner=runner)
+    assert (model.calls, told(model)) == (12, [])
 
 
 def turns(*results: str) -> list[Message]:

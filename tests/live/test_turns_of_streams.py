@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowHistory
 
-from holdfast import RunHooks, Runner
+from holdfast import RunHooks, Runner, tool
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.reading.streams.hub import local_turns
 from holdfast.reading.streams.reader import StreamEvent
@@ -110,6 +110,30 @@ async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_tu
     assert scheduled(history).count("step") == 3  # the second one did not begin at first
     failed = [e for e in await run.runner.audit(stream.task_id) if e.status == "failed"]
     assert failed == []
+
+
+async def test_a_run_begun_without_a_stream_is_stopped_after_its_turn_as_well(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("pay")
+    agent = await run.serve(tool(needs_approval=True)(pay))
+    asking = await Runner.run(agent, "q", runner=run.runner, by="ann")
+    state = asking.to_state()
+    state.approve(asking.interruptions[0])
+    stream = Runner.run_streamed(agent, state, runner=run.runner, by="ann")
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if is_output(event):
+                await until_second_turn(run, stream.task_id)
+                stream.cancel(mode="after_turn")
+    assert (stream.final_output, len(model.requests)) == (None, 1)
+    model.reply("done")
+    result = await Runner.run(agent, stream.to_state(), runner=run.runner, by="ann")
+    assert (result.final_output, len(model.requests)) == ("done", 2)
+
+
+def pay() -> str:
+    return "paid"
 
 
 @pytest.mark.parametrize("how", ["dropped", "cancelled"])

@@ -366,6 +366,8 @@ class LocalTurns:
 
     Attributes:
         patience: How long a turn waits, in seconds.
+        runs: The streamed runs of each task.
+        stops: The stops that tasks have taken just now.
     """
 
     def __init__(self, hub: LocalHub = local_hub) -> None:
@@ -378,24 +380,24 @@ class LocalTurns:
         self._hub = hub
         self._lock = threading.Lock()
         self._gates = Listeners()
-        self._runs: dict[str, tuple[StreamedTurns, ...]] = {}
-        self._stops: dict[str, _Stop] = {}
+        self.runs: dict[str, tuple[StreamedTurns, ...]] = {}
+        self.stops: dict[str, _Stop] = {}
 
     def add(self, turns: StreamedTurns) -> None:
         """Let turns wait for the readers of a run."""
         with self._lock:
             now = time.monotonic()
-            self._stops = {id: each for id, each in self._stops.items() if each.end > now}
-            self._runs[turns.task_id] = (*self._runs.get(turns.task_id, ()), turns)
+            self.stops = {id: each for id, each in self.stops.items() if each.end > now}
+            self.runs[turns.task_id] = (*self.runs.get(turns.task_id, ()), turns)
 
     def drop(self, turns: StreamedTurns) -> None:
         """Forget a run, unless a stop of it is in transit."""
         with self._lock:
             if turns.is_stopping:
                 return
-            left = tuple(e for e in self._runs.pop(turns.task_id, ()) if e is not turns)
+            left = tuple(e for e in self.runs.pop(turns.task_id, ()) if e is not turns)
             if left:
-                self._runs[turns.task_id] = left
+                self.runs[turns.task_id] = left
         self.wake(turns.task_id)
 
     def stopped(self, turns: StreamedTurns, *, is_taken: bool) -> None:
@@ -404,7 +406,7 @@ class LocalTurns:
             turns.is_stopping = False
             if is_taken:
                 end = time.monotonic() + self.patience
-                self._stops[turns.task_id] = _Stop(turns.begun, end)
+                self.stops[turns.task_id] = _Stop(turns.begun, end)
         if turns.is_over:
             self.drop(turns)
         self.wake(turns.task_id)
@@ -412,7 +414,7 @@ class LocalTurns:
     def resume(self, task_id: str) -> None:
         """Forget that a task was stopped: it is about to go on."""
         with self._lock:
-            self._stops.pop(task_id, None)
+            self.stops.pop(task_id, None)
 
     def wake(self, task_id: str) -> None:
         """Let turns of a task that wait look again."""
@@ -448,7 +450,7 @@ class LocalTurns:
     ) -> Literal["begin", "stop", "stopping", "reading"]:
         """Return whether a step may begin, or what it waits for."""
         with self._lock:
-            stop, runs = self._stops.get(task_id), self._runs.get(task_id, ())
+            stop, runs = self.stops.get(task_id), self.runs.get(task_id, ())
             if stop is not None and time.monotonic() < stop.end and place > stop.begun:
                 if place not in stop.held:
                     stop.held.add(place)
@@ -472,7 +474,7 @@ class LocalTurns:
     def _go_on(self, task_id: str, place: Place) -> None:
         """Begin a step without those who are late; until they come back, no other one waits."""
         with self._lock:
-            runs = self._runs.get(task_id, ())
+            runs = self.runs.get(task_id, ())
             for each in (reading for run in runs for reading in run.readings):
                 each.counts = each.counts and each.turn >= place.n
             self._begin(runs, place)
