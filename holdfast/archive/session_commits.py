@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from datetime import timedelta
 
 from pydantic import ValidationError
@@ -50,8 +51,13 @@ async def read_resting(
     name = record_name("sessions", session_id)
     data = await archive.afind_record(name)
     try:
-        if data is not None or not rests:
-            return None if data is None else SessionState.model_validate(data)
+        if data is not None:
+            kept, now = SessionState.model_validate(data), time.time()
+            # With a rule that stands it would not rest: who can write here decides nothing.
+            ended = tuple(each for each in kept.rules if not each.stands(now))
+            return kept.model_copy(update={"rules": ended})
+        if not rests:
+            return None
         why = f"rests, and the archive {archive.url!r} has no {name!r}."
     except ValidationError as error:
         why = f"rests in a damaged record: {error}."
