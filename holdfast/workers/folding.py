@@ -357,13 +357,13 @@ class FoldingAgentWorker(AgentWorker):
     async def _pins(self, ctx: StepContext, seen: Sequence[Message]) -> list[int]:
         """Find the messages that stay in view."""
         task = await ctx.task()
-        pin = self.pin or (lambda _message: False)
         requests = [
             k
             for k, each in enumerate(seen)
             if each.role == "user" and task.input and each.text == task.input
         ]
-        return [*requests[-1:], *(k for k, each in enumerate(seen) if pin(each))]
+        pinned = [] if self.pin is None else [k for k, m in enumerate(seen) if self.pin(m)]
+        return [*requests[-1:], *pinned]
 
 
 def _input(step: TaskStep) -> tuple[Message, ...]:
