@@ -122,7 +122,6 @@ from holdfast.errors import (
 from holdfast.errors import (
     UserError as UserError,
 )
-from holdfast.governor.providers import Provider as Provider
 from holdfast.models.prices import (
     Price as Price,
 )

@@ -63,7 +63,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_TWO_STOPS = re.compile(r"(?<=[\w)'\"])\.\.(?=\s|$)")
+_TWO_STOPS = re.compile(r"(?<=[\w)'\"])\.\.(?=\s+[A-Z]|\s*$)")
 """Where a sentence ends with another error's text, which has its own full stop."""
 
 

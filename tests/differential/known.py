@@ -232,11 +232,6 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "Hooks are told of their own run's model calls; those of nested runs are in the result.",
-        ("notes.6.3", "notes.7.3"),
-        ("agents_as_tools/hooks_of_a_run_with_a_child",),
-    ),
-    Known(
         "The words around structured input are Holdfast's own.",
         ("calls.1.input.0.content.0.text",),
         ("agents_as_tools/a_structured_input",),

@@ -199,8 +199,8 @@ async def test_what_was_filtered_stays_filtered_after_undo_fork_and_rollover(
     model.call("look")
     await runner.run_step(task)
     await runner.undo_step(task)
-    for _ in range(6):
-        model.call("look")
+    for n in range(6):
+        model.call("look", {"where": f"there {n}"})
         await runner.run_step(task)
     assert all(team.seen(k)[0] == ("user", "only this") for k in range(1, 8))
     assert len(team.seen(7)) == 1 + 2 * 5 + 1  # the undo is told of

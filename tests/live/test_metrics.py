@@ -74,8 +74,11 @@ async def test_a_port_has_all_metrics_of_the_table_and_no_label_is_an_id(
 ) -> None:
     data, prices = str(tmp_path / "data"), tmp_path / "prices.json"
     prices.write_text(json.dumps({"gpt-5-mini": {"input": 1, "output": 2}}), "utf-8")
+    providers = tmp_path / "providers.toml"
+    providers.write_text("[openai]\nrequests_per_minute = 6000\n", "utf-8")
     port, counting = free_port(), free_port()
     environment = {
+        "HOLDFAST_PROVIDERS": str(providers),
         "HOLDFAST_METRICS": f"127.0.0.1:{port}",
         "HOLDFAST_PRICES": str(prices),
         "OPENAI_BASE_URL": model.base_url,

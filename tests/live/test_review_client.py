@@ -125,6 +125,7 @@ async def test_a_server_that_is_away_is_a_connect_error_everywhere(
         patch.setattr(client, "start_workflow", fails)
         patch.setattr(client, "execute_update_with_start_workflow", fails)
         patch.setattr(client, "list_workflows", failing)
+        patch.setattr(type(runner.client.workflow_service), "list_workflow_executions", fails)
         for verb in (
             runner.get_task,
             runner.run_step,

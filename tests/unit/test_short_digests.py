@@ -33,6 +33,7 @@ REASONS = {
     ("holdfast/reading/audit/check_bundle.py", "2"): "a folder; the whole digest follows",
     ("holdfast/reading/audit/check_bundle.py", "32"): "128 bits, as values/base.py writes them",
     ("holdfast/task/data/children.py", "32"): MAC,
+    ("holdfast/task/waits.py", "32"): MAC,
     ("holdfast/task/data/state.py", "HEAD_DIGITS"): SECOND,
     ("holdfast/task/ledger/recording.py", "DIGEST_BYTES"): OWN,
     ("holdfast/task/ledger/ledger.py", "AT_DIGITS"): SECOND,
