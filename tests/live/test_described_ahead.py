@@ -12,6 +12,7 @@ from holdfast.agents_sdk import Tool
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
+from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import activities_of, histories
 from tests.support.tool_servers import Place
 from tests.support.workers import Forking
@@ -37,12 +38,13 @@ def agent(name: str, script: Any = ("done",), *tools: Tool, **more: Any) -> Agen
 @pytest.fixture(scope="module")
 async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[AgentRunner]:
     ask = agent("inner").as_tool(tool_name="ask", tool_description="Ask.")
+    patient = FunctionCallingAgentWorker(max_repeats=None)
     agents = (
         agent("plain", looks_once, look),
         agent("nesting", [ASKS, "done"], ask),
         agent("forking", worker=Forking({}, last="start")),
         agent("served", mcp_servers=[Place(tmp_path_factory.mktemp("place")).stdio()]),
-        agent("long", [*[LOOKS] * 20, "done"], look),
+        agent("long", [*[LOOKS] * 20, "done"], look, worker=patient),
     )
     async with AgentRunner.local(*agents, data_dir=None, roll_events=30) as made:
         yield made

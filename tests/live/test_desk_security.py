@@ -44,8 +44,6 @@ BODIES: dict[str, Any] = {
     "undo": {"reason": "x"},
     "rewind": {"to": "s1"},
     "fork": {"at": "s1"},
-    "wake": {"reason": "x"},
-    "complete": {"result": "x"},
     "revoke": None,
     "uncover": None,
     "approve": {"note": "x", "digest": ""},

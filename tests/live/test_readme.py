@@ -17,7 +17,6 @@ from examples.tutorial.model import answer
 from holdfast.engine.dev_server.leases import leased_server
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
-from tests.support.dialects import anthropic, gemini
 from tests.support.pages import ALL, PAGES, ROOT
 from tests.support.programs import printed_by
 
@@ -34,7 +33,7 @@ RUN = [page for page, blocks in BLOCKS.items() if blocks]
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have programs that name no other model ask the one of the tutorial."""
-    with FakeOpenAI(answer, dialects=(anthropic, gemini)) as api:
+    with FakeOpenAI(answer) as api:
         monkeypatch.setenv("OPENAI_BASE_URL", api.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "any")
         yield
