@@ -278,6 +278,8 @@ class Shares(BaseModel):
         """Let the time since the ask before go by."""
         if self.at == 0.0:  # nothing was ever asked: all is free
             self.at = now - max(ask.least, BURST)
+        if now < self.at - CALM:  # the clock was set back: leases and pauses would end too late
+            self.held, self.slowed, self.paused = {}, now, now
         since = max(now - self.at, 0.0)
         used = sum(each.used(self.at, now) for each in self.held.values())
         free = max(self.pace * since - used, 0.0)
@@ -293,8 +295,9 @@ class Shares(BaseModel):
         self.at = now
 
     def _book(self, ask: Ask, now: float) -> None:
-        if int(now // DAY) != self.day:
-            self.day, self.dollars = int(now // DAY), NOTHING
+        day = int(now // DAY)
+        if self.day - day not in (0, 1):  # 1: the clock was set back over midnight
+            self.day, self.dollars = day, NOTHING
         self.asks += 1
         self.dollars += ask.dollars
         self.calls += ask.calls

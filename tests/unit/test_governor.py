@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from holdfast.governor.shares import FULL, Ask, Lease, Limits, Shares, Wish, fair
+from holdfast.governor.shares import FULL, HORIZON, Ask, Lease, Limits, Shares, Wish, fair
 from holdfast.governor.turns import MOST_WAITING, Call, Turns, room_in
 
 ROUND_TRIP = 0.02
@@ -271,6 +271,27 @@ def test_what_a_provider_asks_to_wait_holds_for_all_workers() -> None:
     lease = shares.answer(Ask(worker="b", n=1, limits=limits, wishes=wishes), 101.0)
     assert lease.begins == pytest.approx(19.0)
     assert shares.pace < FULL
+
+
+def test_a_clock_that_is_set_back_holds_no_call_back() -> None:
+    shares, ask = Shares(), Ask(worker="a", n=1, limits=Limits(requests=60), waiting=1)
+    wished = ask.model_copy(update={"wishes": (Wish(seconds=1.0),), "pause": 30.0, "refused": 1})
+    for worker in ("a", "b"):
+        shares.answer(wished.model_copy(update={"worker": worker}), 10_000.0)
+    for n in (2, 3):
+        again = wished.model_copy(update={"n": n, "pause": 0.0, "refused": 0})
+        lease = shares.answer(again, 6_400.0 + n)
+        assert (lease.begins < HORIZON, lease.share > 0) == (True, True)
+
+
+def test_a_clock_that_is_set_back_over_midnight_gives_no_money_twice() -> None:
+    shares, limits = Shares(), Limits(requests=60, dollars=Decimal(1))
+    for n, (at, spent) in enumerate([(10.0, "0.4"), (-2.0, "0.6"), (20.0, "0")], start=1):
+        ask = Ask(worker="a", n=n, limits=limits, waiting=1, calls=1, dollars=Decimal(spent))
+        lease = shares.answer(ask, 86_400.0 * 10 + at)
+    assert lease.why
+    days = {"n": 4, "dollars": Decimal(0)}
+    assert not shares.answer(ask.model_copy(update=days), 86_400.0 * 11 + 1).why
 
 
 def test_an_ask_that_is_sent_twice_counts_once() -> None:
