@@ -257,7 +257,7 @@ def test_the_filter_of_tasks_is_its_url() -> None:
 def test_a_queue_with_open_tasks_and_no_worker_comes_first() -> None:
     found = queues_of(
         {"hf:lost": ["t1"], "hf:calc": ["t2"]},
-        {"hf:calc": [Worker(identity="1@host")]},
+        {name: [Worker(identity="1@host")] for name in ("hf:calc", "hf-governor-1", "reports")},
         {"hf:calc": {"calc"}, "hf:lost": {"lost", ""}},
     )
     assert [(queue.serves, queue.is_unserved) for queue in found] == [

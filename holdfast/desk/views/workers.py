@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.desk.views.words import age
-from holdfast.values.checks.ids import serves
+from holdfast.values.checks.ids import is_own, serves
 
 TASKS_SHOWN = 5
 
@@ -164,6 +164,7 @@ def queues_of(
             agents=tuple(sorted({*agents.get(name, ())} - {""})),
         )
         for name in {**tasks, **pollers}
+        if name in tasks or name in agents or is_own(name)  # not a governor's, or of other programs
     ]
     return sorted(found, key=lambda queue: (not queue.is_unserved, queue.name))
 
