@@ -18,7 +18,7 @@ from holdfast.task.data.children import is_secret, secret_of_child
 from holdfast.task.data.commands import Command
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import Content, ToolCall
 from holdfast.values.text.shown import named
 
 _PLACE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){3}")
@@ -75,17 +75,22 @@ def end_due(ledger: Ledger, *, now: float) -> None:
     """End the waits whose time is over."""
     for n, i, wait, over in [*waiting(ledger)]:
         if 0 < wait.until <= now:
-            _end(ledger, n, i, _in_vain(over), now=now)
+            _end(ledger, n, i, _in_vain(over, over.content), now=now)
 
 
-def _in_vain(over: Outcome) -> Outcome:
-    """Return the outcome of a call whose time is over."""
-    wait = cast("Wait", over.asks)
-    if wait.waits == "sleep":
+def leave(ledger: Ledger, n: int, i: int, *, now: float) -> None:
+    """End the wait of a call whose task ends."""
+    _end(ledger, n, i, _in_vain(ledger.at(n).waiting[i]), now=now)
+
+
+def _in_vain(over: Outcome, text: Content = "") -> Outcome:
+    """Return the outcome of a call whose wait is over; the text is for one without an answer."""
+    waits = over.asks.waits if isinstance(over.asks, Wait) else ""
+    if waits in ("", "sleep"):
         return over
     # What its tool has begun outside may still take effect.
-    status = "failed" if wait.waits == "event" else "unknown"
-    text = over.content or "The wait for its outcome was ended before there was one."
+    status = "failed" if waits == "event" else "unknown"
+    text = text or "The wait for its outcome was ended before there was one."
     return over.model_copy(update={"is_error": True, "status": status, "content": text})
 
 

@@ -16,6 +16,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions
 from holdfast.task.undo import effects_of_open
 from holdfast.values.runs.approval_rules import ApprovalRule
+from holdfast.workflows.tools.tool_runs import leave_calls
 from tests.unit.test_call_states import AT, PLACE, N, make
 
 EDITED = '{"sum": 2}'
@@ -81,3 +82,48 @@ def test_an_undo_meanwhile_takes_back_the_call_as_it_ran_by_its_rule(
     until(ledger)
     [effect] = effects_of_open(ledger.at(N), {AT})
     assert (effect.call.arguments, effect.rule, effect.ran) == (EDITED, RULE, True)
+
+
+def sleeps(ledger: Ledger) -> None:
+    """Let the call wait for a time."""
+    over = Outcome(content="look again", asks=Wait(waits="sleep", until=99.0))
+    waits.begin(ledger, N, AT, over)
+
+
+def waits_for_a_while(ledger: Ledger) -> None:
+    """Let its tool end, which has said how long the call may wait."""
+    wait = Wait(waits="answer", until=99.0)
+    waits.begin(ledger, N, AT, Outcome(content="None has come in 94 seconds.", asks=wait))
+
+
+ENDED = "The wait for its outcome was ended before there was one."
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "status"),
+    [
+        (complete, "paid", "done"),
+        (sleeps, "look again", "done"),
+        (waits_for_it, ENDED, "unknown"),
+        (waits_for_a_while, ENDED, "unknown"),
+    ],
+)
+def test_the_end_of_a_task_leaves_what_is_known_of_a_call_that_waits(
+    before: Callable[[Ledger], None], content: str, status: str
+) -> None:
+    ledger = running()
+    before(ledger)
+    leave_calls(ledger, {(N, AT)}, at=9.0)
+    found = ledger.at(N).outcomes[AT]
+    assert (found.content, found.status, found.edited) == (content, status, EDITED)
+
+
+def test_a_call_is_told_whether_its_time_was_over_or_a_person_ended_the_wait() -> None:
+    ledger = running()
+    waits_for_a_while(ledger)
+    assert not waits.obey(ledger, Command(id="z", verb="wake", by="ann"), now=9.0)
+    assert ledger.at(N).outcomes[AT].content == ENDED
+    ledger = running()
+    waits_for_a_while(ledger)
+    waits.end_due(ledger, now=99.0)
+    assert ledger.at(N).outcomes[AT].content == "None has come in 94 seconds."

@@ -16,6 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.task import waits
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Called, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, NOT_STARTED, Failure
@@ -240,7 +241,8 @@ def not_known_text(why: str) -> str:
 def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
     """Leave the calls of a task that ends, and withdraw what a person was asked.
 
-    Calls that were running, or about which a person was asked, are recorded as unknown.
+    Calls that were running, or about which a person was asked, are recorded as unknown; of those
+    that wait for something outside, what is known.
 
     Args:
         ledger: The task; its steps are not being worked on any more.
@@ -251,6 +253,9 @@ def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float
     cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
     for n, i in sorted(cut):
         if ledger.find(n) is None or i not in ledger.missing_calls(n):
+            continue
+        if i in ledger.at(n).waiting:
+            waits.leave(ledger, n, i, now=at)
             continue
         call = ledger.at(n).calls[i]
         approval = approvals.latest(ledger, n, i)
