@@ -252,14 +252,18 @@ class ToolActivities:
         traced = tool_call(ready.head, given, ready.tool, ready.call) if may_trace() else None
         with traced or nullcontext() as span:
             outcome = await self._outcome(ready, span)
-            if outcome.asks is not None:  # the state keeps what a call that goes on has changed
-                return outcome if isinstance(outcome.asks, Asks) else _with_patch(outcome, ready)
-            outcome = await ready.watch.end(outcome)
-            if span is not None:
-                came_to(span, outcome)
+            if isinstance(outcome.asks, Asks):
+                return outcome
+            if outcome.asks is None:
+                outcome = await ready.watch.end(outcome)
+                if span is not None:
+                    came_to(span, outcome)
         attempts = attempt_of(given.tried) - given.tried
-        update = {"attempts": attempts, "worker": worker_identity()}
-        outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
+        known = {"worker": worker_identity(), "guards": ready.watch.guards}
+        outcome = _with_patch(outcome, ready).model_copy(update={"attempts": attempts, **known})
+        outcome = await self._sealed(outcome, ready)
+        if outcome.asks is not None:  # no result yet
+            return outcome
         return recorded(self._source, given, ready, outcome)
 
     async def _sealed(self, outcome: Outcome, ready: Ready) -> Outcome:

@@ -54,7 +54,7 @@ def begin(ledger: Ledger, n: int, i: int, over: Outcome) -> None:
     if early is None:
         ledger.wait(n, i, over)
     else:
-        kept = {"patch": over.patch, "guards": over.guards, "worker": over.worker}
+        kept = {name: getattr(over, name) for name in ("patch", "guards", "worker", "attempts")}
         _end(ledger, n, i, early.model_copy(update=kept), now=early.ended)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Task, ToolContext, sleep_until, tool
+from holdfast import Agent, AgentRunner, Runner, Task, ToolContext, sleep_until, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.waiting import LaterTool
+from holdfast.agents_sdk import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    tool_input_guardrail,
+)
 from holdfast.errors import (
     CommandRefusedError,
     DeclarationError,
@@ -146,6 +152,29 @@ async def test_a_call_fails_by_its_token_or_in_time(rig: Rig) -> None:
     task = await late.create_task("q", step_mode="automatic")
     await until_status(late, task, "answered")
     assert await results(late, task) == ["No outcome of this call has come in 0.2 seconds."]
+
+
+async def test_a_call_that_waited_says_who_made_it_and_what_its_guardrails_found(rig: Rig) -> None:
+    @tool_input_guardrail
+    def fits(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow("fits")
+
+    tokens: list[str] = []
+
+    @tool(completes="later", tool_input_guardrails=[fits])
+    async def order(ctx: ToolContext) -> None:
+        tokens.append(ctx.completion_token)
+
+    agent = Agent(name="agent", model=ScriptedModel([call("order"), "done"]), tools=[order])
+    await rig.serve(agent)
+    runner = rig.runner()
+    running = asyncio.create_task(Runner.run(agent, "q", runner=runner))
+    [token] = await until(lambda: asyncio.sleep(0, tokens))
+    await runner.complete(token, "delivered")
+    result = await running
+    assert [each.output.output_info for each in result.tool_input_guardrail_results] == ["fits"]
+    [made] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
+    assert (made.worker != "", made.attempts, made.answered_by) == (True, 1, "tool")
 
 
 async def test_a_token_is_worth_nothing_after_an_undo(rig: Rig) -> None:
