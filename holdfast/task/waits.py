@@ -151,16 +151,16 @@ def _complete(ledger: Ledger, command: Command, *, now: float) -> str:
     if len(text) > LARGEST_RESULT:
         return f"A result may have {LARGEST_RESULT} characters; this one has {len(text)}."
     is_error = given[0] == "error"
-    known = Outcome(content=text, is_error=is_error, status="failed" if is_error else "done")
+    status = "failed" if is_error else "done"
+    known = Outcome(content=text, is_error=is_error, status=status, ended=now)
     asked = approvals.latest(ledger, n, i)
-    if over is not None:
-        changed = {"content": text, "is_error": is_error, "status": known.status}
-        _end(ledger, n, i, over.model_copy(update=changed), now=now)
-    elif asked is not None and asked.kind == "unknown" and asked.status == "open":
+    if asked is not None and asked.kind == "unknown" and asked.status == "open":
         ledger.settled(n, i, known, now=now)  # its worker was lost after it had given the token
         approvals.settle(ledger, n, i, now=now)
-    elif i in current.called:
-        ledger.wait(n, i, known.model_copy(update={"ended": now}))  # its tool has not ended yet
+    elif over is not None or i in current.called:
+        ledger.wait(n, i, known)  # where its tool has not ended yet
+        if over is not None:
+            begin(ledger, n, i, over)
     else:
         return "The call is not being made: it waits for a person, or was given up."
     return ""

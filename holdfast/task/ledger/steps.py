@@ -174,10 +174,9 @@ class OpenSteps(LedgerState):
     def wait(self, n: int, i: int, over: Outcome) -> None:
         """Record that an open call waits, with its outcome then."""
         current = self.at(n)
-        called = current.called.get(i)
-        ran = {"edited": "" if called is None else called.edited, **self._facts(current, i)}
-        waiting = {**current.waiting, i: over.model_copy(update=ran)}
-        self._put(current.model_copy(update={"waiting": waiting}))
+        edited = current.called.get(i, Called(at=0.0)).edited
+        over = over.model_copy(update={"edited": edited, **self._facts(current, i)})
+        self._put(current.model_copy(update={"waiting": {**current.waiting, i: over}}))
 
     def stop(self, n: int, stops: dict[int, Failure]) -> None:
         """Record why a step will stop once its calls in progress have ended."""
