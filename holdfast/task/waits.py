@@ -150,9 +150,8 @@ def _complete(ledger: Ledger, command: Command, *, now: float) -> str:
     text = said if isinstance(said, str) else json.dumps(said)
     if len(text) > LARGEST_RESULT:
         return f"A result may have {LARGEST_RESULT} characters; this one has {len(text)}."
-    is_error = given[0] == "error"
-    status = "failed" if is_error else "done"
-    known = Outcome(content=text, is_error=is_error, status=status, ended=now)
+    failed = given[0] == "error"
+    known = Outcome(content=text, is_error=failed, status="failed" if failed else "done", ended=now)
     asked = approvals.latest(ledger, n, i)
     if asked is not None and asked.kind == "unknown" and asked.status == "open":
         ledger.settled(n, i, known, now=now)  # its worker was lost after it had given the token

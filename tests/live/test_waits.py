@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, Task, ToolContext, sleep_until, tool
+from holdfast import agents_sdk as sdk
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.waiting import LaterTool
-from holdfast.agents_sdk import (
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrailData,
-    tool_input_guardrail,
-)
 from holdfast.errors import (
     CommandRefusedError,
     DeclarationError,
@@ -155,9 +151,9 @@ async def test_a_call_fails_by_its_token_or_in_time(rig: Rig) -> None:
 
 
 async def test_a_call_that_waited_says_who_made_it_and_what_its_guardrails_found(rig: Rig) -> None:
-    @tool_input_guardrail
-    def fits(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-        return ToolGuardrailFunctionOutput.allow("fits")
+    @sdk.tool_input_guardrail
+    def fits(_data: sdk.ToolInputGuardrailData) -> sdk.ToolGuardrailFunctionOutput:
+        return sdk.ToolGuardrailFunctionOutput.allow("fits")
 
     tokens: list[str] = []
 

@@ -230,8 +230,7 @@ def test_an_outcome_from_outside_counts_though_its_tool_has_failed_since(trouble
     before: list[Choice] = [("trouble", "order", trouble), ("fate", "tool", "late")]
     early: list[Choice] = [RUN, *[("go", 0)] * 5, DELIVERED, ("go", 0)]
     after: list[Choice] = [("settle",), ("release",), ("settle",)]
-    plan = [[ORDER], [LOOK], "done"]
-    played = held(Schedule(plan=plan, choices=[*before, *early, *after]))
+    played = held(Schedule(plan=[[ORDER], [LOOK], "done"], choices=[*before, *early, *after]))
     assert any('"content": "delivered"' in entry for entry in recorded(played)), played.trace
     assert steps(played) == STEPS
 

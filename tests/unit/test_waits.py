@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.workflows.tools.tool_runs import leave_calls
 from tests.unit.test_call_states import AT, PLACE, N, make
 
+Event = Callable[[Ledger], None]
 EDITED = '{"sum": 2}'
 RULE = ApprovalRule(by=("ann",))
 
@@ -45,13 +47,14 @@ def complete(ledger: Ledger) -> None:
     assert not waits.obey(ledger, said, now=6.0)
 
 
-def runs_on(ledger: Ledger) -> None:
-    """Let its tool run."""
+def waiting(text: str = "", **wait: Any) -> Event:
+    """Let its tool end, and the call wait."""
+    return lambda it: waits.begin(it, N, AT, Outcome(content=text, asks=Wait(**wait)))
 
 
-def waits_for_it(ledger: Ledger) -> None:
-    """Let its tool end."""
-    waits.begin(ledger, N, AT, Outcome(asks=Wait(waits="answer")))
+waits_for_it = waiting(waits="answer")
+waits_for_a_while = waiting("None has come in 94 seconds.", waits="answer", until=99.0)
+sleeps = waiting("look again", waits="sleep", until=99.0)
 
 
 def is_unknown(ledger: Ledger) -> None:
@@ -59,41 +62,24 @@ def is_unknown(ledger: Ledger) -> None:
     approvals.ask(ledger, N, AT, "unknown", now=5.5, text="lost")
 
 
-@pytest.mark.parametrize("before", [waits_for_it, is_unknown, complete])
-def test_an_outcome_from_outside_is_that_of_the_call_as_it_ran(
-    before: Callable[[Ledger], None],
-) -> None:
+@pytest.mark.parametrize(
+    "events", [(waits_for_it, complete), (is_unknown, complete), (complete, waits_for_it)]
+)
+def test_an_outcome_from_outside_is_that_of_the_call_as_it_ran(events: tuple[Event, ...]) -> None:
     ledger = running()
-    before(ledger)
-    if before is complete:
-        waits_for_it(ledger)
-    else:
-        complete(ledger)
+    for event in events:
+        event(ledger)
     found = ledger.at(N).outcomes[AT]
     assert (found.content, found.edited, found.asks) == ("paid", EDITED, None)
     assert not ledger.at(N).waiting
 
 
-@pytest.mark.parametrize("until", [runs_on, waits_for_it, complete])
-def test_an_undo_meanwhile_takes_back_the_call_as_it_ran_by_its_rule(
-    until: Callable[[Ledger], None],
-) -> None:
+@pytest.mark.parametrize("until", [lambda _ledger: None, waits_for_it, complete])
+def test_an_undo_meanwhile_takes_back_the_call_as_it_ran_by_its_rule(until: Event) -> None:
     ledger = running()
     until(ledger)
     [effect] = effects_of_open(ledger.at(N), {AT})
     assert (effect.call.arguments, effect.rule, effect.ran) == (EDITED, RULE, True)
-
-
-def sleeps(ledger: Ledger) -> None:
-    """Let the call wait for a time."""
-    over = Outcome(content="look again", asks=Wait(waits="sleep", until=99.0))
-    waits.begin(ledger, N, AT, over)
-
-
-def waits_for_a_while(ledger: Ledger) -> None:
-    """Let its tool end, which has said how long the call may wait."""
-    wait = Wait(waits="answer", until=99.0)
-    waits.begin(ledger, N, AT, Outcome(content="None has come in 94 seconds.", asks=wait))
 
 
 ENDED = "The wait for its outcome was ended before there was one."
@@ -109,7 +95,7 @@ ENDED = "The wait for its outcome was ended before there was one."
     ],
 )
 def test_the_end_of_a_task_leaves_what_is_known_of_a_call_that_waits(
-    before: Callable[[Ledger], None], content: str, status: str
+    before: Event, content: str, status: str
 ) -> None:
     ledger = running()
     before(ledger)
@@ -119,11 +105,10 @@ def test_the_end_of_a_task_leaves_what_is_known_of_a_call_that_waits(
 
 
 def test_a_call_is_told_whether_its_time_was_over_or_a_person_ended_the_wait() -> None:
-    ledger = running()
-    waits_for_a_while(ledger)
-    assert not waits.obey(ledger, Command(id="z", verb="wake", by="ann"), now=9.0)
-    assert ledger.at(N).outcomes[AT].content == ENDED
-    ledger = running()
-    waits_for_a_while(ledger)
-    waits.end_due(ledger, now=99.0)
-    assert ledger.at(N).outcomes[AT].content == "None has come in 94 seconds."
+    woken, late = running(), running()
+    waits_for_a_while(woken)
+    waits_for_a_while(late)
+    assert not waits.obey(woken, Command(id="z", verb="wake", by="ann"), now=9.0)
+    waits.end_due(late, now=99.0)
+    found = [ledger.at(N).outcomes[AT].content for ledger in (woken, late)]
+    assert found == [ENDED, "None has come in 94 seconds."]
