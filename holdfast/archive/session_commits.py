@@ -26,6 +26,7 @@ from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionSta
 
 RPC_TIMEOUT = timedelta(seconds=30)
 DAYS = "HOLDFAST_SESSION_DAYS"
+MOST_DAYS = 36_500
 
 
 async def write_resting(archive: Archive, session_id: str, state: SessionState) -> str:
@@ -76,8 +77,11 @@ def _seconds_unused() -> float:
         days = float(said)
     except ValueError:
         days = math.nan
-    if not 0 <= days < math.inf:
-        msg = f"{DAYS} is {said!r}. Set a number of days, such as 1 or 0.5; 0 keeps sessions open."
+    if not 0 <= days <= MOST_DAYS:
+        msg = (
+            f"{DAYS} is {said!r}. Set a number of days up to {MOST_DAYS}, such as 1 or 0.5; 0 keeps"
+            " sessions open."
+        )
         raise InvalidArgumentError(msg)
     return days * 86_400
 

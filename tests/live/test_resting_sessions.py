@@ -125,7 +125,7 @@ async def test_a_session_that_was_ended_from_outside_after_a_rest_is_not_begun_a
         await session.append([user("lost")])
 
 
-@pytest.mark.parametrize("days", ["a day", "-1", "nan", "inf"])
+@pytest.mark.parametrize("days", ["a day", "-1", "nan", "inf", "1e9"])
 async def test_a_wrong_number_of_days_is_refused(
     days: str, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
+from holdfast.task.data.records import Entry, Offset, OpenStep, SegmentRef, StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced, EntriesRequest, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
@@ -234,3 +234,9 @@ def test_a_budget_in_seconds_counts_from_the_creation_of_its_task() -> None:
     ledger = Ledger(given, task_id="t", now=1.0)
     assert not ledger.money.exceeded(now=4.9)
     assert ledger.money.exceeded(now=5.0) == "max_seconds=4"
+
+
+def test_open_calls_that_were_recorded_by_their_ids_are_read() -> None:
+    opened = OpenStep(step=TaskStep(step_id="s1"), unanswered=(ToolCall(id="c", name=""),))
+    older = {**opened.wire(), "unanswered": ["c"]}
+    assert OpenStep.model_validate(older) == opened

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Begun, Called, Outcome, Wait
@@ -43,6 +43,14 @@ DEPARTED = "departed"
 """Mark of a fork's first note, which is about the steps before its input."""
 
 
+def _as_calls(given: object) -> object:
+    """Read the calls as tasks have recorded them until they had kinds: by their ids alone."""
+    if not isinstance(given, list | tuple):
+        return given
+    calls = cast("list[object]", given)
+    return [ToolCall(id=each, name="") if isinstance(each, str) else each for each in calls]
+
+
 class OpenStep(Value):
     """The part of a step's input that the AgentWorker reads.
 
@@ -66,7 +74,7 @@ class OpenStep(Value):
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
     told: int = -1
-    unanswered: tuple[ToolCall, ...] = ()
+    unanswered: Annotated[tuple[ToolCall, ...], BeforeValidator(_as_calls)] = ()
     inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 
