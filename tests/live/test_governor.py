@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Agent, AgentRunner, ModelSettings, Provider, tool
+from holdfast import Agent, AgentRunner, ModelSettings, tool
 from holdfast.errors import ModelUnavailableError
-from holdfast.governor import gate
+from holdfast.governor import Provider, gate
 from holdfast.governor.shares import Shares
 from holdfast.governor.workflow import QUEUE
 from holdfast.models.openai.responses import ResponsesModel

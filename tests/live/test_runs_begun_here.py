@@ -103,8 +103,8 @@ async def test_a_run_elsewhere_that_waits_is_seen_to_wait_and_asked_once(
 async def test_a_run_elsewhere_that_failed_after_it_went_on_as_new_tries_nothing_again(
     elsewhere: Runs, model: FakeOpenAI
 ) -> None:
-    for _ in range(12):
-        model.call("look")
+    for n in range(12):
+        model.call("look", {"where": f"there {n}"})
     model.fail(400)
     with pytest.raises(StepFailedError) as failed:
         await elsewhere("q", look, max_turns=20)
