@@ -33,7 +33,9 @@ async def undo(runner: AgentRunner, task: Task) -> UndoReceipt:
                 raise
             return None
 
-    return await until(begun)
+    receipt = await until(begun)
+    assert receipt is not None
+    return receipt
 
 
 async def until_failed(runner: AgentRunner, task: Task) -> None:

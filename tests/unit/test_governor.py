@@ -286,12 +286,13 @@ def test_a_clock_that_is_set_back_holds_no_call_back() -> None:
 
 def test_a_clock_that_is_set_back_over_midnight_gives_no_money_twice() -> None:
     shares, limits = Shares(), Limits(requests=60, dollars=Decimal(1))
-    for n, (at, spent) in enumerate([(10.0, "0.4"), (-2.0, "0.6"), (20.0, "0")], start=1):
-        ask = Ask(worker="a", n=n, limits=limits, waiting=1, calls=1, dollars=Decimal(spent))
-        lease = shares.answer(ask, 86_400.0 * 10 + at)
-    assert lease.why
-    days = {"n": 4, "dollars": Decimal(0)}
-    assert not shares.answer(ask.model_copy(update=days), 86_400.0 * 11 + 1).why
+    asks = [
+        Ask(worker="a", n=n, limits=limits, waiting=1, calls=1, dollars=Decimal(spent))
+        for n, spent in enumerate(["0.4", "0.6", "0", "0"], start=1)
+    ]
+    days = 10 + 1 / 8_640, 10 - 1 / 43_200, 10 + 1 / 4_320, 11 + 1 / 86_400
+    leases = [shares.answer(ask, 86_400.0 * day) for ask, day in zip(asks, days, strict=True)]
+    assert [bool(lease.why) for lease in leases[2:]] == [True, False]
 
 
 def test_an_ask_that_is_sent_twice_counts_once() -> None:
