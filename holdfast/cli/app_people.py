@@ -315,7 +315,7 @@ async def fork(
 @shared
 async def erase(
     common: Common,
-    task: TaskArgument,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Whole id of a task.")],
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is in the certificate.")],
     by: ByOption = "",

@@ -330,6 +330,15 @@ def test_a_report_answers_what_is_open_and_a_session_is_exported(run: Here, cli:
     run("export", "--out", str(cli.home / "f.zip"), expect=2)
 
 
+def test_only_a_whole_id_is_erased_and_twice_gives_one_certificate(run: Here) -> None:
+    task = create(run, "to-be-erased", "")
+    run("abandon", task, "--reason", "no longer wanted")
+    assert "to-be-er" in run("erase", "to-be-er", "--reason", "asked for", expect=4).err
+    first = run("erase", task, "--reason", "asked for", "--json").json
+    assert run("erase", task, "--reason", "again", "--json").json == first
+    assert first["reason"] == "asked for"
+
+
 def test_a_session_is_verified_by_its_name(run: Here) -> None:
     run("run", "desk", "do book rome", "--session", "memo")
     said = run("audit", "--session", "memo", "--verify").out

@@ -27,15 +27,16 @@ async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> E
 
 
 async def erase_command(
-    common: Common, typed: str, *, by: str, reason: str, forks: Literal["refuse", "erase"]
+    common: Common, task: str, *, by: str, reason: str, forks: Literal["refuse", "erase"]
 ) -> ExitCode:
     """Erase a task for good, and print what of it remains elsewhere.
+
+    The id must be whole: what cannot be taken back is not done to a task that was found by a part.
 
     Raises:
         CommandRefusedError: One of the tasks is open, has forks, or belongs to another.
     """
     async with engine_of(common) as engine:
-        task = await find_task(engine, typed)
         done = await engine.runner().erase(task, by=by, reason=reason, forks=forks)
     if common.json:
         output.emit(done)
