@@ -241,8 +241,8 @@ def not_known_text(why: str) -> str:
 def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
     """Leave the calls of a task that ends, and withdraw what a person was asked.
 
-    Calls that were running, or about which a person was asked, are recorded as unknown; of those
-    that wait for something outside, what is known.
+    Calls that were running, or about which a person was asked, are recorded as unknown. A call that
+    waits for something outside is recorded with what is known of it.
 
     Args:
         ledger: The task; its steps are not being worked on any more.

@@ -31,7 +31,7 @@ async def erase_command(
 ) -> ExitCode:
     """Erase a task for good, and print what of it remains elsewhere.
 
-    The id must be whole: what cannot be taken back is not done to a task that was found by a part.
+    The id must be whole, because an erasure cannot be taken back.
 
     Raises:
         CommandRefusedError: One of the tasks is open, has forks, or belongs to another.
