@@ -8,7 +8,7 @@ import time
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -20,6 +20,7 @@ from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.search_attributes import TASKS, is_
 from holdfast.errors import CommandRefusedError
+from holdfast.reading.visibility import find_run
 from holdfast.task.data.seal import record_digest, signed
 from holdfast.task.data.state import CommitRef
 from holdfast.task.data.wire import Erasure
@@ -69,7 +70,7 @@ class ErasingActivities:
     async def _refuse_open(self, client: Client, given: Erasure) -> None:
         """Refuse while a task is open: once one is erased it cannot be opened again."""
         for each in given.tasks:
-            newest = await _newest(client, each)
+            newest = await find_run(client, each)
             if newest is not None and newest.close_time is None:
                 msg = f"Task {each!r} is open. Finalize or abandon it; nothing was erased."
                 raise ApplicationError(msg, type=CommandRefusedError.__name__, non_retryable=True)
@@ -110,21 +111,11 @@ class ErasingActivities:
         return as_object(there)
 
 
-async def _newest(client: Client, task_id: str) -> WorkflowExecutionDescription | None:
-    """Describe the newest run of a task; None if Temporal does not know it."""
-    try:
-        return await client.get_workflow_handle(task_id).describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
-
-
 async def _delete(client: Client, task_id: str) -> bool:
     """Have Temporal delete what it has of a task; return whether it had anything yet."""
     listed = client.list_workflows(f"{TASKS}{is_('WorkflowId', task_id)}")
     found = {run.run_id async for run in listed if run.id == task_id}
-    newest = await _newest(client, task_id)
+    newest = await find_run(client, task_id)
     found |= {newest.run_id} if newest is not None else set()
     for run in found:
         which = WorkflowExecution(workflow_id=task_id, run_id=run)

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.engine.search_attributes import (
     APPROVALS_MEMO,
@@ -66,6 +67,29 @@ def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> di
 async def memo_of(found: WorkflowExecution) -> Mapping[str, Any]:
     """Return a run's memo; in place of what this process cannot read, its input is why."""
     return await read_memo(found.data_converter, found.raw_info)
+
+
+async def origin_of(found: WorkflowExecution) -> tuple[str, int] | None:
+    """Return the task that a fork departs from, and the number of the step; None for no fork."""
+    match (await memo_of(found)).get(ORIGIN_MEMO):
+        case [str(task_id), int(n)]:
+            return task_id, n
+        case _:
+            return None
+
+
+async def find_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+    """Describe the newest run of a workflow; None if Temporal does not know it.
+
+    Raises:
+        RPCError: The server did not do as asked.
+    """
+    try:
+        return await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
 
 
 async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Self, cast
 
 from holdfast.errors import InvalidArgumentError, ModelError, UserError
@@ -176,11 +177,11 @@ def smaller(
         marked = only_cut.model_copy(update={"fresh": whole, "longest": longest})
         cut = marked.applied(seen, user(""))
         sizes = [_size(message) for message in cut]
+        behind = [*accumulate(reversed(sizes), initial=0)][::-1]  # of each message to the end
         left = room - summary - sum(sizes[k] for k in pinned)
-        fitting = [k for k in starts if k <= newest and sum(sizes[k:]) <= left]
-        if not fitting:
+        end = next((k for k in starts if k <= newest and behind[k] <= left), None)
+        if end is None:
             continue
-        end = fitting[0]
         out = [seen[k] for k in range(end) if k not in pinned]
         kept = tuple(k for k in pinned if k < end)
         return marked.model_copy(update={"pinned": kept, "kept": len(seen) - end}), out

@@ -8,17 +8,17 @@ from typing import Literal
 from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCStatusCode
 
 from holdfast.archive.names import ERASURES, record_name
 from holdfast.archive.segments import committing_tasks, has_record
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
 from holdfast.client.caller_sessions.turns import forget_turn
-from holdfast.engine.search_attributes import ORIGIN_MEMO, TASKS
+from holdfast.engine.search_attributes import TASKS
 from holdfast.errors import CommandRefusedError, TaskNotFoundError
 from holdfast.reading.audit.audit import audit_events
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import memo_of
+from holdfast.reading.visibility import find_run, origin_of
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.wire import ErasedTurn, Erasure
@@ -75,7 +75,8 @@ class TaskErasing(RunnerBase):
             return done
         handle = self.client.get_workflow_handle(run_id, result_type=str)
         with server_errors(RPCStatusCode.NOT_FOUND):
-            if not await self._is_running(run_id):
+            begun = await find_run(self.client, run_id)
+            if begun is None or begun.close_time is not None:
                 if done:  # the database was restored from a backup of before
                     known = {key: done[key] for key in Erasure.model_fields}
                     asked = Erasure.model_validate(known)
@@ -135,7 +136,8 @@ class TaskErasing(RunnerBase):
         if above and (await has_record(self.archive, above) or await self._tasks.is_known(above)):
             msg = f"Task {task_id!r} belongs to another task. Erase that one; nothing was erased."
             raise CommandRefusedError(msg)
-        records = {each: as_object(await self._record_of(each)) for each in heads}
+        find = self.archive.afind_record
+        records = {each: as_object(await find(record_name("tasks", each))) for each in heads}
         turns = [await self._turn_of(each, head) for each, head in heads.items()]
         queue = await self._read.presence.queue_if_known(task_id)
         return Erasure(
@@ -148,18 +150,6 @@ class TaskErasing(RunnerBase):
             asked=time.time(),
             queue=queue or self._queue_for(heads[task_id].agent),
         )
-
-    async def _is_running(self, run_id: str) -> bool:
-        try:
-            found = await self.client.get_workflow_handle(run_id).describe()
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return False
-        return found.close_time is None
-
-    async def _record_of(self, task_id: str) -> Json:
-        return await self.archive.afind_record(record_name("tasks", task_id))
 
     async def _turn_of(self, task_id: str, head: TaskHead) -> ErasedTurn | None:
         """Return where the turn of a task is; None if no session has one."""
@@ -177,7 +167,6 @@ class TaskErasing(RunnerBase):
         """Return the forks that Temporal knows, by the task that they depart from."""
         found = dict[str, list[str]]()
         async for each in self.client.list_workflows(TASKS):
-            origin = (await memo_of(each)).get(ORIGIN_MEMO)
-            if isinstance(origin, list) and origin and isinstance(origin[0], str):
+            if (origin := await origin_of(each)) is not None:
                 found.setdefault(origin[0], []).append(each.id)
         return found

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
@@ -30,11 +30,10 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import app_of, check_by, check_new_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Until, seconds_of
-from holdfast.values.runs.times import SPAN, span_in
+from holdfast.values.runs.times import SPAN, Overlap, span_in
 from holdfast.values.settings import Budget
 from holdfast.values.text.shown import instead, shown
 
-Overlap = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"]
 Every = str | timedelta | Sequence[str | timedelta]
 Positive = Annotated[timedelta, Field(gt=timedelta())]
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from typing import Literal
+
+Overlap = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"]
+"""What happens to a task whose time comes while the one before is open."""
 
 _SPANS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w)")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.arguments import AppOption, ByOption, QueueOption, ReasonOption, login_name
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.options import Common, shared
+from holdfast.values.runs.times import Overlap
 
-Overlap = Literal["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"]
 schedule = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")]
 

@@ -17,11 +17,10 @@ from holdfast.desk.pages.frame import Desk, Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
 from holdfast.desk.views.branches import ForkedTask
 from holdfast.desk.views.words import without_secrets
-from holdfast.engine.search_attributes import ORIGIN_MEMO
 from holdfast.errors import EngineError
 from holdfast.reading.listing import STUCK, begun_since
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import listed, memo_of
+from holdfast.reading.visibility import listed, origin_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
@@ -105,8 +104,8 @@ async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
     found: list[ForkedTask] = []
     with server_errors():
         async for each in runner.client.list_workflows(query, page_size=500, limit=MOST_READ):
-            origin = (await memo_of(each)).get(ORIGIN_MEMO)
-            if origin and origin[0] == task.task_id:
+            origin = await origin_of(each)
+            if origin is not None and origin[0] == task.task_id:
                 found.append(ForkedTask(task=await listed(each), n=origin[1]))
     return found[::-1]
 
