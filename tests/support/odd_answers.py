@@ -176,7 +176,7 @@ def _events(body: Body) -> Iterator[Body]:
     for place, item in enumerate(body["output"]):
         at = {"output_index": place}
         yield {"type": "response.output_item.added", **at, "item": item}
-        for part in item.get("content", ()):
+        for part in item.get("content") or ():
             kind = "refusal" if "refusal" in part else "output_text"
             said = part.get("refusal", part.get("text"))
             yield {"type": f"response.{kind}.delta", **at, "delta": said}

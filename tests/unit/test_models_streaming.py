@@ -121,6 +121,18 @@ async def test_a_stream_that_is_done_without_a_finish_reason_is_the_answer_that_
     assert streamed.message.content or streamed.message.calls
 
 
+def test_a_whole_message_in_place_of_its_pieces_is_taken_once() -> None:
+    said = {"content": "all of it", "tool_calls": [CALL]}
+    end = {"index": 0, "delta": {}, "message": said, "finish_reason": "stop"}
+    for before in ([], [{"index": 0, "delta": said}]):
+        stream = CompletionStream(lambda _: None)
+        for choice in [*before, end]:
+            stream.take({"choices": [choice]})
+        assert stream.body is not None
+        answer = read_answer(stream.body, model="m")
+        assert (answer.text, len(answer.message.calls)) == ("all of it", 1)
+
+
 def test_the_call_of_the_old_form_is_a_call_streamed_or_not() -> None:
     told: list[Delta] = []
     stream = CompletionStream(told.append)
@@ -251,6 +263,14 @@ SHAPES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [piece("a", part, index=0) for part in ("", "{", "}", "")],
         [("a", "{}")],
     ),
+    "the name in each piece, no id, a blank at the end": (
+        [piece("a", part, index=0) for part in ("{}", "\n")],
+        [("a", "{}\n")],
+    ),
+    "one id for two calls": (
+        [piece("a", '{"x":1}', index=0, id="1"), piece("a", '{"x":2}', index=0, id="1")],
+        [("a", '{"x":1}'), ("a", '{"x":2}')],
+    ),
     "a new id in each piece": (
         [piece("a", "", index=0, id="1"), *(piece(None, p, index=0, id=p) for p in "{}")],
         [("a", "{}")],
@@ -285,7 +305,7 @@ def test_each_streamed_call_is_one_call_whatever_the_server_leaves_out(shape: st
     assert stream.body is not None
     answer = read_answer(stream.body, model="m")
     assert [(call.name, call.arguments) for call in answer.message.calls] == expected
-    assert len({call.id for call in answer.message.calls}) == len(expected)
+    assert len({(call.id, call.arguments) for call in answer.message.calls}) == len(expected)
     assert [d.name for d in told if d.kind == "call"] == [name for name, _ in expected]
     for place, (_, arguments) in enumerate(expected):
         said = "".join(d.text for d in told if d.kind == "arguments" and d.place == place)

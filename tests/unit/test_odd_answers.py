@@ -55,6 +55,15 @@ async def answered(model: Any, *, streamed: bool) -> ModelAnswer | ModelError:
     return named(answer, request.tools)
 
 
+async def said_by(sent: Bytes, api: str, *, streamed: bool = True) -> ModelAnswer | ModelError:
+    """Ask a model of this API whose server sends this."""
+    async with hostile_server(lambda *_: sent) as server:
+        model = MODELS[api]("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
+        made = await answered(model, streamed=streamed)
+        await model.close()
+    return made
+
+
 async def outcome(answer: ModelAnswer | ModelError, head: TaskHead) -> dict[str, Any]:
     """Return what a step comes to whose model gives this answer, again if it is asked again."""
     if isinstance(answer, ModelError):
@@ -109,10 +118,7 @@ SENT: dict[str, tuple[Bytes, str]] = {
 @pytest.mark.parametrize("name", SENT)
 async def test_what_a_server_may_send_of_a_stream(name: str) -> None:
     sent, expected = SENT[name]
-    async with hostile_server(lambda *_: sent) as server:
-        model = ChatCompletionsModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
-        made = await answered(model, streamed=True)
-        await model.close()
+    made = await said_by(sent, "chat")
     match made:
         case ModelAnswer():
             assert made.text == expected
@@ -140,10 +146,7 @@ async def test_an_error_with_a_status_of_success_is_an_error(
 ) -> None:
     body = json.dumps({"error": error}).encode()
     sent = Bytes(b"data: " + body + b"\n\n", STREAM) if streamed else Bytes(body)
-    async with hostile_server(lambda *_: sent) as server:
-        model = ChatCompletionsModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
-        made = await answered(model, streamed=streamed)
-        await model.close()
+    made = await said_by(sent, "chat", streamed=streamed)
     if isinstance(made, ModelRequestError):
         assert expected == "person"
         return
@@ -170,10 +173,7 @@ async def test_what_a_server_says_in_place_of_an_answer_is_told(
 ) -> None:
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     sent = Bytes(b"data: " + data + b"\n\n", STREAM) if streamed else Bytes(data)
-    async with hostile_server(lambda *_: sent) as server:
-        model = MODELS[api]("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
-        made = await answered(model, streamed=streamed)
-        await model.close()
+    made = await said_by(sent, api, streamed=streamed)
     assert isinstance(made, ModelError)
     assert "the pump is closed" in str(made)
 
@@ -186,6 +186,8 @@ SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
 @pytest.mark.parametrize(
     ("told", "whole", "expected"),
     [
+        ([LOOK], None, ["c"]),
+        ([SAID, LOOK], None, ["c"]),
         ([LOOK], [], ["c"]),
         ([LOOK], [SAID], ["c"]),
         ([SAID, LOOK], [SAID], ["c"]),
@@ -197,21 +199,43 @@ SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
     ],
 )
 async def test_a_stream_has_the_calls_of_its_events_and_those_of_its_body(
-    told: list[Any], whole: list[Any], expected: list[str]
+    told: list[Any], whole: list[Any] | None, expected: list[str]
 ) -> None:
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "response.output_item.done", "output_index": i, "item": item}
         for i, item in enumerate(told)
     ]
-    ended = {"type": "response.completed", "response": {"output": whole, "status": "completed"}}
-    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in [*events, ended])
-    async with hostile_server(lambda *_: Bytes(data, STREAM)) as server:
-        model = ResponsesModel("m", base_url=server.base_url, api_key="sk-of-the-tests-1")
-        made = await answered(model, streamed=True)
-        await model.close()
+    if whole is not None:  # else the server says "[DONE]" alone
+        ended = {"output": whole, "status": "completed"}
+        events.append({"type": "response.completed", "response": ended})
+    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+    sent = Bytes(data + b"data: [DONE]\n\n", STREAM)
+    made = await said_by(sent, "responses")
     assert isinstance(made, ModelAnswer)
     assert [call.id for call in made.message.calls] == expected
-    assert made.text == ("m" if SAID in [*told, *whole] else "")
+    assert made.text == ("m" if SAID in [*told, *(whole or [])] else "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"arguments": {}}, {"arguments": None}, {"call_id": None}, {"call_id": ""}, {"id": None}],
+)
+async def test_an_odd_call_of_the_responses_api_is_taken(change: dict[str, Any]) -> None:
+    silent = {"type": "message", "role": "assistant", "content": None}
+    body = {"status": "completed", "output": [silent, {**LOOK, "id": "f", **change}]}
+    for streamed in (False, True):
+        made = await said_by(given(body, streamed=streamed), "responses", streamed=streamed)
+        assert isinstance(made, ModelAnswer)
+        [call] = made.message.calls
+        assert (call.name, call.arguments or "{}", bool(call.id)) == ("look", "{}", True)
+
+
+async def test_a_failed_stream_says_why_though_its_response_has_no_output() -> None:
+    failed = {"status": "failed", "error": {"code": "server_error", "message": "the pump is shut"}}
+    event = json.dumps({"type": "response.failed", "response": failed}).encode()
+    made = await said_by(Bytes(b"data: " + event + b"\n\n", STREAM), "responses")
+    assert isinstance(made, ModelUnavailableError)
+    assert "the pump is shut" in str(made)
 
 
 def is_empty(made: dict[str, Any]) -> bool:

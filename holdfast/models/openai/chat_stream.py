@@ -40,9 +40,8 @@ class _Call:
         Servers give all calls one index, repeat the name in each piece, or give each piece an id.
         """
         if name and self.name:
-            if call_id or name != self.name:
-                return call_id == self.id and name == self.name
-            return not (arguments and self._has_all())
+            is_other = name != self.name or call_id not in ("", self.id)
+            return not is_other and not (_may_begin(arguments) and self._has_all())
         if name or call_id in ("", self.id):
             return True
         return bool(arguments) and not self._has_all()
@@ -52,9 +51,14 @@ class _Call:
             return True
         try:
             json.loads("".join(self.pieces))
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return True
+
+
+def _may_begin(arguments: Json) -> bool:
+    """Whether a piece may be the begin of a call's arguments; they are an object."""
+    return arguments.lstrip().startswith("{") if isinstance(arguments, str) else bool(arguments)
 
 
 class CompletionStream:
@@ -107,7 +111,8 @@ class CompletionStream:
             if not self._has_begun:  # the first one has another number at some servers
                 self._has_begun, self._place = True, choice.get("index", 0)
             if choice.get("index", 0) == self._place:
-                self._delta(as_object(choice.get("delta")))
+                is_new = not (self._texts or self._calls)  # some servers end with all of it as well
+                self._delta(as_object(choice.get("delta") or (is_new and choice.get("message"))))
                 self._logprobs += as_array(as_object(choice.get("logprobs")).get("content"))
                 self._finish = as_text(choice.get("finish_reason")) or self._finish
                 if self._finish is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -207,7 +209,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
 
     try:
         reply = _Reply.model_validate(body)
-        message = assistant_message(reply.output)
+        message = assistant_message([_complete(item) for item in reply.output])
     except ValidationError as error:
         raise wrong(first_problem(error)) from None
     except InvalidArgumentError as error:
@@ -228,6 +230,17 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         refusal=_refusal(reply.output),
         is_incomplete=reply.status == "incomplete",
     )
+
+
+def _complete(item: Item) -> Item:
+    """Return an item of an answer with what some servers leave out of a call, or of a message."""
+    if item.get("type") == "message" and item.get("content") is None:
+        return {**item, "content": list[Json]()}
+    if item.get("type") != "function_call":
+        return item
+    given, call_id = item.get("arguments"), item.get("call_id") or item.get("id")
+    given = given if isinstance(given, str) else json.dumps(given or {})
+    return {**item, "arguments": given, "call_id": call_id or f"call_{uuid.uuid4().hex[:24]}"}
 
 
 def _open_calls(body: dict[str, Json]) -> Iterator[ToolCall]:
@@ -285,7 +298,7 @@ class ResponseStream:
             self._items.append(event.get("item"))
             self._done(as_object(event.get("item")), place)
         elif kind in _ENDS:
-            response = as_object(event.get("response"))
+            response = {"output": list[Json](), **as_object(event.get("response"))}
             if kind != "response.completed":  # whatever the body says
                 response = {**response, "status": kind.removeprefix("response.")}
             self._end(response)
@@ -298,8 +311,9 @@ class ResponseStream:
         if item.get("type") != "function_call":
             return False
         self._told.add(place)
-        told = (as_text(item.get(key)) for key in ("call_id", "name", "namespace"))
-        self._tell(Delta("call", "", place, *told))
+        call_id = as_text(item.get("call_id") or item.get("id"))
+        told = (as_text(item.get(key)) for key in ("name", "namespace"))
+        self._tell(Delta("call", "", place, call_id, *told))
         return True
 
     def _done(self, item: dict[str, Json], place: int) -> None:
@@ -323,7 +337,9 @@ class ResponseStream:
         self.body = response
 
     def end(self) -> None:
-        """Ignore "[DONE]": this API ends an answer by an event, which has all of it."""
+        """Take the items that have ended as the answer where a server says "[DONE]" alone."""
+        if self.body is None and self._items:
+            self.body = {"output": self._items}
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""
