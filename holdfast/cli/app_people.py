@@ -384,6 +384,27 @@ async def report(
 
 @people.command(epilog=EPILOG)
 @shared
+async def record(
+    common: Common,
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
+    ],
+    *,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret", metavar="TEXT", help="Replace this text wherever it occurs; repeatable."
+        ),
+    ] = None,
+) -> ExitCode | None:
+    """Print a task as a case, which `holdfast.testing.replay_run` runs again as a test."""
+    from holdfast.cli.commands.audit import record_command
+
+    return await record_command(common, task, secret or [])
+
+
+@people.command(epilog=EPILOG)
+@shared
 async def export(
     common: Common,
     tasks: Annotated[

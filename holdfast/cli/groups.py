@@ -16,7 +16,10 @@ from holdfast.values.runs.verbs import VERBS
 GROUPS = {
     "Begin": ("init", "doctor", "keys"),
     "Run tasks": ("demo", "run", "attach", "step", "finalize", "schedule"),
-    "See what there is": ("tasks", "show", "sessions", "approvals", "audit", "report", "export"),
+    "See what there is": (
+        *("tasks", "show", "sessions", "approvals"),
+        *("audit", "report", "export", "record"),
+    ),
     "Decide and steer": (
         "inbox",
         "approve",

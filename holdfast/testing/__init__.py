@@ -24,13 +24,17 @@ from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.testing.scripted import ScriptedModel
 
 if TYPE_CHECKING:
+    from holdfast.testing.cases import Case, CaseDiffersError, Replayed, record_run, replay_run
     from holdfast.testing.conformance.suite import AgentWorkerConformance
     from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 
 __all__ = [
     "AgentWorkerConformance",
+    "Case",
+    "CaseDiffersError",
     "FakeOpenAI",
     "FakeRequest",
+    "Replayed",
     "Reply",
     "ScriptedModel",
     "ask_approval",
@@ -43,7 +47,9 @@ __all__ = [
     "malformed",
     "paced",
     "raw",
+    "record_run",
     "refuse",
+    "replay_run",
     "reply",
     "slow",
 ]
@@ -59,4 +65,8 @@ def __getattr__(name: str) -> object:
         from holdfast.testing.conformance.suite import AgentWorkerConformance
 
         return AgentWorkerConformance
+    if name in ("Case", "CaseDiffersError", "Replayed", "record_run", "replay_run"):
+        from holdfast.testing import cases
+
+        return getattr(cases, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

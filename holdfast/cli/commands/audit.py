@@ -26,6 +26,21 @@ async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> E
     return ExitCode.OK
 
 
+async def record_command(common: Common, typed: str, secrets: Sequence[str]) -> ExitCode:
+    """Print a task as a case to be replayed.
+
+    Raises:
+        InvalidArgumentError: The task cannot be replayed; the text says why.
+    """
+    from holdfast.testing.cases import record_run
+
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        case = await record_run(engine.runner(), task_id, secrets=secrets)
+    output.answer(case.to_json().rstrip("\n"))
+    return ExitCode.OK
+
+
 async def erase_command(
     common: Common, task: str, *, by: str, reason: str, forks: Literal["refuse", "erase"]
 ) -> ExitCode:

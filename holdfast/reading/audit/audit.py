@@ -37,7 +37,7 @@ from holdfast.values.checks.ids import time_in
 from holdfast.values.messages import Usage, shown
 from holdfast.values.money import Dollars
 from holdfast.values.runs.verbs import DECIDED
-from holdfast.values.text.redact import REDACTED
+from holdfast.values.text.redact import in_texts, without
 
 
 class AuditEvent(Value):
@@ -539,28 +539,4 @@ def _cut(event: AuditEvent) -> AuditEvent:
 
 
 def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:
-    forms = sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len)
-    return AuditEvent.model_validate(_without(event.model_dump(), forms[::-1]))
-
-
-def _forms(secret: str) -> set[str]:
-    """Return a secret as it is in texts and in JSON texts, also in one inside another."""
-    forms = {secret}
-    for _ in range(2):
-        forms |= {json.dumps(f, ensure_ascii=plain)[1:-1] for f in forms for plain in (True, False)}
-    return forms
-
-
-def _without(value: Json, forms: Sequence[str]) -> Json:
-    match value:
-        case str():
-            for form in forms:
-                value = value.replace(form, REDACTED)
-            return value
-        case list() | tuple():
-            return [_without(item, forms) for item in cast("Sequence[Json]", value)]
-        case dict():
-            data = cast("dict[str, Json]", value)
-            return {_without(key, forms): _without(item, forms) for key, item in data.items()}
-        case _:
-            return value
+    return AuditEvent.model_validate(in_texts(event.model_dump(), without(secrets)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 SHORTEST_SECRET = 8
@@ -129,6 +130,38 @@ def redact(text: str) -> str:
     behind such a name; and what `conceal` was given.
     """
     return replaced(text, lambda _: REDACTED)
+
+
+def without(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that replaces secrets in a text, also where they are written as JSON.
+
+    That includes a JSON text inside another one, as arguments of a call in a record are.
+    """
+    forms = {secret for secret in secrets if secret}
+    for _ in range(2):
+        forms |= {json.dumps(f, ensure_ascii=plain)[1:-1] for f in forms for plain in (True, False)}
+    longest_first = sorted(forms, key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for form in longest_first:
+            text = text.replace(form, REDACTED)
+        return text
+
+    return hide
+
+
+def in_texts(value: Any, hide: Callable[[str], str]) -> Any:
+    """Change every text of JSON data, keys included."""
+    match value:
+        case str():
+            return hide(value)
+        case list() | tuple():
+            return [in_texts(item, hide) for item in cast("Sequence[Any]", value)]
+        case dict():
+            data = cast("dict[str, Any]", value)
+            return {hide(key): in_texts(item, hide) for key, item in data.items()}
+        case _:
+            return value
 
 
 def known_secrets() -> set[str]:
