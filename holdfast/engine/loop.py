@@ -152,8 +152,11 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._started.set)
         try:
-            while self._is_ended_by_code() and not self._is_closing:  # else the stop may be lost
-                pass
+            while not self._is_closing:  # code may stop the loop, too
+                try:
+                    self._loop.run_forever()
+                except (SystemExit, KeyboardInterrupt) as error:  # its task has it, too
+                    log.warning("Code on %s raised %s", self._thread.name, type(error).__name__)
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()
@@ -162,15 +165,6 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
-
-    def _is_ended_by_code(self) -> bool:
-        """Run the loop; return whether code that runs in it has ended it, and not `close`."""
-        try:
-            self._loop.run_forever()
-        except (SystemExit, KeyboardInterrupt) as error:  # the task that raised it has it, too
-            log.warning("Code on %s raised %s", self._thread.name, type(error).__name__)
-            return True
-        return False
 
 
 class _Shared:

@@ -54,19 +54,20 @@ async def test_wrap_awaits_from_another_loop(loop: LoopThread) -> None:
         await loop.wrap(fail())
 
 
+async def _wait(begun: threading.Event, steps: list[str]) -> None:
+    try:
+        begun.set()
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.01)
+        steps.append("cleaned up")
+
+
 async def test_wrap_passes_cancellation_on_and_waits_for_the_clean_up(loop: LoopThread) -> None:
     begun = threading.Event()
     steps: list[str] = []
 
-    async def wait() -> None:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.01)
-            steps.append("cleaned up")
-
-    waiting = asyncio.create_task(loop.wrap(wait()))
+    waiting = asyncio.create_task(loop.wrap(_wait(begun, steps)))
     await asyncio.to_thread(begun.wait, 10)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -88,14 +89,7 @@ def test_close_cancels_what_runs_and_refuses_what_comes(loop: LoopThread) -> Non
     steps: list[str] = []
     begun = threading.Event()
 
-    async def wait() -> None:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            steps.append("cleaned up")
-
-    loop.submit(wait())
+    loop.submit(_wait(begun, steps))
     assert begun.wait(100)
     loop.close()
     loop.close()
@@ -144,6 +138,7 @@ def test_a_loop_goes_on_when_code_on_it_wants_to_end_the_process() -> None:
     loop = LoopThread()
     with pytest.raises(SystemExit):
         loop.submit(_leave()).result(timeout=10)
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
     assert loop.run(asyncio.sleep(0, "still here")) == "still here"
     loop.close()
     assert loop.loop.is_closed()

@@ -115,9 +115,8 @@ SENT: dict[str, tuple[Bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", SENT)
-async def test_what_a_server_may_send_of_a_stream(name: str) -> None:
-    sent, expected = SENT[name]
+@pytest.mark.parametrize(("sent", "expected"), SENT.values(), ids=SENT)
+async def test_what_a_server_may_send_of_a_stream(sent: Bytes, expected: str) -> None:
     made = await said_by(sent, "chat")
     match made:
         case ModelAnswer():
@@ -147,11 +146,8 @@ async def test_an_error_with_a_status_of_success_is_an_error(
     body = json.dumps({"error": error}).encode()
     sent = Bytes(b"data: " + body + b"\n\n", STREAM) if streamed else Bytes(body)
     made = await said_by(sent, "chat", streamed=streamed)
-    if isinstance(made, ModelRequestError):
-        assert expected == "person"
-        return
-    assert isinstance(made, ModelUnavailableError)
-    assert (made.is_limit, made.usage) == (expected == "limit", None)
+    assert isinstance(made, ModelRequestError if expected == "person" else ModelUnavailableError)
+    assert getattr(made, "is_limit", False) == (expected == "limit")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -186,7 +182,6 @@ SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
 @pytest.mark.parametrize(
     ("told", "whole", "expected"),
     [
-        ([LOOK], None, ["c"]),
         ([SAID, LOOK], None, ["c"]),
         ([LOOK], [], ["c"]),
         ([LOOK], [SAID], ["c"]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import pytest
 from temporalio.exceptions import ApplicationError
 
@@ -30,3 +33,14 @@ def test_a_model_reads_no_secret_of_a_tool_that_ends_with_a_text() -> None:
     text = named(caught.value)
     assert text.startswith("Code raised what would end the process (SystemExit: no answer of")
     assert ("hunter22" in text, len(text)) == (False, LONGEST_TEXT)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_code_ends_when_the_code_ends_it() -> None:
+    here = os.getpid()
+    with suppress(StoppedError), kept_alive():
+        pid = os.fork()
+        raise SystemExit(3)
+    if os.getpid() != here:
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3

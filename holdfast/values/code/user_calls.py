@@ -12,6 +12,7 @@ import contextvars
 import functools
 import inspect
 import itertools
+import os
 import queue
 import re
 import threading
@@ -169,6 +170,7 @@ def kept_alive() -> Generator[None]:
     Raises:
         StoppedError: The block raised one.
     """
+    pid = os.getpid()
     try:
         yield
     except (Exception, asyncio.CancelledError):
@@ -179,6 +181,8 @@ def kept_alive() -> Generator[None]:
         if is_closed or (isinstance(error, KeyboardInterrupt) and is_main):
             raise
         text = error.code if isinstance(error, SystemExit) else message_of(error)
+        if isinstance(error, SystemExit) and os.getpid() != pid:  # of the code's own fork
+            os._exit(text if isinstance(text, int) else bool(text))
         kind = type(error).__name__
         said = kind if isinstance(error, KeyboardInterrupt) else f"{kind}: {text}"
         msg = f"Code raised what would end the process ({said})"
