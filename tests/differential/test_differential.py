@@ -1,6 +1,6 @@
 """The same scripts, run by the OpenAI Agents SDK and by Holdfast: what is observed is equal.
 
-`known.py` lists the differences that are wanted. A listed difference that is gone fails its test.
+`known.toml` lists the differences that are wanted. A listed difference that is gone fails its test.
 
 A script is about what a run does, whether it is streamed or not, so `make test` runs each in one
 mode, every fourth one streamed; `make test-all` runs each in both.
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import tomllib
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -28,7 +30,6 @@ from tests.differential import (
     scripts_tools,
 )
 from tests.differential.engines import fake_model, observe_holdfast, observe_sdk
-from tests.differential.known import KNOWN
 from tests.differential.observed import as_list
 from tests.differential.script import Group, Script
 from tests.support.rig import Engine
@@ -55,6 +56,7 @@ MODULES = (
     scripts_search,
 )
 GROUPS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Group)]
+KNOWN = tomllib.loads(Path(__file__).with_name("known.toml").read_text(encoding="utf-8"))["known"]
 MISSING = "(nothing)"
 STREAMED = 4
 """Of how many scripts one is streamed in `make test`."""
@@ -101,13 +103,13 @@ async def test_both_do_the_same(
     unknown = [path for path in found if not any(fits(path, each) for each in known)]
     assert not unknown, f"{ours['text']}\n{shown}"
     gone = [each for each in known if not any(fits(path, each) for path in found)]
-    assert not gone, f"take these out of known.py, they are gone: {gone}\n{shown}"
+    assert not gone, f"take these out of known.toml, they are gone: {gone}\n{shown}"
 
 
 def test_every_known_difference_is_of_a_script() -> None:
     names = {case.id for case in cases(exhaustive=True)}
     both = names | {name.rpartition("/")[0] for name in names}
-    assert {script for known in KNOWN for script in known.scripts} <= both
+    assert {script for known in KNOWN for script in known["scripts"]} <= both
 
 
 def test_every_script_is_run_and_about_a_quarter_of_them_streamed() -> None:
@@ -128,7 +130,7 @@ def assert_right(script: Script, observed: dict[str, Any]) -> None:
 def wanted(name: str) -> list[str]:
     """List the places in which a script, in its mode, differs as it should."""
     names = {name, name.rpartition("/")[0]}
-    return [path for known in KNOWN if names & set(known.scripts) for path in known.paths]
+    return [path for known in KNOWN if names & {*known["scripts"]} for path in known["paths"]]
 
 
 def comparable(observed: dict[str, Any]) -> dict[str, Any]:

@@ -159,14 +159,15 @@ async def sealed(rig: Rig, monkeypatch: pytest.MonkeyPatch, wish: str, **listed:
     """Begin a task whose memo says "secret", sealed by a codec that this process has not."""
     monkeypatch.setattr("holdfast.client.agent_runner.task_client.task_client.memo", kept)
     own = rig.engine
-    converter = dataclasses.replace(own.client.data_converter, payload_codec=SealedMemo())
-    client = Client(
-        own.client.service_client, namespace=own.client.namespace, data_converter=converter
-    )
-    rig.engine = dataclasses.replace(own, client=client)
+    rig.engine = dataclasses.replace(own, client=sealing(own.client))
     task = await rig.runner().create_task(wish, **listed)
     rig.engine = own
     return task.task_id
+
+
+def sealing(client: Client) -> Client:
+    converter = dataclasses.replace(client.data_converter, payload_codec=SealedMemo())
+    return Client(client.service_client, namespace=client.namespace, data_converter=converter)
 
 
 def kept(*_: object, **_more: object) -> dict[str, Any]:
@@ -196,9 +197,12 @@ async def test_a_memo_that_cannot_be_read_fails_no_page_and_hides_no_approval(
     left = await sealed(rig_of_desk, monkeypatch, "hello")
     await runner.client.get_workflow_handle(left).cancel()
     await until_status(runner, left, "abandoned")
+    place = {"id": f"unread-{asks}", "task_queue": "of-nobody"}
+    unread = await sealing(runner.client).start_workflow("AgentTask", "x", memo=kept(), **place)
     pages = {
         f"/?q={asks}": "Ann",
-        "/tasks": "the memo cannot be read here",
+        f"/tasks?q={asks}": "pay Ann 7",  # the task itself tells it
+        f"/tasks?q={unread.id}": "the memo cannot be read here",
         f"/compare?left={ended}&right={left}": "Done.",
         "/sessions": "of sealed",
         "/sessions?name=of%20sealed": "hello",
@@ -218,6 +222,7 @@ async def test_a_memo_that_cannot_be_read_fails_no_page_and_hides_no_approval(
         for path in ("/tasks", "/approvals", "/sessions", "/rules", "/workers", *reads):
             said = await page.request.get(f"{desk.url}/api/v1{path}")
             assert said.status == 200, (path, await said.text())
+    await unread.terminate()
 
 
 async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(
