@@ -9,7 +9,6 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.errors import UndoRefusedError
 from holdfast.reading.queries import why_blocked
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workflows.children import children
@@ -92,26 +91,3 @@ async def test_a_task_goes_on_without_a_child_that_an_operator_has_ended(
     [result] = [m.text for m in said if m.role == "tool"]
     assert ("TerminatedError" if how == "terminated" else "deleted") in result
     assert not [a for a in await runner.pending_approvals() if a.id.startswith(task.task_id)]
-
-
-async def test_an_undo_does_not_wait_for_a_child_that_an_operator_has_ended(
-    runner: AgentRunner, model: FakeOpenAI
-) -> None:
-    task, child = await waiting(runner, model)
-    await roll(runner, task.task_id)
-    await end(runner, child, "terminated")
-    with pytest.raises(UndoRefusedError, match="closed"):
-        await runner.undo_step(task)
-    await runner.undo_step(task, residue="keep")
-    assert await runner.pending_approvals(task) == []
-
-
-async def test_a_child_that_waits_for_a_person_ends_when_an_operator_has_ended_its_parent(
-    runner: AgentRunner, model: FakeOpenAI, world: World
-) -> None:
-    task, child = await waiting(runner, model)
-    await roll(runner, child)
-    await end(runner, task.task_id, "terminated")
-    found = await until_status(runner, child, "abandoned")
-    assert "the task that it works for has ended" in found.error
-    assert world.done == []

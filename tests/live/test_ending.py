@@ -13,7 +13,7 @@ from holdfast.activities import task_end as closing
 from holdfast.archive import segments
 from holdfast.errors import CommandRefusedError, TaskClosedError
 from holdfast.values.messages import user
-from tests.support.rig import MakeRunner, until, until_status
+from tests.support.rig import MakeRunner, until_status
 from tests.support.workers import Counting
 
 
@@ -53,18 +53,6 @@ async def abandoned(runner: AgentRunner) -> Task:
     assert "will be abandoned (ann: enough)" in found.error
     assert "the disk is full" in found.error
     return task
-
-
-async def test_an_end_is_tried_again_by_itself(make_runner: MakeRunner, record: Record) -> None:
-    runner = await make_runner(worker=Counting(3), heartbeat=1)
-    task = await abandoned(runner)
-
-    async def tried_again() -> bool:
-        return record.tried > 2
-
-    await until(tried_again)
-    record.broken = False
-    await until_status(runner, task, "abandoned")
 
 
 async def reasons(runner: AgentRunner, task: Task) -> list[str]:

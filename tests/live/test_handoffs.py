@@ -98,21 +98,6 @@ async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team, model: F
     assert activities == ["describe", "step", "step"]
 
 
-async def test_an_approval_is_waited_for_before_the_handoff(team: Team, model: FakeOpenAI) -> None:
-    handed = handoff(team.bob(), on_handoff=notes)
-    runner = await team.serve(handed)
-    model.calls([("transfer_to_bob", {}), ("ask", {})])
-    task = await runner.create_task("hi")
-    assert (await runner.run_step(task)).status == "waiting"
-    assert not events
-    [approval] = await runner.pending_approvals(task)
-    model.reply("done")
-    await runner.approve(approval, by="kim")
-    assert (await runner.run_task(task)).output == "done"
-    assert events == ["asked", "handed"]
-    assert team.asked == ["Ann", "Bob"]
-
-
 async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: FakeOpenAI) -> None:
     model.call("transfer_to_bob")
     model.reply('Thought: I look.\nAction: look\nAction Input: {"where": "there"}')

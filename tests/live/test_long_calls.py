@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import UTC
 from typing import Any
 
 import pytest
@@ -16,15 +15,12 @@ from temporalio.api.enums.v1 import PendingActivityState
 from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.agents.tools.decorator import Tool
-from holdfast.cli.following.history import TaskHistory
 from holdfast.task.data.agent_snapshot import ToolEffect
-from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import (
     MakeRunner,
     Rig,
     activities_of,
-    event_types,
     histories,
     until,
     until_status,
@@ -112,28 +108,6 @@ async def until_rejoined(runner: AgentRunner, task: Task) -> None:
     await until(rejoined)
 
 
-async def test_a_task_continues_as_new_while_a_tool_runs_and_gets_its_outcome_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging = Digging()
-
-    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
-    model.add(call("dig", {"place": "a"}), "done")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 1}
-    assert model.requests[-1].holds("found a")
-    [found] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
-    assert (found.status, found.attempts, found.result) == ("done", 1, "found a")
-    started = (await histories(runner.client, task.task_id))[0].events[0].event_time
-    assert 0 < found.started < started.ToDatetime(UTC).timestamp() < found.ended
-    happened = [each async for each in TaskHistory(runner.client, task.task_id).read(wait=False)]
-    assert [(e.kind, e.text) for e in happened if e.name == "tool"] == [("returned", "found a")]
-    assert {e.name for e in happened if e.kind == "command"} <= {"drop_step"}
-
-
 @pytest.mark.usefixtures("api")
 async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
     rig: Rig, model: FakeOpenAI
@@ -194,21 +168,3 @@ async def test_a_tool_is_cut_off_also_after_a_rollover(
 
     await until(is_cut)
     assert digging.begun == {"a": 1}
-
-
-async def test_a_message_that_no_activity_of_the_task_has_sent_is_refused(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging = Digging()
-
-    monkeypatch.setattr(long_calls, "LONG_SECONDS", 600.0)
-    runner = await make_runner(digging.tool("irreversible"))
-    model.add(call("dig", {"place": "a"}), "done")
-    task = await begin(runner, digging)
-    handle = runner.client.get_workflow_handle(task.task_id)
-    await handle.signal(LONG_CALL, LongCall(id="mine", branch=0, n=1, i=0, secret="guessed"))
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    refused = [e for e in await runner.audit(task) if e.kind == "refused"]
-    assert [e.reason for e in refused] == ["It did not come from an activity of this task."]
-    assert (await event_types(runner.client, task.task_id)).count("WORKFLOW_EXECUTION_SIGNALED")

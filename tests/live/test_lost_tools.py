@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunConfig, Runner, handoff, tool
+from holdfast import RunConfig, Runner, tool
 from holdfast.agents.tools.arguments import ToolErrorFormatterArgs
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents_sdk import ToolExecutionConfig
-from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
+from holdfast.errors import ModelBehaviorError, UserError
 from holdfast.testing import FakeOpenAI, call, calls
-from tests.support.people import ask
 from tests.support.rig import MakeAgent
 from tests.support.site import Site
 
@@ -84,24 +83,6 @@ async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_
     assert paid == [(40, "DE00")]
 
 
-def noted(_context: Any) -> None:
-    """Do what a handoff asks for."""
-
-
-async def test_an_approved_call_waits_for_the_lost_handoff_that_follows_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    other = make_agent(name="other")
-    old = make_agent(site.ask(), handoffs=[handoff(other, "go", on_handoff=noted)])
-    model.add(calls([("ask", {}), ("go", {})]), "done")
-    state = await site.waiting(old)
-    await site.parks(make_agent(site.ask()), state, ModelBehaviorError, LOST.format("go"))
-    assert site.asked == []
-    result = await site.goes_on(old, state)
-    assert (result.final_output, result.last_agent.name) == ("done", "other")
-    assert site.asked == ["ask"]
-
-
 def words(args: ToolErrorFormatterArgs[Any]) -> str | None:
     """Word what the model reads of a tool that is not there."""
     return f"no {args.tool_name} any more" if args.kind == "tool_not_found" else None
@@ -139,16 +120,3 @@ async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
     assert done == []
     assert (await site.goes_on(old, state)).final_output == "outer done"
     assert sorted(done) == ["mail", "send"]
-
-
-async def test_an_edit_that_cannot_be_checked_says_why_and_the_question_stays(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    model.call("pay")
-    await site.rig.serve(make_agent(acting("pay", [])))
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    await site.rig.serve(make_agent())
-    why = r"(?s)could not be checked: Tool pay not found.*stays open"
-    with pytest.raises(CommandRefusedError, match=why):
-        await site.runner.approve(await ask(site.runner, task), by="ann", arguments={"n": 2})

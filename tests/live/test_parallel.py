@@ -83,9 +83,6 @@ class Doors:
         await until(condition)
 
 
-DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "last": ("b", "c")}
-
-
 async def test_a_round_runs_at_once_and_answers_in_queue_order(make_runner: MakeRunner) -> None:
     doors = Doors()
     runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, doors))
@@ -104,22 +101,6 @@ async def test_a_round_runs_at_once_and_answers_in_queue_order(make_runner: Make
     assert [o.task_step.step_id for o in outputs] == ["x", "y", "z"]
     completed = [o.task_step.step_id for o in await runner.get_completed_steps(task)]
     assert (completed[:2], set(completed[2:])) == (["s1", "z"], {"x", "y"})
-
-
-async def test_linked_steps_become_ready_by_themselves(make_runner: MakeRunner) -> None:
-    doors = Doors()
-    runner = await make_runner(worker=Graph(DIAMOND, doors))
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await doors.are_inside("a")
-    doors.open("a")
-    await doors.are_inside("b", "c")
-    doors.open("b")
-    await doors.are_inside("c")
-    doors.open("c", "last")
-    output = await running
-    assert (output.is_last, output.output) == (True, "last of ['b', 'c']")
-    assert doors.entered.count("a") == 1
 
 
 # ---- failing branches
@@ -204,26 +185,6 @@ async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
         "The call was not run: it was rejected by ann: no money",
         "paid x",
     ]
-
-
-async def test_an_undo_in_the_middle_leaves_all_steps_in_progress(make_runner: MakeRunner) -> None:
-    doors = Doors()
-    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, doors))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    running = asyncio.create_task(runner.run_steps_in_queue(task))
-    await doors.are_inside("x", "y", "z")
-    doors.open("y")
-    await until_steps(runner, task, 2)
-    receipt = await runner.undo_step(task, by="ann")
-    assert set(receipt.steps) == {"x", "z"}
-    with pytest.raises(errors.CommandRefusedError, match="was undone"):
-        await running
-    assert [s.step_id for s in await runner.get_upcoming_steps(task)] == ["x", "z"]
-    doors.open("x", "z")
-    outputs = await runner.run_steps_in_queue(task)
-    assert [o.task_step.step_id for o in outputs] == ["x", "z"]
-    assert doors.entered.count("y") == 1
 
 
 # ---- state and limits

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -23,7 +21,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten
 from holdfast.cli.connection import Engine
-from holdfast.errors import ArchiveError, OutcomeUnknownError
+from holdfast.errors import ArchiveError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from tests.support.people import World, ask
@@ -157,35 +155,6 @@ async def test_a_call_whose_mark_alone_was_written_begins_without_a_question(
     monkeypatch.setattr(Archive, "create_record", create_and_fail)
     await paid(await served(rig, paying(world)))
     assert (len(cut), world.done) == (1, ["pay bo"])
-
-
-async def test_a_call_that_is_handed_out_twice_is_not_begun_twice(
-    engine: Live, tmp_path: Path
-) -> None:
-    """A backup may have an activity that waits for a worker: restored, it is handed out again."""
-    archive, environment = Archive(tmp_path), ActivityEnvironment(engine.client)
-    await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
-    for _ in range(2):
-        with pytest.raises(OutcomeUnknownError, match="pay bo"):
-            await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
-
-
-async def test_of_two_databases_one_begins_a_call(engine: Live, tmp_path: Path) -> None:
-    """The restored database and the old one, which somebody has started as well."""
-    archive = Archive(tmp_path)
-
-    async def begin(worker: int) -> bool:
-        environment = ActivityEnvironment(engine.client)
-        environment.info = dataclasses.replace(
-            environment.info, activity_id=str(worker), workflow_run_id=str(uuid4())
-        )
-        try:
-            await environment.run(begin_effect, archive, "0.1.0.0", "pay bo")
-        except OutcomeUnknownError:
-            return False
-        return True
-
-    assert sorted(await asyncio.gather(*map(begin, range(8)))) == [False] * 7 + [True]
 
 
 async def test_the_first_mark_of_a_call_takes_two_requests(

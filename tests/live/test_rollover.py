@@ -7,12 +7,10 @@ import pytest
 from holdfast import AgentRunner, Task
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UndoRefusedError
-from holdfast.task.data.wire import EntriesRequest
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import World
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from tests.support.rig import MakeAgent, Rig, histories, until, until_status
 from tests.support.runs import serve_nested
-from tests.support.workers import Counting
 
 ROLL = 40
 CALLS = 8
@@ -25,27 +23,6 @@ async def carried_bytes(runner: AgentRunner, task: Task) -> list[int]:
         begun = history.events[0].workflow_execution_started_event_attributes
         sizes.append(sum(len(payload.data) for payload in begun.input.payloads))
     return sizes
-
-
-async def test_run_task_survives_rollovers_and_what_a_task_carries_grows_by_a_line_a_step(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(60), roll_events=30)
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).output["count"] == 60
-    sizes = await carried_bytes(runner, task)
-    assert len(sizes) >= 8
-    lines = 10 * 60  # of each archived step, which queries show; packed
-    assert sizes[-1] <= sizes[2] + lines + 20  # some numbers have another digit
-    page = await runner.client.get_workflow_handle(task.task_id).query(
-        "entries", EntriesRequest(), result_type=dict
-    )
-    assert list(page["segment"]) == ["sha256", "number", "start", "entries"]
-    steps = await runner.get_completed_steps(task)
-    assert [o.output["count"] for o in steps] == list(range(1, 61))
-    assert len({o.task_step.step_id for o in steps}) == 60
-    assert (await runner.finalize_response(task)).output["count"] == 60
-    assert await runner.get_completed_steps(task) == steps
 
 
 # ---- calls of agents from before rollovers

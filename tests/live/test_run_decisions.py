@@ -7,9 +7,7 @@ import pytest
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import CommandRefusedError, TaskClosedError
 from holdfast.testing import FakeOpenAI
-from tests.support.runs import Runs, outputs, tools
-
-NOT_RUN = "Tool execution was not approved."
+from tests.support.runs import Runs, tools
 
 
 async def waiting(run: Runs, model: FakeOpenAI, *names: str) -> tuple[list[str], RunState]:
@@ -23,35 +21,6 @@ async def refusals(run: Runs, state: RunState) -> list[str]:
     """List why the task has refused commands."""
     events = await run.runner.audit(state.task_id)
     return [event.reason for event in events if event.kind == "refused"]
-
-
-@pytest.mark.parametrize(("standing", "standing_first"), [("approve", True), ("reject", False)])
-async def test_a_decision_on_one_call_comes_before_a_standing_one(
-    run: Runs, model: FakeOpenAI, standing: str, *, standing_first: bool
-) -> None:
-    ran, state = await waiting(run, model, "ann", "bob", "cid")
-    first, second, _ = state.get_interruptions()
-
-    def decide_all() -> None:
-        if standing == "approve":
-            state.approve(first, always_approve=True)
-        else:
-            state.reject(first, always_reject=True)
-
-    if standing_first:
-        decide_all()
-    if standing == "approve":
-        state.reject(second)
-    else:
-        state.approve(second)
-    if not standing_first:
-        decide_all()
-    model.reply("done")
-    result = await run(state)
-    expected = {"approve": ["ann", "cid"], "reject": ["bob"]}[standing]
-    assert sorted(ran) == expected
-    told = [f"paid {name}" if name in expected else NOT_RUN for name in ("ann", "bob", "cid")]
-    assert outputs(result) == told
 
 
 async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_nothing_is_sent(

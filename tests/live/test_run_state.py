@@ -13,43 +13,7 @@ from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import Rig
-from tests.support.runs import Runs, look, outputs, tools
-
-
-async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_on(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("look", {})])
-    result = await run("q", pay, look)
-    assert result.final_output is None
-    [item] = result.interruptions
-    assert (item.tool_name, item.arguments, item.call_id) == ("pay", '{"to": "ann"}', "call_1")
-    assert item.agent is run.agent
-    assert [each.type for each in result.new_items] == [
-        "tool_call_item",
-        "tool_call_item",
-        "tool_call_output_item",
-        "tool_approval_item",
-    ]
-    assert [each.get("type") for each in result.to_input_list()][1:] == [
-        "function_call",
-        "function_call",
-        "function_call_output",
-    ]
-    assert run.agent is not None
-    state = await RunState.from_string(run.agent, result.to_state().to_string())
-    kept = [each.approval_id for each in state.get_interruptions()]
-    assert kept == [each.approval_id for each in result.interruptions]
-    state.approve(state.get_interruptions()[0])
-    model.reply("done")
-    after = await run(state)
-    assert (after.final_output, ran) == ("done", ["ann"])
-    assert outputs(after) == ["paid ann", "seen here"]
-    assert (after.input, after.usage.requests, len(after.raw_responses)) == ("q", 2, 2)
-    assert result.final_output is None
-    again = await run(state)
-    assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
+from tests.support.runs import Runs, look, tools
 
 
 async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
@@ -136,18 +100,3 @@ async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: 
         await run(one.to_state(), session="s")
     with pytest.raises(UserError, match="user messages"):
         one.to_state().add_input([{"role": "assistant", "content": "x"}])
-
-
-async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: FakeOpenAI) -> None:
-    from holdfast.errors import CommandRefusedError
-
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    result = await run("q", pay)
-    saved = result.to_state().to_json()
-    saved["interruptions"][0]["digest"] = "another0"
-    state = await RunState.from_json(run.agent, saved)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    state.approve(state.get_interruptions()[0])
-    with pytest.raises(CommandRefusedError, match="other arguments"):
-        await run(state)
-    assert ran == []

@@ -13,8 +13,6 @@ from holdfast import (
     AgentRunner,
     Budget,
     Task,
-    TaskStep,
-    TaskStepOutput,
     ToolContext,
     tool,
 )
@@ -22,12 +20,11 @@ from holdfast.agents.tools.context import Effect
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
-    NoUpcomingStepsError,
     StepNotFoundError,
     TaskClosedError,
 )
-from holdfast.testing import FakeOpenAI, call, hang
-from holdfast.values.messages import Message, Usage, user
+from holdfast.testing import FakeOpenAI, call
+from holdfast.values.messages import Message
 from holdfast.workers import (
     FunctionAgentWorker,
     LLMCompilerAgentWorker,
@@ -37,45 +34,8 @@ from holdfast.workers import (
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
 from tests.support.runs import look
-from tests.support.workers import Doing
 
 # ---- feedback
-
-
-async def test_feedback_is_seen_at_the_next_model_call_and_interrupts_nothing(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.add(hang(), call("look"), call("look"), "done")
-    task = await runner.create_task("q")
-    stepping = asyncio.create_task(runner.run_step(task))
-    await model.until_held()
-    await runner.give_feedback(task, "be brief", by="ann")
-    model.release()
-    await stepping
-    await runner.run_step(task)
-    assert str(await runner.run_step(task)) == "done"
-    first, second, third = ([m.text for m in r.messages] for r in model.requests)
-    assert "be brief" not in first
-    assert second[-1] == "be brief"
-    assert third.count("be brief") == 1
-    [event] = [e for e in await runner.audit(task) if e.kind == "command"]
-    assert event.actor == "ann"
-
-
-async def test_words_after_the_answer_are_read_before_the_task_ends_and_no_new_input_drops_them(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    task = await answered(runner, model)
-    await runner.give_feedback(task, "be brief", by="ann")
-    with pytest.raises(InvalidArgumentError, match="no answer yet"):
-        await runner.finalize_response(task)
-    model.reply("2")
-    await runner.run_step(task, input="And 1 + 1?")
-    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
-    assert said[1:] == ["be brief", "And 1 + 1?"]
-    await runner.finalize_response(task)
 
 
 @pytest.mark.parametrize("how", ["queued", "next_model_call", "run_step"])
@@ -166,70 +126,6 @@ async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_
 
 
 # ---- the queue
-
-
-def queueing() -> Doing:
-    """The first step queues b, c and d; each says its input."""
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.add(user(step.input or ""))
-        following = [step.get_next_step(input=name) for name in "bcd"] if ctx.n == 1 else []
-        return TaskStepOutput(output=step.input, task_step=step, next_steps=tuple(following))
-
-    return Doing(body)
-
-
-async def test_queued_steps_are_edited_and_dropped_and_the_audit_has_why(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=queueing())
-    task = await runner.create_task("q")
-    await runner.edit_step(task, "s1", "better", by="ann")
-    assert (await runner.run_step(task)).output == "better"
-    assert (await runner.get_task(task)).input == "q"
-    b, c, _ = await runner.get_upcoming_steps(task)
-    await runner.edit_step(task, b, "edited", by="ann", reason="too vague")
-    await runner.drop_step(task, c.step_id, by="ann", reason="not needed")
-    await runner.pause(task, by="ann")
-    await runner.resume(task, by="ben", reason="lunch is over")
-    for step in ("s1", "nonsense"):  # the one is done, the other never was
-        with pytest.raises(CommandRefusedError, match="Could not find"):
-            await runner.edit_step(task, step, "x", by="ann")
-        with pytest.raises(CommandRefusedError, match="Could not find"):
-            await runner.drop_step(task, step, by="ann")
-    with pytest.raises(CommandRefusedError):
-        await runner.edit_step(task, b, " ", by="ann")
-    assert [(await runner.run_step(task)).output for _ in range(2)] == ["edited", "d"]
-    with pytest.raises(NoUpcomingStepsError):
-        await runner.run_step(task)
-    events = [e for e in await runner.audit(task) if e.kind == "command"]
-    assert [(e.actor, e.body["verb"], e.reason) for e in events] == [
-        ("ann", "edit_step", ""),
-        ("ann", "edit_step", "too vague"),
-        ("ann", "drop_step", "not needed"),
-        ("ann", "pause", ""),
-        ("ben", "resume", "lunch is over"),
-    ]
-
-
-async def test_a_budget_that_is_used_up_finishes_with_a_tool_free_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    budget = Budget(max_tokens=100, on_exceeded="finish")
-    model.add(*[call("look", usage=Usage(input_tokens=40, output_tokens=10))] * 2)
-    model.reply("as far as I came")
-    task = await runner.create_task("q", budget=budget)
-    output = await runner.run_task(task)
-    assert (str(output), output.is_last) == ("as far as I came", True)
-    last = model.requests[-1]
-    assert last.body.get("tool_choice") == "none"
-    assert "budget" in last.messages[-1].text
-    [event] = [e for e in await runner.audit(task) if e.kind == "limit"]
-    assert "tokens" in event.reason
-    called = {c.id for m in await runner.transcript(task) for c in m.calls}
-    answered = {m.call_id for m in await runner.transcript(task) if m.role == "tool"}
-    assert called == answered
 
 
 async def test_a_budget_that_is_used_up_asks_and_each_approval_is_one_more_call(
@@ -331,14 +227,3 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
 
 
 # ---- pause
-
-
-async def answered(runner: AgentRunner, model: FakeOpenAI, *further: str) -> Task:
-    """Make a task that has its answer, and one more for each input."""
-    task = await runner.create_task("What is 121 * 3?")
-    model.reply("363")
-    await runner.run_step(task)
-    for text in further:
-        model.reply(f"to {text[:20]}")
-        await runner.run_step(task, input=text)
-    return task

@@ -11,10 +11,8 @@ from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
-    ArchiveError,
     CommandRefusedError,
     InvalidArgumentError,
-    UndoFailedError,
     UndoRefusedError,
 )
 from holdfast.task.data.wire import View, ViewRequest
@@ -61,48 +59,6 @@ async def picture(runner: AgentRunner, task: Task) -> str:
         },
         sort_keys=True,
     )
-
-
-async def test_an_undo_that_fails_is_asked_again_and_nothing_is_undone_twice(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    broken = {"oslo"}
-
-    def cancel(effect: Effect) -> None:
-        city = effect.arguments["city"]
-        if city in broken:
-            raise ArchiveError(f"{city} does not answer")  # no trouble of ours
-        world.done.append(f"cancel {city}")
-
-    @tool(undo=cancel)
-    def book(city: str) -> str:
-        """Book."""
-        world.done.append(f"book {city}")
-        return "booked"
-
-    runner = await make_runner(book)
-    model.call("book", {"city": "rome"})
-    model.calls([("book", {"city": city}) for city in ("oslo", "bern")])
-    model.reply("done")
-    task = await runner.create_task("q")
-    first = await runner.run_step(task)
-    before = await picture(runner, task)
-    await runner.run_step(task)
-    world.done.clear()
-    for _ in range(2):
-        with pytest.raises(UndoFailedError, match="oslo does not answer"):
-            await runner.undo_step(task)
-        assert world.done == ["cancel bern"]
-    assert str(await runner.run_step(task)) == "done"
-    assert any("bern" in m.text and "steps stay" in m.text for m in model.requests[2].messages)
-    await runner.undo_step(task)  # only the answer
-    with pytest.raises(UndoFailedError):
-        await runner.undo_step(task)
-    broken.clear()
-    receipt = await runner.rewind(task, to=first)
-    assert world.done == ["cancel bern", "cancel oslo"]
-    assert receipt.undone == ('book({"city": "bern"})', 'book({"city": "oslo"})')
-    assert await picture(runner, task) == before
 
 
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(

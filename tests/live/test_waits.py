@@ -11,14 +11,12 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, Task, ToolContext, sleep_until, tool
 from holdfast import agents_sdk as sdk
-from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.waiting import LaterTool
 from holdfast.errors import (
     CommandRefusedError,
     DeclarationError,
     InvalidArgumentError,
-    UndoRefusedError,
 )
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
@@ -171,32 +169,6 @@ async def test_a_call_that_waited_says_who_made_it_and_what_its_guardrails_found
     assert [each.output.output_info for each in result.tool_input_guardrail_results] == ["fits"]
     [made] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
     assert (made.worker != "", made.attempts, made.answered_by) == (True, 1, "tool")
-
-
-async def test_a_token_is_worth_nothing_after_an_undo(rig: Rig) -> None:
-    taken: list[str] = []
-
-    def taken_back(effect: Effect) -> None:
-        taken.append(effect.tool)
-
-    runner, tokens = await ordering(rig, undo=taken_back)
-    task = await runner.create_task("q", step_mode="automatic")
-    await until_waits(runner, task, "outcome")
-    await runner.undo_step(task, by="anna")
-    assert taken == ["order"]
-    with pytest.raises(CommandRefusedError, match="was undone"):
-        await runner.complete(tokens[0], "x")
-
-
-async def test_a_call_waits_on_after_an_undo_that_was_refused(rig: Rig) -> None:
-    runner, tokens = await ordering(rig)
-    task = await runner.create_task("q", step_mode="automatic")
-    await until_waits(runner, task, "outcome")
-    with pytest.raises(UndoRefusedError, match="has no undo="):
-        await runner.undo_step(task, by="anna")
-    await runner.complete(tokens[0], "delivered")
-    await until_status(runner, task, "answered")
-    assert await results(runner, task) == ["delivered"]
 
 
 def test_a_tool_that_completes_later_is_checked_where_it_is_declared() -> None:

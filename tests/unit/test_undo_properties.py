@@ -1,10 +1,9 @@
-"""Random lives of a task on the pure ledger: it is always what a simple model says it is."""
+"""Random lives of a task on the pure ledger: an undo is exact, and all is a fold of the records."""
 
 from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -40,7 +39,7 @@ from holdfast.task.undo import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.values.messages import ToolCall, Usage, assistant
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep
@@ -63,21 +62,6 @@ GROWS = {
 """What an undo does not bring back: the audit, and what the undo itself adds."""
 
 
-@dataclass
-class Now:
-    """What a task is, told with whole values in place of patches and chains."""
-
-    queue: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
-    state: dict[str, Json] = field(default_factory=dict[str, Json])
-    transcript: list[Message] = field(default_factory=list[Message])
-    done: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-    followups: list[str] = field(default_factory=list[str])
-    turns: int = 0
-    tokens: int = 0
-    answered: bool = False
-
-
 def picture(ledger: Ledger) -> dict[str, Any]:
     """Return what undo must restore byte for byte: all but the audit and what undo itself adds."""
     wire: dict[str, Any] = ledger.s.wire()
@@ -86,7 +70,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
 
 
 class Life(RuleBasedStateMachine):
-    """One task, driven as the workflow drives it, beside the model of it."""
+    """One task, driven as the workflow drives it."""
 
     @initialize(state=STATES)
     def create(self, state: dict[str, Json]) -> None:
@@ -96,13 +80,10 @@ class Life(RuleBasedStateMachine):
         self.ledger = Ledger(self.given, task_id="t", now=self.clock)
         self.ledger.described(Described(snapshot="s", policies=POLICIES))
         self.archive: list[Entry] = []
-        self.now = Now(queue=[("s1", "q")], state=copy.deepcopy(state))
-        self.befores: list[Now] = []
         self.pictures: list[dict[str, Any]] = []
-        self.opened: tuple[Now, dict[str, Any]] | None = None
-        self.further: tuple[str, Now, dict[str, Any]] | None = None
+        self.opened: dict[str, Any] | None = None
+        self.further: tuple[str, dict[str, Any]] | None = None
         self.paid = Usage()
-        self.reasons: list[str] = []
 
     # ---- helpers
 
@@ -127,23 +108,16 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.current is None and self.ledger.s.queue)
     @rule(pick=st.integers(0, 5))
     def begin(self, pick: int) -> None:
-        self.opened = (copy.deepcopy(self.now), picture(self.ledger))
+        self.opened = picture(self.ledger)
         queue = self.ledger.s.queue
         step = queue[pick % len(queue)]
         if self.further is not None and self.further[0] == step.step_id:
-            _, before, known = self.further
             # Notes, and inputs that wait for the answer, may have come since.
-            before.notes, before.followups = list(self.now.notes), list(self.now.followups)
-            same = {k: self.opened[1][k] for k in ("notes", "followups") if k in self.opened[1]}
-            known = {k: v for k, v in known.items() if k not in ("notes", "followups")}
-            self.opened = (before, known | same)
+            same = {k: self.opened[k] for k in ("notes", "followups") if k in self.opened}
+            known = {k: v for k, v in self.further[1].items() if k not in ("notes", "followups")}
+            self.opened = known | same
         self.further = None
         self.ledger.begin(RunRequest(step=step.step_id), now=self.tick())
-        at = next(k for k, (i, _) in enumerate(self.now.queue) if i == step.step_id)
-        del self.now.queue[at]
-        self.seen_notes, self.now.notes = self.now.notes, []
-        self.reasons = []
-        self.now.answered = False
 
     @precondition(
         lambda self: (
@@ -191,14 +165,6 @@ class Life(RuleBasedStateMachine):
             self.ledger.last_opened, Advanced(request="r", answer=answer, result=result)
         )
         self.paid += answer.usage.model_copy(update={"requests": 1})
-        self.now.turns += 1
-        self.now.tokens += tokens
-        self.said = [
-            *(m for m in opened.notes),
-            *([user(opened.step.input)] if opened.step.input is not None else []),
-            message,
-        ]
-        self.after = copy.deepcopy(state)
 
     @precondition(lambda self: self.current is not None and self.current.result is not None)
     @rule(failed=st.booleans(), data=st.data())
@@ -223,41 +189,18 @@ class Life(RuleBasedStateMachine):
     @rule()
     def finish(self) -> None:
         assert self.opened is not None
-        current = self.current
-        record = self.ledger.finish(self.ledger.last_opened, now=self.tick())
-        self.befores.append(self.opened[0])
-        self.pictures.append(self.opened[1])
+        self.ledger.finish(self.ledger.last_opened, now=self.tick())
+        self.pictures.append(self.opened)
         self.opened = None
-        said = [current.outcomes[i].message(call) for i, call in enumerate(current.calls)]
-        self.now.transcript += [*self.said, *said]
-        self.now.state = self.after
-        self.now.done.append(record.step.step_id)
-        self.now.queue += [(step.step_id, step.input) for step in record.next]
-        self.now.answered = record.last
-        if record.last:
-            self.follow_up()
-
-    def follow_up(self) -> None:
-        """Begin with what no model has read: words before it, else the oldest of what waited."""
-        words = [note for note in self.now.notes if "were undone" not in note]
-        if words:
-            self.now.notes = [note for note in self.now.notes if "were undone" in note]
-        elif self.now.followups:
-            words = [self.now.followups.pop(0)]
-        if words:
-            self.now.queue.append((f"s{self.ledger.s.serial}", "\n\n".join(words)))
-            self.now.answered = False
 
     @precondition(
-        lambda self: self.now.answered and not self.ledger.s.queue and self.current is None
+        lambda self: self.ledger.s.answered and not self.ledger.s.queue and self.current is None
     )
     @rule(text=WORDS)
     def ask_further(self, text: str) -> None:
-        before = (copy.deepcopy(self.now), picture(self.ledger))
+        before = picture(self.ledger)
         self.ledger.ask_further(RunRequest(input=text))
-        self.further = (self.ledger.s.queue[-1].step_id, *before)
-        self.now.queue.append((self.ledger.s.queue[-1].step_id, text))
-        self.now.answered = False
+        self.further = (self.ledger.s.queue[-1].step_id, before)
 
     @precondition(lambda self: self.current is not None and not self.current.failure)
     @rule()
@@ -276,27 +219,18 @@ class Life(RuleBasedStateMachine):
     def feedback(self, text: str, queued: bool) -> None:
         when = "queued" if queued else "next_model_call"
         self.command("feedback", text=text, when=when)
-        (self.now.followups if queued else self.now.notes).append(text)
-        if self.now.answered:
-            self.follow_up()
 
     @precondition(lambda self: self.ledger.s.queue)
     @rule(pick=st.integers(0, 5), text=WORDS)
     def edit(self, pick: int, text: str) -> None:
-        at = pick % len(self.now.queue)
-        step = self.now.queue[at][0]
-        self.command("edit_step", step=step, input=text)
-        self.now.queue[at] = (step, text)
+        queue = self.ledger.s.queue
+        self.command("edit_step", step=queue[pick % len(queue)].step_id, input=text)
 
     @precondition(lambda self: self.ledger.s.queue)
     @rule(pick=st.integers(0, 5))
     def drop(self, pick: int) -> None:
-        at = pick % len(self.now.queue)
-        concluded = self.ledger.s.concluded
-        self.command("drop_step", step=self.now.queue[at][0])
-        del self.now.queue[at]
-        if not self.now.queue and self.current is None and concluded:
-            self.now.answered = True
+        queue = self.ledger.s.queue
+        self.command("drop_step", step=queue[pick % len(queue)].step_id)
 
     # ---- crash and replay
 
@@ -347,7 +281,6 @@ class Life(RuleBasedStateMachine):
             for _, effect in to_undo(target, POLICIES, state):
                 assert (effect.call.name, effect.status) == ("book", "done")
         known, branch = picture_before(self, to), self.ledger.s.branch
-        model = self.befores[to] if to < len(self.befores) else self.opened_now()
         if self.current is not None:
             leave_open_steps(self.ledger, now=self.tick())
         for target in reversed(targets):
@@ -358,45 +291,23 @@ class Life(RuleBasedStateMachine):
         assert picture(self.ledger) == known, "undo is the identity on everything but the audit"
         assert self.ledger.s.branch == branch + 1
         assert "were undone" in self.ledger.s.notes[-1].text
-        del self.befores[to:], self.pictures[to:]
+        del self.pictures[to:]
         self.opened = self.further = None
-        self.now = copy.deepcopy(model)
-        note = self.ledger.s.notes[-1].text
-        self.now.notes += [*self.reasons, note]
-        self.reasons += [note] if reason else []
-
-    def opened_now(self) -> Now:
-        assert self.opened is not None
-        return self.opened[0]
 
     # ---- always
 
     @invariant()
-    def is_what_the_model_says(self) -> None:
-        s = self.ledger.s
-        current = self.current
-        assert [(step.step_id, step.input) for step in s.queue] == self.now.queue
-        assert [note.text for note in s.notes] == self.now.notes
-        assert list(s.followups) == self.now.followups
-        assert (s.costs.turns, s.costs.usage.output_tokens) == (self.now.turns, self.now.tokens)
-        assert s.costs.usage.requests == s.costs.turns
-        assert s.answered == self.now.answered
-        assert s.extra_state == self.now.state
-        assert s.steps == len(self.now.done) == len(self.befores)
-        assert s.transcript.length == len(self.now.transcript)
-        ids = [step.step_id for step in s.queue]
-        assert len(set(ids)) == len(ids)
-        if current is not None:
-            assert current.n == s.steps + 1
-
-    @invariant()
     def folds_agree_with_the_state(self) -> None:
-        entries = self.entries
-        active = active_steps(entries)
-        assert [record.step.step_id for record in active] == self.now.done
-        assert active_messages(entries) == self.now.transcript
-        assert self.now.transcript[self.ledger.base :] == self.ledger.messages
-        assert self.ledger.base <= len(self.now.transcript)
+        s, entries = self.ledger.s, self.entries
+        active, said = active_steps(entries), active_messages(entries)
+        assert s.costs.usage.requests == s.costs.turns
+        assert s.steps == len(active) == len(self.pictures)
+        assert s.transcript.length == len(said)
+        assert len({step.step_id for step in s.queue}) == len(s.queue)
+        if self.current is not None:
+            assert self.current.n == s.steps + 1
+        assert said[self.ledger.base :] == self.ledger.messages
+        assert self.ledger.base <= len(said)
         assert verify(entries) == []
         records = [entry.step for entry in entries if entry.step is not None]
         for record in records[-3:]:
@@ -405,7 +316,7 @@ class Life(RuleBasedStateMachine):
             assert [each.n for each in path] == list(range(1, record.n + 1))
         if active:
             assert path_to(entries, active[-1]) == active
-            if self.now.answered:
+            if s.answered:
                 assert self.ledger.answer == active[-1].output
             assert records[-1].branch <= self.ledger.s.branch
 
@@ -432,7 +343,7 @@ def picture_before(life: Life, to: int) -> dict[str, Any]:
     if to < len(life.pictures):
         return life.pictures[to]
     assert life.opened is not None
-    return life.opened[1]
+    return life.opened
 
 
 def through_json(entry: Entry) -> Entry:
@@ -465,8 +376,11 @@ def step(life: Life, *, last: bool = False) -> None:
     life.finish()
 
 
+def notes(life: Life) -> list[str]:
+    return [note.text for note in life.ledger.s.notes]
+
+
 def holds(life: Life) -> None:
-    life.is_what_the_model_says()
     life.folds_agree_with_the_state()
     life.all_that_was_paid_counts()
     life.the_audit_only_grows()
@@ -479,7 +393,7 @@ def test_the_undo_of_an_open_step_leaves_no_note_beside_that_of_an_undo_that_goe
     life.undo(back=1, by="", reason="")
     holds(life)
     life.undo(back=1, by="", reason="")
-    assert life.now.notes == ["Steps after number 0 were undone."]
+    assert notes(life) == ["Steps after number 0 were undone."]
     holds(life)
 
 
@@ -489,7 +403,7 @@ def test_the_reason_of_an_undo_is_told_also_after_one_that_goes_further() -> Non
     life.begin(pick=0)
     life.undo(back=1, by="ben", reason="wrong")
     life.undo(back=1, by="", reason="")
-    assert [note.splitlines()[0] for note in life.now.notes] == [
+    assert [note.splitlines()[0] for note in notes(life)] == [
         "Steps after number 1 were undone by ben.",
         "Steps after number 0 were undone.",
     ]
@@ -507,8 +421,8 @@ def test_the_undo_of_a_follow_up_leaves_the_task_as_the_answer_left_it() -> None
             life.finish()
             life.carry()
         life.undo(back=1, by="", reason="")
-        assert life.now.answered
-        assert not life.now.queue
+        assert life.ledger.s.answered
+        assert not life.ledger.s.queue
         holds(life)
 
 
