@@ -70,10 +70,10 @@ async def test_three_levels_and_their_cost(
     model.add(call("middle", {"input": "m"}), call("low", {"input": "l"}), "deep", "halfway", "top")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
-    [listed] = await runner.list_tasks(parent=task)
+    [listed] = await until(lambda: runner.list_tasks(parent=task))
     assert listed.task_id == f"{task.task_id}~0.1.0.0"
     assert listed.parent == task.task_id
-    [lowest] = await runner.list_tasks(parent=listed)
+    [lowest] = await until(lambda: runner.list_tasks(parent=listed))
     everything = {each.task_id for each in await runner.list_tasks()}
     assert task.task_id in everything
     assert not everything & {listed.task_id, lowest.task_id}

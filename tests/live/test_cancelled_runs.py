@@ -33,7 +33,7 @@ async def read_and(
 ) -> list[StreamEvent]:
     """Read a stream to its end, act once, and return the events that were told after that."""
     rest: list[StreamEvent] | None = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         async for event in stream.stream_events():
             if rest is not None:
                 rest.append(event)

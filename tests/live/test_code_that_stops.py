@@ -109,7 +109,7 @@ async def test_code_that_stops_is_an_error_of_the_run(
 ) -> None:
     model.when(lambda _: True, called("look") if place == "behaviour" else "done")
     agent = await run.serve(look, **PLACES[place](code))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         with pytest.raises(StepFailedError):
             await Runner.run(agent, "q", runner=run.runner)
 
@@ -152,7 +152,7 @@ async def test_a_tool_that_cancels_its_own_task_is_run_once_and_told(
         monkeypatch.setattr(user_calls, "callers_loop", ContextVar("none", default=None))
     model.add(call("scope"), "done")
     agent = await run.serve(scope)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         result = await Runner.run(agent, "q", runner=run.runner)
     assert (result.final_output, ran) == ("done", ["scope"])
 
@@ -186,6 +186,6 @@ async def test_words_for_a_failed_call_that_stop_are_passed_over(
     model.add(calls([("fails", {}), ("fails_too", {}), ("nowhere", {})]), "done")
     config = RunConfig(tool_error_formatter=code, tool_not_found_behavior="return_error_to_model")
     agent = await run.serve(fails, worded)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         result = await Runner.run(agent, "q", runner=run.runner, run_config=config)
     assert (result.final_output, len(model.requests)) == ("done", 2)

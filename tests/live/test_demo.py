@@ -50,7 +50,7 @@ def test_a_demo_that_is_stopped_leaves_no_process(cli: Cli) -> None:
         family = psutil.Process(demo.process.pid).children(recursive=True)
         assert family
         assert demo.end(signal.SIGINT).code == 130
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=100)
     assert alive == []
 
 

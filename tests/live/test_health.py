@@ -54,7 +54,7 @@ def asked(program: Program, path: str = "/ready", method: str = "GET") -> tuple[
 def answer_of(port: int, path: str = "/ready", method: str = "GET") -> tuple[int, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=100) as answer:
             return answer.status, json.loads(answer.read() or "null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or "null")

@@ -48,7 +48,7 @@ Samples = dict[str, dict[str, float]]
 
 def scraped(port: int) -> Samples:
     """Return what a port gives to Prometheus."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=100) as answer:
         text = answer.read().decode()
     found: Samples = defaultdict(dict)
     for line in text.splitlines():

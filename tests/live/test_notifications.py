@@ -258,7 +258,7 @@ async def test_a_snoozed_approval_comes_back_by_itself_and_says_so_also_after_a_
     assert await listed(snoozed=True)
     [asked] = await runner.pending_approvals(task)
     assert asked.about["snoozed"] == "until 2100-01-01 00:00:00 UTC by ann"
-    await runner.snooze(question, "ben", time.time() + 0.5, reason="lunch")
+    await runner.snooze(question, "ben", time.time() + 3, reason="lunch")
     await until(listed)
 
     async def told() -> bool:

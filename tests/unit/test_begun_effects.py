@@ -216,7 +216,7 @@ async def test_of_two_databases_that_know_the_same_marks_one_begins_the_call() -
 
     def create(path: str, data: bytes, *, exclusively: bool = False) -> bool:
         if next(first, False):  # both have seen what there was before
-            here.wait(10)
+            here.wait(100)
         return FailingStore.create(store, path, data, exclusively=exclusively)
 
     vars(store)["create"] = create
@@ -232,5 +232,5 @@ async def test_of_two_databases_that_know_the_same_marks_one_begins_the_call() -
         return True
 
     both[1].add(it.time)  # the histories went on differently
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         assert sorted(await asyncio.gather(*map(begin, both))) == [False, True]

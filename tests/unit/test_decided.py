@@ -107,7 +107,7 @@ def test_a_default_that_a_function_makes_is_shown_or_said_to_be_made_later() -> 
     assert "default" not in str(pay.params_json_schema)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_defaults_are_found_at_every_level_of_a_type_that_contains_itself_many_times() -> None:
     """With twenty fields of its own type, eight levels written out would be 20 ** 8 values."""
     fields: dict[str, Json] = {f"f{k}": {"$ref": "#/$defs/Node"} for k in range(20)}

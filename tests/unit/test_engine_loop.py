@@ -68,7 +68,7 @@ async def test_wrap_passes_cancellation_on_and_waits_for_the_clean_up(loop: Loop
     steps: list[str] = []
 
     waiting = asyncio.create_task(loop.wrap(_wait(begun, steps)))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, 100)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -137,7 +137,7 @@ async def _leave() -> None:
 def test_a_loop_goes_on_when_code_on_it_wants_to_end_the_process() -> None:
     loop = LoopThread()
     with pytest.raises(SystemExit):
-        loop.submit(_leave()).result(timeout=10)
+        loop.submit(_leave()).result(timeout=100)
     loop.loop.call_soon_threadsafe(loop.loop.stop)
     assert loop.run(asyncio.sleep(0, "still here")) == "still here"
     loop.close()

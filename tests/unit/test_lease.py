@@ -62,7 +62,7 @@ async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_lo
             await beaten.wait()
 
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await env.run(act)
     finally:
         apart.close(5)

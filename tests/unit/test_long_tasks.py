@@ -199,13 +199,13 @@ def test_nothing_is_collected_until_the_last_thread_has_left() -> None:
     def other() -> None:
         with uncollected():
             inside.set()
-            leave.wait(10)
+            leave.wait(100)
 
     thread = threading.Thread(target=other)
     assert gc.isenabled()
     with uncollected(), uncollected():
         thread.start()
-        assert inside.wait(10)
+        assert inside.wait(100)
         assert not gc.isenabled()
     assert not gc.isenabled()
     leave.set()

@@ -32,7 +32,7 @@ class Gates:
 
 @pytest.fixture
 async def gates() -> AsyncGenerator[Gates]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         yield Gates()
 
 

@@ -192,7 +192,7 @@ def test_a_running_task_refuses_another_model_object() -> None:
 
 async def test_blocking_tools_leave_the_loops_own_threads_free() -> None:
     release = threading.Event()
-    calls = [asyncio.create_task(invoke(release.wait, 20)) for _ in range(60)]
+    calls = [asyncio.create_task(invoke(release.wait, 100)) for _ in range(60)]
     try:
         await asyncio.sleep(0)
         async with asyncio.timeout(100):
