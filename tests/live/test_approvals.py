@@ -125,7 +125,7 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
 async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_until_after_it(
     make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World, *, has_id: bool
 ) -> None:
-    rule = ApprovalRule(by="role:finance", expires_seconds=6)
+    rule = ApprovalRule(by="role:finance", expires_seconds=5)
 
     @tool(needs_approval=rule)
     def pay(amount: int) -> str:
