@@ -292,7 +292,10 @@ async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     async def listed() -> dict[str, Approval]:
         return {each.id: each for each in await runner.pending_approvals()}
 
-    assert f"{task.task_id}:1" in await listed()  # the task itself is asked
+    async def is_asked_itself() -> bool:
+        return f"{task.task_id}:1" in await listed()
+
+    await until(is_asked_itself)
     await rig.stop()
     row = (await listed())[own]
     assert (row.kind, row.agent, choices_of(row)) == ("unread", "agent", ())
