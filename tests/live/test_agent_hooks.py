@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, StepFailedError, tool
+from holdfast import Agent, StepFailedError, tool
 from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.testing import FakeOpenAI, call, fail
-from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs
 
 
 class Told(AgentHooks):
@@ -57,35 +57,12 @@ def act(what: str) -> str:
     return f"did {what}"
 
 
-class Hooked:
-    """Runs agents with hooks on the test's own worker."""
-
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
-        self.rig = rig
-        self.make_agent = make_agent
-        self.runner: AgentRunner = rig.runner()
-
-    async def __call__(self, hooks: Any, *tools: Any, **options: Any) -> Any:
-        agent = await self.serve(hooks, *tools)
-        return await Runner.run(agent, "hi", runner=self.runner, **options)
-
-    async def serve(self, hooks: Any, *tools: Any, **options: Any) -> Agent:
-        agent = self.make_agent(*tools, hooks=hooks, instructions="Be good.", **options)
-        await self.rig.serve(agent)
-        return agent
-
-
-@pytest.fixture
-def hooked(rig: Rig, make_agent: MakeAgent) -> Hooked:
-    return Hooked(rig, make_agent)
-
-
 async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
-    hooked: Hooked, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     hooks = Told()
     model.add(fail(503), "done")
-    await hooked(hooks)
+    await run("hi", of={"hooks": hooks})
     assert hooks.told == ["start", "llm_start", *ONE_TURN, "end"]
 
 
@@ -99,7 +76,7 @@ async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
     ],
 )
 async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
-    hooked: Hooked, model: FakeOpenAI, moment: str, again: list[str]
+    run: Runs, model: FakeOpenAI, moment: str, again: list[str]
 ) -> None:
     hooks = Told(moment)
     ran: list[str] = []
@@ -110,19 +87,19 @@ async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
         return "ok"
 
     model.add(call("act_once"), "done")
-    task_id = f"{hooked.rig.app}-1"
+    task_id = f"{run.rig.app}-1"
     with pytest.raises(StepFailedError, match=f"the hook {moment} is broken") as caught:
-        await hooked(hooks, act_once, task_id=task_id)
+        await run("hi", act_once, of={"hooks": hooks}, task_id=task_id)
     assert caught.value.cause_type == "LookupError"
     before = len(hooks.told)
     assert hooks.told[-1] == moment
-    assert (await hooked.runner.run_task(task_id)).output == "done"
+    assert (await run.runner.run_task(task_id)).output == "done"
     assert hooks.told[before:] == again
     assert len(model.requests) == 2
     assert ran == ["x"]
 
 
-async def test_hooks_of_a_tool_share_its_context(hooked: Hooked, model: FakeOpenAI) -> None:
+async def test_hooks_of_a_tool_share_its_context(run: Runs, model: FakeOpenAI) -> None:
     class Counts(AgentHooks):
         async def on_start(self, context: Any, agent: Any) -> None:
             context.context["lost"] = True
@@ -131,13 +108,13 @@ async def test_hooks_of_a_tool_share_its_context(hooked: Hooked, model: FakeOpen
             context.context["kept"] = result
 
     model.add(call("act", {"what": "x"}), "done")
-    result = await hooked(Counts(), act, context={})
-    task = await hooked.runner.get_task(result.task_id)
+    result = await run("hi", act, of={"hooks": Counts()}, context={})
+    task = await run.runner.get_task(result.task_id)
     assert task.extra_state == {"context": {"kept": "did x"}}
 
 
 async def test_without_hooks_an_activity_asks_the_task_nothing(
-    hooked: Hooked, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdfast.activities.data.source import Source
 
@@ -150,10 +127,10 @@ async def test_without_hooks_an_activity_asks_the_task_nothing(
 
     monkeypatch.setattr(Source, "status", status)
     model.reply("done")
-    await hooked(None)
+    await run("hi", of={"hooks": None})
     without = len(asked)
     model.reply("done")
-    await hooked(Told())
+    await run("hi", of={"hooks": Told()})
     assert len(asked) - without == without + 1  # one more, for what the run has cost
 
 

@@ -109,13 +109,8 @@ async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_r
     assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
 
 
-async def test_a_question_that_nobody_was_asked_has_no_answer(
-    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store has the mark of the question, but its answer is lost: the call is not begun."""
-    runner = await served(rig, paying(world))
-    task = await paid(runner)
-    await rig.stop()
+def cutting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the answer be lost after the store has created one mark; return the name of that."""
     cut: list[str] = []
     create = Archive.create_record
 
@@ -128,6 +123,17 @@ async def test_a_question_that_nobody_was_asked_has_no_answer(
         return found
 
     monkeypatch.setattr(Archive, "create_record", create_and_fail)
+    return cut
+
+
+async def test_a_question_that_nobody_was_asked_has_no_answer(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has the mark of the question, but its answer is lost: the call is not begun."""
+    runner = await served(rig, paying(world))
+    task = await paid(runner)
+    await rig.stop()
+    cut = cutting(monkeypatch)
     await go_back(runner, task, "tool")
     runner = await served(rig, paying(world))
     asked = await ask(runner, task)
@@ -142,17 +148,7 @@ async def test_a_question_that_nobody_was_asked_has_no_answer(
 async def test_a_call_whose_mark_alone_was_written_begins_without_a_question(
     rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, cut = Archive.create_record, list[str]()
-
-    def create_and_fail(own: Archive, name: str, data: Any) -> Any:
-        found = create(own, name, data)
-        if name.startswith("effects/") and not cut:
-            cut.append(name)
-            msg = "no answer"
-            raise ArchiveError(msg)
-        return found
-
-    monkeypatch.setattr(Archive, "create_record", create_and_fail)
+    cut = cutting(monkeypatch)
     await paid(await served(rig, paying(world)))
     assert (len(cut), world.done) == (1, ["pay bo"])
 
