@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,98 +50,9 @@ def test_an_example_names_itself_in_its_command_and_needs_no_other() -> None:
         assert not {name.partition(".")[0] for name in named} & own, example
 
 
-PRINTED: dict[str, str] = {
-    "*arithmetic": "405",
-    "*expense_approval": """
-        Small, so nobody is asked: 12 euros were paid to Kim
-        Large, so the step is waiting
-        93 euros were paid to Kim
-        ann changed the arguments of pay
-        "euros": 930""",
-    "*travel_booking": """
-        In the world: a flight to Rome, a hotel in Rome
-        cancelled a hotel in Rome
-        cancelled a flight to Rome
-        In the world: nothing
-        In the world: a hotel in Rome, a train to Rome
-        Answer: Your trip to Rome is booked.""",
-    "compare_prompts": """
-        terse: Status: order 7 is two days late.
-        kind: I am very sorry: order 7 is two days late.
-        Looked up once: ['order 7']""",
-    "parallel_lookup": """
-        p1.1: nothing
-        p1.5: p1.1, p1.4
-        Lookups at the same time: 3
-        Answer: In millions: Rome: 2.8 | Oslo and Bonn: 1.0""",
-    "query_engine": """
-        As a tool: Our handbook says: A refund is paid within 14 days of the return.
-        from refunds.txt: A refund is paid within 14 days of the return.
-        As a step: A refund is paid within 14 days of the return.""",
-    "plan_a_trip": """
-        p1:write-the-itinerary waits for p1:find-a-train, p1:find-a-hotel
-        Side by side:
-        p1:find-a-train: the 9:20 to Rome (May 12 to May 14)
-        p1:find-a-hotel: Hotel Tiber
-        Answer: Take the 9:20 to Rome (May 12 to May 14); stay at Hotel""",
-    "multi_hop": """
-        On which river lies the town
-        Action Input: {"title": "Lantern Bridge"}
-        Observation: (1 of 1) Its engineer was Ida Brandt, then 29 years old.
-        Action Input: {"title": "Ida Brandt"}
-        Thought: She was born in Osterhamn, which lies on the Silla.
-        After 5 tool calls: The Silla: """,
-    "*custom_worker": """
-        First try: After ten long years the new bridge in Italy opens
-        Second try: New bridge in Italy opens
-        Undone; the state is: ['After ten long years the new bridge in Italy opens']
-        With a wish: New bridge in Rome opens
-        Answer: New bridge in Rome opens""",
-    "traced_run": """
-        trace_
-        invoke_workflow Two questions
-        execute_tool divide
-        failed: float division by zero
-        check b""",
-    "*handoffs": """
-        [books] desk handed over order 7, angry
-        Answer: I am sorry. 40 euros for order 7 are on their way.
-        [books] desk handed over order 7, angry
-        Next: refunds
-        After the undo: desk
-        [books] desk handed over order 7, angry
-        Answer: I am sorry. 40 euros for order 7 are on their way.
-        desk: find_order
-        desk: transfer_to_refunds
-        refunds: refund
-        refunds: answer""",
-    "*desk/webhook": """
-        clerk asks: pay {"to": "Kim", "euros": 40}
-        Kim has the money.""",
-    "mcp_servers": """
-        Tool 'book' asks: How many nights? [nights (integer)]
-        rooms: read: Two free rooms in Rome.
-        book: irreversible: Booked 3 nights in Rome.""",
-    "hosted_tools": """
-        waits: hotels.book {"hotel": "Tiber"}
-        You stay at Hotel Tiber.
-        web_search: hotels in Rome
-        hotels.book: {"hotel": "Tiber"}""",
-    "adapters/langchain_tool": """
-        waits: book {"city": "Rome"}
-        Your room is booked. ['a room in Rome']
-        undone: []""",
-    "adapters/pydantic_ai_agent": """
-        forecaster: {"city":"Rome","degrees":21}
-        Take a coat.""",
-    "adapters/agents_sdk_agent": """
-        population: Rome: 2.8 million
-        translator: due milioni e ottocentomila
-        Rome: due milioni e ottocentomila.""",
-    "*adapters/four_frameworks": """
-        waits: pay {"amount": 42}
-        spending: at most 100; a letter; paid 42; translated""",
-}
+PRINTED: dict[str, str] = tomllib.loads(
+    Path(__file__).with_name("examples.toml").read_text(encoding="utf-8")
+)
 """What each example prints, in this order; `make test` runs those with a star."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,6 @@ from tests.support import forked
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = ROOT / "examples" / "llama_index"
-
-
-REPL = "risks?\nI meant June\n\nexit\n"
 
 
 @dataclass(frozen=True)
@@ -38,75 +36,10 @@ class Program:
 
 
 ALL = {
-    "agent_runner": Program(
-        "Observation: 363",
-        4,
-        """
-Observation: 363
-It is 405.
-['user: Hi', 'assistant: Hello! Ask me for a sum.',\
- 'user: What is (121 * 3) + 42?', 'assistant: It is 405.']""",
-    ),
-    "forced_function_call": Program(
-        "auto: It is 7.",
-        6,
-        """
-say_nothing: It is 7. ['say_nothing', 'add']
-none: It is 7, I think. []""",
-    ),
-    "return_direct": Program(
-        "My name is Ada.",
-        5,
-        """
-I would like a table. -> The booking is open. Which name, and which day?
-My name is Ada. -> Thank you. Which day?
-Friday would be fine. -> The booking of Ada is confirmed.
-{'name': 'Ada', 'day': 'Friday'}""",
-    ),
-    "controllable_rag": Program(
-        "Observation: The risks in June",
-        3,
-        """
-Agent: The risks in June were strikes and heat.
->> Human: user: risks?
-assistant: The risks in June were strikes and heat.""",
-        typed=REPL,
-    ),
-    "custom_agent": Program(
-        "One step: Which city?",
-        4,
-        """
-Subclass: Osterhamn has trams and ferries.
-Tries: 2
-['user: Which transport has the city?', 'assistant: Osterhamn has trams and ferries.']""",
-    ),
-    "query_pipeline_agent": Program(
-        "ReAct: True",
-        6,
-        """
-ReAct: True They made three.
-['user: How many albums did The Tin Boats make?', 'assistant: They made three.']
-Retry: The Tin Boats made 3 albums.""",
-        at_once=2,
-    ),
-    "structured_planner": Program(
-        "trams: Trams fear strikes.", 14, "\nboth: Ferries fear storms. Trams fear strikes."
-    ),
-    "llm_compiler": Program(
-        "> multiply 121 3",
-        2,
-        "\n405 ['363', '405']\n['user: What is (121 * 3) + 42?', 'assistant: 405']",
-    ),
-    "chain_of_abstraction": Program(
-        "The chain is written.",
-        2,
-        """
-Trams grew more.
-['user: Which grew more, trams or ferries?', 'assistant: Trams grew more.']""",
-    ),
-    "multimodal_react": Program(
-        "Observation: Shoes", 2, "\n1 image: shoes. Shoes are made in Osterhamn."
-    ),
+    name: Program(**told)
+    for name, told in tomllib.loads(
+        Path(__file__).with_name("programs.toml").read_text(encoding="utf-8")
+    ).items()
 }
 USUAL = ("agent_runner", "controllable_rag", "query_pipeline_agent")
 """Those that `make test` kills: by steps and chats, one that a person types to, a pipeline."""

@@ -15,88 +15,9 @@ from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
 from holdfast.reading.visibility import memo
 from holdfast.values.text.redact import REDACTED, redact, without_credentials
+from tests.support.tables import table
 
-SHAPES = [
-    "c2stcHJvai1hYmNERUYxMjM0NTY3ODkwYWJjREVG",
-    "sk-abcdefghijklmnop",
-    "sk-proj-0123456789abcdef",
-    "sk_live_0123456789abcdef",
-    "AKIAIOSFODNN7EXAMPLE",
-    "ASIAIOSFODNN7EXAMPLE",
-    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
-    "gho_0123456789abcdefghijABCDEFGHIJ012345",
-    "github_pat_11ABCDEFG0123456789_abcdefghijklmnop",
-    "glpat-0123456789abcdefABCD",
-    "xoxb-1234567890-abcdefghij",
-    "xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4OTAtYWJj",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
-    "AIzaSyA0123456789abcdefghijklmnopqrstuv",
-    "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH",
-    "hfd_Jm3x8abcDEF-234567890abcDEF_234567890abcde1",
-    "hfs_Jm3x8abcDEF-234567890abcDEF_234567890abcde1",
-    "lin_api_abcDEF1234567890abcDEF1234567890",
-    "gsk_abcDEF1234567890abcDEF1234567890abcDEF",
-    "r8_abcDEF1234567890abcDEF1234567890abcDEF",
-    "secret_abcDEF1234567890abcDEF1234567890abcDEF12345",
-    "pscale_pw_abcDEF1234567890abcDEF1234567890",
-    "pplx-abcdef1234567890abcdef1234567890abcdef12",
-    "xai-abcDEF1234567890abcDEF1234567890abcDEF12345678",
-    "hvs.CAESIabcDEF1234567890abcDEF1234567890",
-    "dapiabcdef1234567890abcdef1234567890",
-    "SK0123456789abcdef0123456789abcdef",
-    "key-3ax6xnjp29jd6fds4gc373sgvjxteol0",
-    "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
-    "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs",
-    "AGE-SECRET-KEY-1QQPQ9ABCDEF0123456789ABCDEF0123456789ABCDEF",
-    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----",
-]
-
-IN_WORDS = {
-    "mysql -u root -pSup3rS3cret1 shop": "Sup3rS3cret1",
-    "password:\n  - abc12345\n": "abc12345",
-    "mot_de_passe=Sup3rS3cret1": "Sup3rS3cret1",
-    '{"Passwort": "Sup3rS3cret1"}': "Sup3rS3cret1",
-    "postgresql://app:hunter2@db:5432/x": "hunter2",
-    "connect to redis://:s3cr3t@cache:6379/0 failed": "s3cr3t",
-    "https://host/x?user=ann&access_token=abc&sig=d%2Fe": "abc",
-    "https://b.s3.amazonaws.com/k?X-Amz-Signature=0123abcd": "0123abcd",
-    'AWS_SECRET_ACCESS_KEY="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1"': "wJalrXUtnFEMI",
-    '{"password": "correct-h0rse"}': "correct-h0rse",
-    '{\\"api_key\\": \\"abcdefg12345\\"}': "abcdefg12345",
-    "AccountName=x;AccountKey=abc123def456==;Endpoint=y": "abc123def456",
-    "Authorization: Bearer abcdef0123456789": "abcdef0123456789",
-    "Authorization: Basic YW5uOmh1bnRlcjI=": "YW5uOmh1bnRlcjI",
-    "password=correcthorsebattery": "horse",
-    "password=12345678": "12345678",
-    '{"password": "correcthorse"}': "horse",
-    "DB_PASS=Sup3rS3cret1": "S3cret",
-    "Cookie: sessionid=abcDEF1234567890; theme=dark": "1234567890",
-    "https://ghtoken1234567890abcdef@github.com/x": "ghtoken",
-    "curl -s -u ann:Sup3rS3cret1 https://host": "S3cret",
-    "sshpass -p 'Sup3rS3cret1' ssh host": "S3cret",
-    "https://host/x?next=%3Dsk-proj-0123456789abcdef": "0123456789",
-    "my_sk-proj-0123456789abcdef": "0123456789",
-}
-
-ORDINARY = [
-    "mysql -p shop asks for it; mysqldump --port 3306 -h db does not; the passwords:\n- are long",
-    "senha esquecida? Passwort vergessen? mot de passe: oublié",
-    "The bearer of this letter has my trust.",
-    "Bearer authentication is on; a bearer transportation fee applies.",
-    "sk-learn-compatible estimators and pk-constraint names",
-    "See https://example.com/a/b?page=2&keyword=python#top and mailto:ann@example.com",
-    "https://host:8080/path@v2/file?email=a@b.c",
-    "git@github.com:owner/project.git, ssh://git@github.com/owner/project",
-    "max_tokens=4096, total_tokens: 123456, the tokens: 12345678",
-    "the primary key: customer_id_2; idempotency key task.0.1.0.0",
-    "password: must have eight characters",
-    "password=None, password=get_password(), PASSWORD=$(cat file), passed=everything",
-    "https://sixteen.letters.or@host/x, session=trip2026abc, key-value-stores",
-    "a monkey=banana1234 in the query ?monkey=banana1234",
-    "commit 0123456789abcdef0123456789abcdef01234567",
-    "eyJust some text. eyJ is no token.",
-    "task-xoxb, AKIA, ghp_short",
-]
+SHAPES, IN_WORDS, ORDINARY = map(table, ("credentials", "credentials_in_words", "no_credentials"))
 
 
 @pytest.mark.parametrize("secret", SHAPES)
@@ -104,7 +25,7 @@ def test_what_has_the_shape_of_a_credential_is_cut_out(secret: str) -> None:
     assert redact(f"it said {secret}, and ended") == f"it said {REDACTED}, and ended"
 
 
-@pytest.mark.parametrize(("text", "secret"), IN_WORDS.items())
+@pytest.mark.parametrize(("text", "secret"), IN_WORDS)
 def test_a_credential_in_a_url_or_behind_its_name_is_cut_out(text: str, secret: str) -> None:
     found = redact(text)
     assert secret not in found
