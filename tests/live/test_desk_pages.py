@@ -197,7 +197,7 @@ async def test_a_memo_that_cannot_be_read_fails_no_page_and_hides_no_approval(
     left = await sealed(rig_of_desk, monkeypatch, "hello")
     await runner.client.get_workflow_handle(left).cancel()
     await until_status(runner, left, "abandoned")
-    place = {"id": f"unread-{asks}", "task_queue": "of-nobody"}
+    place: dict[str, Any] = {"id": f"unread-{asks}", "task_queue": "of-nobody"}
     unread = await sealing(runner.client).start_workflow("AgentTask", "x", memo=kept(), **place)
     pages = {
         f"/?q={asks}": "Ann",
