@@ -2,8 +2,8 @@
 
     python -m benchmarks.house [--write]
 
-Prints each figure beside its limit in `house.toml`. `--write` makes the limits of the figures, and
-the table of docs/architecture.md of the limits. `tests/packaging/test_house.py` holds them.
+Prints each figure beside its limit in `house.toml`. `--write` makes the limits of the figures.
+`tests/packaging/test_house.py` holds them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,12 @@ from benchmarks.entered import entered
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "benchmarks" / "house.toml"
-PAGE = ROOT / "docs" / "architecture.md"
 TREES = ("holdfast", "workflows", "activities")
 OUTSIDE = {"workflows", "activities"}
 """Packages of `holdfast` that are directories at the root."""
 
 DIRECTIVE = re.compile(r"#\s*(noqa|type:|pyright:|fmt:|ruff:|pragma:|!)")
 """Comments that are for tools."""
-
-WAYS = {
-    "step": "`run_step` with a plain answer",
-    "approved call": "a tool call with an approval: two steps and the decision",
-    "undo": "undo of that step, with its effect",
-    "Runner.run": "`Runner.run` with a plain answer",
-    "Runner.run_streamed": "`Runner.run_streamed` with a plain answer, read to its end",
-}
-BEGIN, END = "| way | files | functions |\n| --- | --- | --- |\n", "\n\n"
 
 Figures = dict[str, float]
 """Figures by their names, as `code lines: task`."""
@@ -269,21 +259,6 @@ def written(found: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page_table(held: Figures) -> str:
-    """Return the table of the ways in docs/architecture.md."""
-    rows = (
-        f"| {text} | {held[f'files: {way}']:,.0f} | {held[f'functions: {way}']:,.0f} |"
-        for way, text in WAYS.items()
-    )
-    return BEGIN + "\n".join(rows)
-
-
-def with_table(page: str, held: Figures) -> str:
-    """Return the page with the table that the limits make."""
-    begin = page.index(BEGIN)
-    return page[:begin] + page_table(held) + page[page.index(END, begin) :]
-
-
 def main(*, writes: bool) -> None:
     """Print all figures.
 
@@ -293,7 +268,6 @@ def main(*, writes: bool) -> None:
     found = code_figures() | import_figures() | entered_apart()
     if writes:
         TABLE.write_text(written(found), "utf-8")
-        PAGE.write_text(with_table(PAGE.read_text("utf-8"), limits()), "utf-8")
     held = limits()
     for name, figure in sorted(found.items()):
         limit = held.get(name, 0)

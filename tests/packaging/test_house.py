@@ -35,11 +35,6 @@ def test_figures_are_within_their_limits(measure: Callable[[], house.Figures]) -
     assert not gone, f"Of no figure; run `python -m benchmarks.house --write`: {gone}"
 
 
-def test_the_table_of_the_documentation_is_made_of_the_limits() -> None:
-    page = house.PAGE.read_text("utf-8")
-    assert house.with_table(page, house.limits()) == page, "python -m benchmarks.house --write"
-
-
 def test_a_figure_may_be_a_little_better_than_its_limit_and_no_worse() -> None:
     most, least = house.KINDS["code lines"], house.KINDS["comments"]
     assert most.limit(1234) == 1250

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "sdk_differences.md"
 DATA = Path(__file__).with_name("sdk_differences.json")
 HEADINGS = ("## Known differences from the SDK", "## Not here")
-COUNT = re.compile(r"^(\d+) of the SDK's tests fail without an entry below", re.MULTILINE)
+ITEM = re.compile(r"^\* (.*(?:\n  .*)*)", re.MULTILINE)
+COUNT = re.compile(r"(\d+) of the SDK's tests fail without an\s+entry below", re.MULTILINE)
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Differences:
     """What fails.
 
     Attributes:
-        listed: Words of the first cell of one entry of the page, to the tests that fail for it.
+        listed: Words of one entry of the page, to the tests that fail for it.
         untested: Words of the entries that no test of the SDK shows.
         not_of_users: Why a failure is no difference that a user meets, to the tests.
         unlisted: Tests that fail for a reason that is not listed, or not known yet.
@@ -49,15 +49,10 @@ class Differences:
 
 
 def entries(page: str) -> list[str]:
-    """Return the first cells of the page's tables of differences."""
-    return [cell for heading in HEADINGS for cell in _cells(page, heading)]
-
-
-def _cells(page: str, heading: str) -> Iterator[str]:
-    section = page.partition(f"{heading}\n")[2].partition("\n## ")[0]
-    for table in re.findall(r"^\| --- .*\n((?:\|.*\n)+)", section + "\n", re.MULTILINE):
-        for row in table.splitlines():
-            yield row.split(" | ")[0].removeprefix("|").strip()
+    """Return the items of the page's lists of differences, each in one line."""
+    parts = (page.partition(f"{heading}\n")[2].partition("\n## ")[0] for heading in HEADINGS)
+    items = [item for part in parts for item in ITEM.findall(part)]
+    return [" ".join(item.split()) for item in items]
 
 
 def failed(results: Path) -> tuple[set[str], set[str]]:

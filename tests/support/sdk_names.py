@@ -1,4 +1,4 @@
-"""Tables of names in docs/from_agents_sdk.md: `python -m tests.support.sdk_names` writes them."""
+"""Lists of names in docs/from_agents_sdk.md: `python -m tests.support.sdk_names` writes them."""
 
 from __future__ import annotations
 
@@ -18,33 +18,24 @@ def _by_name(name: str) -> tuple[str, str]:
 
 
 def tables() -> str:
-    """Write the tables: the names that are here, what to use in place of others, those lent."""
-    here = sorted(set(agents.__all__) & set(agents_sdk.__all__), key=_by_name)
+    """Write the lists: what to use in place of names that are not here, and those lent."""
+    here = set(agents.__all__) & set(agents_sdk.__all__)
     count = f"{len(here)} of the {len(agents.__all__)} names"
-    lines = [f"{count} of `agents` are names of `holdfast.agents_sdk`:", ""]
-    lines += ["| names |", "| --- |", f"| {' '.join(f'`{name}`' for name in here)} |"]
-    lines += ["", "The others:", ""]
-    lines += ["| there | here |", "| --- | --- |"]
+    lines = [f"{count} of `agents` are names of `holdfast.agents_sdk`. The others:", ""]
     reasons: dict[str, list[str]] = {}
-    for name in sorted(set(agents.__all__) - set(here), key=_by_name):
+    for name in sorted(set(agents.__all__) - here, key=_by_name):
         reasons.setdefault(ABSENT[name], []).append(f"`{name}`")
-    lines += [f"| {', '.join(names)} | {reason} |" for reason, names in reasons.items()]
-    lines += [
-        "",
-        "Lent by the SDK:",
-        "",
-        "| name | of | after `pip install` |",
-        "| --- | --- | --- |",
-    ]
+    lines += [f"* {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    lines += ["", "Lent by the SDK, after `pip install` of the packages:", ""]
     lent: dict[tuple[str, str], list[str]] = {}
     for name in sorted(LENT, key=_by_name):
         lent.setdefault(LENT[name], []).append(f"`{name}`")
-    lines += [f"| {', '.join(lent[of])} | `{of[0]}` | `{of[1]}` |" for of in lent]
+    lines += [f"* {', '.join(lent[of])} of `{of[0]}`: `{of[1]}`" for of in lent]
     return "\n".join(lines) + "\n"
 
 
 def written(page: str) -> str:
-    """Return a page with the tables as they are now."""
+    """Return a page with the lists as they are now."""
     before, _, rest = page.partition(BEGINS)
     after = rest.partition(ENDS)[2]
     return f"{before}{BEGINS}{tables()}{ENDS}{after}"

@@ -160,9 +160,9 @@ def test_the_dashboard_shows_every_metric() -> None:
         assert any(name in each for each in shown), name
 
 
-def test_the_table_of_the_documentation_is_that_of_the_code() -> None:
+def test_the_list_of_the_documentation_is_that_of_the_code() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text("utf-8")
-    told = re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", page, re.MULTILINE)
+    told = re.findall(r"^\* `(holdfast_\w+)` \((\w+)(?:, by (.*?))?\): (.*)$", page, re.MULTILINE)
     assert told == [
         (name, each.kind, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for name, each in METRICS.items()
