@@ -163,7 +163,8 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
         changes["kept"] = KeptConversation(**ids)
     changes["streams"] = options["on_stream"] is not None
     run = head.run.model_copy(update=changes)
-    return head.model_copy(update={"dialect": caller.dialect, "run": run, "asker": caller.asker})
+    same = {"dialect": caller.dialect, "asker": caller.asker, "tenant": caller.tenant}
+    return head.model_copy(update={**same, "run": run})
 
 
 _INHERITED = ("agent", "context", "trace_id", "trace_parent", "group_id")

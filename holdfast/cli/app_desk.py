@@ -65,12 +65,18 @@ async def make(
         float | None,
         typer.Option("--days", min=0.0, help="How long it holds; for ever by default."),
     ] = None,
+    *,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Only this tenant's tasks; all by default.")
+    ] = "",
     tokens: TokensOption = None,
 ) -> ExitCode | None:
     """Make a token and print it."""
     from holdfast.cli.commands.servers import token_make_command
 
-    return await token_make_command(common, name, roles=role or [], days=days, tokens=tokens)
+    return await token_make_command(
+        common, name, roles=role or [], days=days, tenant=tenant, tokens=tokens
+    )
 
 
 @token.command("list", epilog=EPILOG)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.desk.identity.guard import Guard, Proxy, is_loopback
 from holdfast.desk.identity.login import login
 from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
 from holdfast.desk.identity.protection import LOGIN, Limits, Protection, Rates
+from holdfast.desk.identity.tenants import tenant_of
 from holdfast.desk.identity.tokens import LocalTokens, May, Tokens
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.frame import Desk
@@ -104,8 +106,10 @@ def desk_app(
             `desk-local-token` in the data directory of the runner. A runner that has none gets a
             token for the time of this process.
         proxy: A reverse proxy that names who sends a request.
-        may: Decides besides the roles: called with the identity, the verb and the id of the task or
-            approval. Reading is asked for as a whole, with the verb "read" and no id.
+        may: Decides besides the roles: called with the identity, the verb and the id of the task,
+            approval or session, which has its `tenant`. Reading is asked for as a whole, with the
+            verb "read" and no id, and for each page and route of one of these, with its id. Lists
+            are not filtered by it.
         limits: How much a sender may ask for.
     """
     known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
@@ -113,7 +117,7 @@ def desk_app(
         known = LocalTokens(runner.data_dir)
     limits = limits or Limits()
     rates = Rates(limits.writes_per_second, limits.burst)
-    guard = Guard(known, proxy, may)
+    guard = Guard(known, proxy, may, partial(tenant_of, runner))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -133,7 +137,8 @@ def desk_app(
         redoc_url=None,
         responses=_REFUSALS,
     )
-    app.state.runner = runner
+    desk = Desk(runner, guard, Feed(runner))
+    app.state.desk = desk
     app.state.guard = guard
     app.state.rates = rates
     answer_problems(app)
@@ -145,7 +150,7 @@ def desk_app(
     _describe(app)
     app.include_router(login)
     app.add_middleware(Protection, guard=guard, limits=limits, rates=rates)
-    mount_pages(app, Desk(runner, guard, Feed(runner)))
+    mount_pages(app, desk)
     return app
 
 

@@ -26,6 +26,7 @@ from holdfast.engine.search_attributes import (
     HF_APPROVALS,
     HF_RULES,
     HF_STATUS,
+    HF_TENANT,
     SEARCH_ATTRIBUTES,
 )
 from holdfast.errors import ConnectError
@@ -38,7 +39,7 @@ VISIBLE_SECONDS = 60.0
 
 _PROBE = (
     f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
-    f" AND {HF_RULES.name} = 0"
+    f" AND {HF_RULES.name} = 0 AND {HF_TENANT.name} = '-'"
 )
 _RPC_TIMEOUT = timedelta(seconds=10)
 _POLLERS_TIMEOUT = timedelta(seconds=3)

@@ -18,11 +18,15 @@ HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 HF_RULES = SearchAttributeKey.for_int("HfRules")
 """Number of the decisions for later calls that a task, or a session, has."""
 
+HF_TENANT = SearchAttributeKey.for_keyword("HfTenant")
+"""Whose a task or a schedule is; missing for no one's."""
+
 SEARCH_ATTRIBUTES = {
     HF_STATUS.name: "Keyword",
     HF_APPROVALS.name: "Int",
     HF_AGENT.name: "Keyword",
     HF_RULES.name: "Int",
+    HF_TENANT.name: "Keyword",
 }
 """All search attributes with their types. Lists and the inbox read these and the memo, so that they
 need no query per task."""

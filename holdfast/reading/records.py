@@ -21,7 +21,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import record_name
-from holdfast.archive.segments import check_erased
+from holdfast.archive.segments import check_erased, has_record
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import ArchiveError, TaskNotFoundError
 from holdfast.reading.queries import TaskQueries
@@ -74,7 +74,7 @@ class Records:
         Raises:
             ConnectError: The server could not be reached.
         """
-        data, known = await self._found(task_id), self._seals.get(task_id, "")
+        data, known = await self.found(task_id), self._seals.get(task_id, "")
         if data is None or _counts(data, known):
             if known:
                 self.ended(task_id, known)
@@ -88,10 +88,15 @@ class Records:
             return None
         self.ended(task_id, seal.record)
         if not _counts(data, seal.record):  # the task may have gone on since it was read, and ended
-            data = await self._found(task_id)
+            data = await self.found(task_id)
         return _record(data) if data is not None and _counts(data, seal.record) else None
 
-    async def _found(self, task_id: str) -> Json | None:
+    async def has(self, task_id: str) -> bool:
+        """Whether there is a record of a task, which is closed, or known to the server."""
+        return await has_record(self._archive, task_id)
+
+    async def found(self, task_id: str) -> Json | None:
+        """Read the data of a record; None for no record."""
         return await self._archive.afind_record(record_name("tasks", task_id))
 
 

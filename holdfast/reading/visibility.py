@@ -20,6 +20,7 @@ from holdfast.engine.search_attributes import (
     HF_AGENT,
     HF_APPROVALS,
     HF_STATUS,
+    HF_TENANT,
     INPUT_MEMO,
     ORIGIN_MEMO,
     SESSIONS,
@@ -46,6 +47,7 @@ def attributes(given: TaskInput) -> TypedSearchAttributes:
         [
             SearchAttributePair(HF_STATUS, "paused" if given.paused else "running"),
             SearchAttributePair(HF_AGENT, given.head.agent),
+            *((SearchAttributePair(HF_TENANT, whose),) if (whose := given.head.tenant) else ()),
         ]
     )
 

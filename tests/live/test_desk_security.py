@@ -317,15 +317,22 @@ async def test_answers_cannot_be_framed_sniffed_or_cached(runner: AgentRunner) -
 
 
 async def test_a_proxy_is_believed_with_its_secret_alone(runner: AgentRunner) -> None:
-    proxy = Proxy(secret="a-shared-secret-0123", roles_header="X-Roles")
+    proxy = Proxy(secret="a-shared-secret-0123", roles_header="X-Roles", tenant_header="X-Tenant")
     app = desk_app(runner, proxy=proxy)
-    known = {"x-forwarded-user": "anna", "x-roles": "approver, operator"}
+    known = {"x-forwarded-user": "anna", "x-roles": "approver, operator", "x-tenant": "a"}
     async with client_of(app, headers=known) as client:
         assert (await client.get("/api/v1/me")).status_code == 401
     async with client_of(app, headers={**known, "x-desk-secret": "a-shared-secret-0124"}) as client:
         assert (await client.get("/api/v1/me")).status_code == 401
     async with client_of(app, headers={**known, "x-desk-secret": "a-shared-secret-0123"}) as client:
         found = (await client.get("/api/v1/me")).json()
-        assert found == {"name": "anna", "roles": ["approver", "operator"], "source": "proxy"}
-        odd = await client.get("/api/v1/me", headers={"x-roles": "king"})
-        assert odd.status_code == 401
+        assert found == {
+            "name": "anna",
+            "roles": ["approver", "operator"],
+            "source": "proxy",
+            "tenant": "a",
+        }
+        for odd in ({"x-roles": "king"}, {"x-tenant": ""}, {"x-tenant": "a' OR '' = '"}):
+            assert (await client.get("/api/v1/me", headers=odd)).status_code == 401
+        everyone = await client.get("/api/v1/me", headers={"x-tenant": "*"})
+        assert everyone.json()["tenant"] == ""

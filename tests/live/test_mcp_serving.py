@@ -354,6 +354,10 @@ async def test_over_http_a_token_of_the_desk_says_who_asks_and_decides_and_nothi
         async with over_http(url, tokens["vic"]) as client:
             with pytest.raises(MCPError, match="vic may not run tasks"):
                 await client.call_tool("payer", {"message": "Pay 7"})
+        theirs = Tokens(file).make("kim", ["operator"], tenant="acme")
+        async with over_http(url, theirs) as client:  # what is another's is not there
+            refused: Any = await client.call_tool("payer", {"task_id": "ann-auto"})
+        assert "No task 'mcp-ann-auto' is known here" in refused.content[0].text
         listed = cli("approvals", "--json").out.splitlines()
         assert sorted(json.loads(each)["asker"] for each in listed) == ["bo", "mcp:ann"]
         assert await of_another_session(url, tokens["ann"], tokens["bo"]) == 404

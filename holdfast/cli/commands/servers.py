@@ -221,12 +221,18 @@ async def desk_command(
 
 
 async def token_make_command(
-    common: Common, name: str, *, roles: list[str], days: float | None, tokens: Path | None
+    common: Common,
+    name: str,
+    *,
+    roles: list[str],
+    days: float | None,
+    tenant: str,
+    tokens: Path | None,
 ) -> ExitCode:
     """Make a token and print it: it is not kept, and cannot be shown again."""
     file = token_file(common, tokens)
     expires = 0.0 if days is None else time.time() + days * DAY_SECONDS
-    token = _tokens(file).make(name, roles or ["viewer"], expires=expires)
+    token = _tokens(file).make(name, roles or ["viewer"], expires=expires, tenant=tenant)
     if common.json:
         output.emit({"name": name, "roles": sorted(roles or ["viewer"]), "token": token})
     else:
@@ -240,12 +246,17 @@ async def token_list_command(common: Common, tokens: Path | None) -> ExitCode:
     found = _tokens(token_file(common, tokens)).list()
     if common.json:
         output.emit(
-            [{"name": each.name, "roles": [*each.roles], "expires": each.expires} for each in found]
+            [
+                {"name": each.name, "roles": [*each.roles], "expires": each.expires}
+                | ({"tenant": each.tenant} if each.tenant else {})
+                for each in found
+            ]
         )
         return ExitCode.OK
     for each in found:
         ends = time.strftime("%Y-%m-%d", time.gmtime(each.expires)) if each.expires else "never"
-        output.answer(f"{each.name}  {', '.join(each.roles)}  ends: {ends}")
+        whose = f"  tenant: {each.tenant}" if each.tenant else ""
+        output.answer(f"{each.name}  {', '.join(each.roles)}  ends: {ends}{whose}")
     if not found:
         output.say("There are no tokens: the desk serves only the user of its own machine.")
     return ExitCode.OK

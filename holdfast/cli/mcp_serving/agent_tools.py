@@ -27,7 +27,9 @@ from mcp.types import (
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.foreign.llama_index import tool_name
+from holdfast.cli.mcp_serving.transports import TENANT
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import ROLES
 from holdfast.errors import (
     CommandRefusedError,
@@ -225,7 +227,8 @@ class AgentTools:
         if user is not None and "operator" not in user.scopes:
             msg = f"{user.username} may not run tasks: the token has not the role operator."
             raise MCPError(INVALID_PARAMS, msg)
-        runner = self._runner(agent.name)
+        tenant = ctx.request.scope.get(TENANT, "") if ctx.request is not None else ""
+        runner = runner_of(self._runner(agent.name), tenant)
         message, known = _read(params.arguments or {})
         task_id = _own_id(params.request_state or known) or _id_by_key(ctx)
         if not (message or task_id):

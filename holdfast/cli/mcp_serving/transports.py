@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
+TENANT = "holdfast.tenant"
+"""Key in a request's scope of the tenant of its sender; empty for all."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -131,7 +133,7 @@ class _Guard:
             if person is not None and scheme == "Bearer":
                 roles = sorted(person.roles)
                 access = AccessToken(token=given, client_id=person.name, scopes=[*roles])
-                scope["user"] = AuthenticatedUser(access)
+                scope["user"], scope[TENANT] = AuthenticatedUser(access), person.tenant
             elif scheme != "Bearer" or not hmac.compare_digest(given.encode(), self._token):
                 refused = PlainTextResponse("A bearer token is needed.", status_code=401)
                 await refused(scope, receive, send)

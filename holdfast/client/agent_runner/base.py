@@ -46,6 +46,7 @@ from holdfast.values.checks.ids import (
     check_app,
     check_known_id,
     check_name,
+    owned,
     queue_of,
 )
 from holdfast.values.code import user_calls
@@ -196,6 +197,9 @@ class RunnerBase:
         app: Name of the app; "default" when none was given.
         agent: Agent that new tasks get by default.
     """
+
+    _tenant = ""
+    """The only tenant whose tasks it sees; empty for all."""
 
     def __init__(
         self,
@@ -490,6 +494,8 @@ class RunnerBase:
         if isinstance(name, Session):
             return name
         queue = self._queue or queue_of(self.app)
+        if self._tenant and isinstance(cast("object", name), str):
+            name = owned(self._tenant, name)
         return Session(name, app=self.app, client=self.client, archive=self.archive, queue=queue)
 
     def _queue_for(self, agent: str) -> str:

@@ -43,7 +43,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
-from holdfast.values.checks.ids import check_name, check_new_id
+from holdfast.values.checks.ids import check_name, check_new_id, check_tenant, owned
 from holdfast.values.code import user_calls
 from holdfast.values.messages import ImagePart, Message
 from holdfast.values.parts.images import Image
@@ -303,7 +303,6 @@ class TaskReading(RunnerBase):
 Attempts = Annotated[int, Field(ge=1)]
 StepMode = Literal["manual", "automatic"]
 TaskPriority = Annotated[int, Field(ge=1, le=5)]
-LONGEST_TENANT = 64
 
 
 class TaskCreation(TaskReading):
@@ -350,7 +349,8 @@ class TaskCreation(TaskReading):
                 as it is: a program that is started again then goes on with its task.
             by: Who creates it, for rules whose approvals this person may not decide.
             tenant: Whose it is, at most 64 characters: tenants get equal shares of the workers and
-                of the limits of model providers. Child tasks inherit it.
+                of the limits of model providers, and have sessions of their own. Child tasks and
+                forks inherit it.
             priority: 1 comes first, 5 last; 3 by default. Child tasks inherit it.
 
         Raises:
@@ -374,18 +374,31 @@ class TaskCreation(TaskReading):
         )
         check_request(input)
         late = {} if start_at is None else starting_at(start_at, by, exist_ok=exist_ok)
-        of_engine = Priority.default
+        of_engine, tenant = Priority.default, tenant or self._tenant
         if tenant or priority:
-            key = check_name("tenant", tenant, LONGEST_TENANT) if tenant else None
-            of_engine = Priority(priority_key=priority, fairness_key=key)
+            of_engine, session = self._of_tenant(tenant, session, priority)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
-        head = head.model_copy(update={"asker": by})
+        head = head.model_copy(update={"asker": by, "tenant": tenant})
         state = self._initial_state(extra_state)
         new = task_id or new_id(head.agent)
         given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
         return await self._start(new, given, input, exist_ok=exist_ok, priority=of_engine)
+
+    def _of_tenant(
+        self, tenant: str, session: str | Session | None, priority: int | None = None
+    ) -> tuple[Priority, Session | None]:
+        """Return priority and fairness key of a tenant's task, and its session.
+
+        Raises:
+            InvalidArgumentError: The tenant or the session cannot be named so.
+        """
+        key = check_tenant(tenant) if tenant else None
+        named = None if session is None else self.session(session)
+        if named is not None and key is not None:
+            named = self.session(owned(key, named.name))
+        return Priority(priority_key=priority, fairness_key=key), named
 
     def _head(
         self,

@@ -13,12 +13,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field
 from temporalio import client as temporal
 from temporalio.api.workflow.v1 import NewWorkflowExecutionInfo
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.engine.search_attributes import AGENT_TASK, HF_AGENT, INPUT_MEMO
+from holdfast.engine.search_attributes import AGENT_TASK, HF_AGENT, HF_TENANT, INPUT_MEMO
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo, read_memo
@@ -104,6 +105,7 @@ class TaskScheduling(TaskCreation):
         catch_up: Positive = timedelta(days=1),
         exist_ok: bool = False,
         by: str = "",
+        tenant: str = "",
     ) -> Schedule:
         """Begin a task at each of some times; each runs to its end.
 
@@ -125,6 +127,7 @@ class TaskScheduling(TaskCreation):
                 counted as missed.
             exist_ok: Whether a schedule of this name gets these settings; its pause stays.
             by: Who adds it; each task is created by them.
+            tenant: Whose each task is, and the schedule, as for `create_task`.
 
         Raises:
             InvalidArgumentError: There is a schedule of this name, `every` names no time, or as for
@@ -138,7 +141,10 @@ class TaskScheduling(TaskCreation):
         )
         check_request(input)
         spec = spec_of(every, time_zone)
-        head = self._head(agent, session, None, RunRules()).model_copy(update={"asker": by})
+        tenant = tenant or self._tenant
+        of_engine, session = self._of_tenant(tenant, session)
+        head = self._head(agent, session, None, RunRules())
+        head = head.model_copy(update={"asker": by, "tenant": tenant})
         state = self._initial_state(extra_state)
         task = await self._task_input(head, input, images, task="", budget=budget, state=state)
         update = {"automatic": True, "finalize": True, "described": None}
@@ -155,15 +161,18 @@ class TaskScheduling(TaskCreation):
                 typed_search_attributes=attributes(task),
                 static_summary=title_of(head.agent, input),
                 static_details=details_of(head.agent, input),
+                priority=of_engine,
             ),
             spec=spec,
             policy=temporal.SchedulePolicy(
                 overlap=temporal.ScheduleOverlapPolicy[overlap.upper()], catchup_window=catch_up
             ),
         )
+        whose = [SearchAttributePair(HF_TENANT, tenant)] if tenant else []
+        own = TypedSearchAttributes(whose)
         try:
             with server_errors():
-                await self.client.create_schedule(wanted, made)
+                await self.client.create_schedule(wanted, made, search_attributes=own)
         except temporal.ScheduleAlreadyRunningError:
             if not exist_ok:
                 msg = (
@@ -175,7 +184,7 @@ class TaskScheduling(TaskCreation):
 
             def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
                 made.state = found.description.schedule.state
-                return temporal.ScheduleUpdate(made)
+                return temporal.ScheduleUpdate(made, search_attributes=own)
 
             with server_errors():
                 await self.client.get_schedule_handle(wanted).update(replaced)

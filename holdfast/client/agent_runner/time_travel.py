@@ -197,11 +197,12 @@ class TimeTravel(TaskCreation):
             check_new_id(task_id)
         if agent is not None:
             self._require_agent(check_name("agent", agent))
-        ref = self._session_ref(session)
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
-        head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
+        known = await self._read.head(old.task_id)
+        of_engine, session = self._of_tenant(known.tenant, session)
+        head = _head_of_fork(known, agent, self._session_ref(session))
         head = head.model_copy(update={"asker": by or head.asker})
         queue = await self._queue_of_fork(old.task_id, head.agent, is_other=agent is not None)
         shared: dict[str, Json] = {"from": old.task_id, "at": path[-1].n}
@@ -220,7 +221,7 @@ class TimeTravel(TaskCreation):
             carried = _handed_to_first(carried)
         given = given.model_copy(update={"images": old.images, "carried": carried})
         origin = (old.task_id, path[-1].n)
-        await self._tasks.start(new, given, queue, old.input, origin=origin)
+        await self._tasks.start(new, given, queue, old.input, origin=origin, priority=of_engine)
         return Task(
             task_id=new,
             input=old.input,
@@ -351,6 +352,7 @@ def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None
         run=known.run.forked(),
         asker=known.asker,
         follows=known.follows,
+        tenant=known.tenant,
     )
 
 

@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
-from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
-from holdfast.desk.identity.protection import VISITOR
+from holdfast.desk.identity.protection import SAFE, VISITOR
 from holdfast.desk.identity.tokens import READ, Identity, Verb
+from holdfast.desk.pages.frame import Desk
 from holdfast.desk.views.cards import Card, seen_by
 from holdfast.desk.views.words import without_secrets
 from holdfast.task.people.decisions import Person
@@ -81,9 +81,13 @@ class Access:
     """
 
     def __init__(self, request: Request) -> None:
-        """Take them from the application and from the request, which is authenticated."""
-        self.runner: AgentRunner = request.app.state.runner
+        """Take them from the application and from the request, which is authenticated.
+
+        The runner sees what the visitor may.
+        """
         self.visitor: Identity = request.scope[VISITOR]
+        desk: Desk = request.app.state.desk
+        self.runner = desk.of(self.visitor).runner
         self._guard: Guard = request.app.state.guard
         self._request = request
 
@@ -113,7 +117,8 @@ class Access:
             NotAllowedError: They may no longer read.
         """
         visitor = await self._guard.visitor(self._request)
-        await self._guard.ensure(visitor, READ, "")
+        for subject in ("", *self._request.path_params.values()):
+            await self._guard.ensure(visitor, READ, subject)
 
     async def begun(self, task_id: str, running: Coroutine[Any, Any, object]) -> Task:
         """Wait for a run to end, though not for long, and return its task as it is then.
@@ -137,5 +142,12 @@ def _forget(task: asyncio.Task[object]) -> None:
         task.exception()
 
 
-Asked = Annotated[Access, Depends(Access)]
+async def _asked(request: Request) -> Access:
+    made = Access(request)
+    if request.method in SAFE and request.path_params:
+        await made.check()
+    return made
+
+
+Asked = Annotated[Access, Depends(_asked)]
 """Parameter of a route."""

@@ -56,6 +56,7 @@ class Me(BaseModel):
     name: str
     roles: list[str]
     source: Literal["local", "token", "proxy"]
+    tenant: str
 
 
 class TaskPage(BaseModel):
@@ -130,7 +131,12 @@ class SessionFacts(BaseModel):
 async def me(asked: Asked) -> Me:
     """Say who sends the request, and what they may do."""
     visitor = asked.visitor
-    return Me(name=visitor.name, roles=sorted(visitor.roles), source=visitor.source)
+    return Me(
+        name=visitor.name,
+        roles=sorted(visitor.roles),
+        source=visitor.source,
+        tenant=visitor.tenant,
+    )
 
 
 @reads.get("/tasks")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import inspect
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
@@ -19,6 +19,7 @@ from holdfast.desk.identity.tokens import (
     May,
     NotAllowedError,
     NotAuthenticatedError,
+    Subject,
     Tokens,
     Verb,
     check_identity,
@@ -26,6 +27,7 @@ from holdfast.desk.identity.tokens import (
 )
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.people.decisions import Person
+from holdfast.values.checks.ids import check_tenant
 from holdfast.values.code.user_calls import yes_or_no
 
 COOKIE = "holdfast_desk"
@@ -33,6 +35,9 @@ _HOST_ONLY = "__Host-"
 """Browsers take a cookie of such a name only if it is Secure and of this very host."""
 
 LEAST_SECRET = 16
+EVERY = "*"
+"""The tenant of those who see all."""
+
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
@@ -50,6 +55,8 @@ class Proxy:
             for all.
         secret_header: Header with the secret.
         roles: Roles and groups of people for whom the proxy names no roles.
+        tenant_header: Header with the tenant of the person, or `*` for one who sees all; a request
+            without it is refused. Without such a header, everybody sees all.
 
     Raises:
         InvalidArgumentError: The secret is short, or a role is not known.
@@ -60,6 +67,7 @@ class Proxy:
     roles_header: str = ""
     secret_header: str = "X-Desk-Secret"  # noqa: S105  the name of a header
     roles: frozenset[str] = frozenset({"viewer"})
+    tenant_header: str = ""
 
     def __post_init__(self) -> None:
         """Check the secret and the roles."""
@@ -75,7 +83,7 @@ class Proxy:
         """Return whom the proxy names; None when the request has not come through it.
 
         Raises:
-            InvalidArgumentError: The name or a role cannot be used.
+            InvalidArgumentError: The name, a role or the tenant cannot be used.
         """
         sent = headers.get(self.secret_header, "")
         if not hmac.compare_digest(sent.encode(), self.secret.encode()):
@@ -86,7 +94,9 @@ class Proxy:
         given = headers.get(self.roles_header, "") if self.roles_header else ""
         named = [role.strip() for role in given.split(",") if role.strip()]
         roles = check_roles(named) if named else self.roles
-        return Identity(check_identity(name), roles, "proxy")
+        tenant = headers.get(self.tenant_header, "") if self.tenant_header else EVERY
+        own = "" if tenant == EVERY else check_tenant(tenant)
+        return Identity(check_identity(name), roles, "proxy", own)
 
 
 class Guard:
@@ -98,7 +108,11 @@ class Guard:
     """
 
     def __init__(
-        self, tokens: Tokens | None = None, proxy: Proxy | None = None, may: May | None = None
+        self,
+        tokens: Tokens | None = None,
+        proxy: Proxy | None = None,
+        may: May | None = None,
+        tenant_of: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         """Make a guard.
 
@@ -106,10 +120,12 @@ class Guard:
             tokens: The tokens that are accepted.
             proxy: The reverse proxy that is trusted.
             may: Decides next to the roles.
+            tenant_of: Finds the tenant of a task, an approval or a session, for `may`.
         """
         self._tokens = tokens
         self._proxy = proxy
         self._may = may
+        self._tenant_of = tenant_of
         self._signed_out: dict[str, float] = {}
 
     @property
@@ -177,7 +193,8 @@ class Guard:
             return False
         if self._may is None:
             return True
-        answer = self._may(visitor, verb, subject)
+        about = self._tenant_of(subject) if subject and self._tenant_of else None
+        answer = self._may(visitor, verb, Subject(subject, await about if about else ""))
         return yes_or_no(self._may, await answer if inspect.isawaitable(answer) else answer)
 
     async def barred(self, visitor: Identity, verb: Verb, subject: str) -> str:

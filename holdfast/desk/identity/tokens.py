@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, Self, cast, get_args
 
 from filelock import FileLock
 from pydantic import ValidationError
@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from holdfast.client.agent_runner.base import check_role
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.values.base import Strict, Value
-from holdfast.values.checks.ids import check_name
+from holdfast.values.checks.ids import check_name, check_tenant
 from holdfast.values.code.private_files import make_directory, write_private
 from holdfast.values.runs import verbs
 from holdfast.values.runs.verbs import VERBS
@@ -89,11 +89,14 @@ class Identity:
         roles: What it may do, and its groups: other names, as an ApprovalRule has them behind
             "role:".
         source: How it is known: "local", "token" or "proxy".
+        tenant: The only tenant whose tasks, sessions and schedules it sees; empty for an identity
+            that sees all.
     """
 
     name: str
     roles: frozenset[str] = frozenset({"viewer"})
     source: Literal["local", "token", "proxy"] = "token"
+    tenant: str = ""
 
     def can(self, verb: Verb) -> bool:
         """Whether one of the roles allows a verb."""
@@ -105,9 +108,28 @@ class Identity:
         return self.roles - {*ROLES}
 
 
-May = Callable[[Identity, str, str], bool | Awaitable[bool]]
+class Subject(str):
+    """What something is done with, by its id; empty for nothing in particular.
+
+    Attributes:
+        tenant: The tenant whose it is; empty for no one's.
+    """
+
+    __slots__ = ("tenant",)
+
+    tenant: str
+
+    def __new__(cls, id: str, tenant: str = "") -> Self:
+        """Take the id of a task, an approval or a session."""
+        made = super().__new__(cls, id)
+        made.tenant = tenant
+        return made
+
+
+May = Callable[[Identity, str, Subject], bool | Awaitable[bool]]
 """Decides whether an identity may do something: called with the identity, the verb, and the id of
-the task or approval (empty for none). It is asked besides the roles: both must agree."""
+the task, approval or session (empty for none), which has its `tenant`. It is asked besides the
+roles: both must agree."""
 
 
 def check_identity(name: object) -> str:
@@ -163,6 +185,7 @@ class TokenRecord(Value):
         created: When it was made, seconds since the epoch.
         expires: When it ends; 0 for never.
         session_of: Digest of the token that has signed in, for a session; it ends with its token.
+        tenant: The tenant whose tasks it sees; empty for all.
     """
 
     name: str
@@ -171,6 +194,7 @@ class TokenRecord(Value):
     created: float = 0.0
     expires: float = 0.0
     session_of: str = ""
+    tenant: str = ""
 
 
 class _Kept(Strict):
@@ -195,16 +219,19 @@ class Tokens:
         """Return the tokens that count now."""
         return self
 
-    def make(self, name: str, roles: Iterable[str], *, expires: float = 0.0) -> str:
+    def make(
+        self, name: str, roles: Iterable[str], *, expires: float = 0.0, tenant: str = ""
+    ) -> str:
         """Make a token and return it; it cannot be shown again.
 
         Args:
             name: The identity that it stands for.
             roles: "viewer", "operator" or "approver", and names of groups.
             expires: When it ends, seconds since the epoch; 0 for never.
+            tenant: The only tenant whose tasks it sees; empty for all.
 
         Raises:
-            InvalidArgumentError: The name or a role cannot be used.
+            InvalidArgumentError: The name, the tenant or a role cannot be used.
         """
         token = PREFIX + secrets.token_urlsafe(_BYTES)
         record = TokenRecord(
@@ -213,6 +240,7 @@ class Tokens:
             digest=_digest(token),
             created=time.time(),
             expires=expires,
+            tenant=check_tenant(tenant) if tenant else "",
         )
         self._change(lambda before: [*before, record])
         return token
@@ -286,7 +314,7 @@ class Tokens:
         )
 
     def _identity(self, record: TokenRecord) -> Identity:
-        return Identity(record.name, frozenset(record.roles), self.source)
+        return Identity(record.name, frozenset(record.roles), self.source, record.tenant)
 
     def _known(self) -> dict[str, TokenRecord]:
         try:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
+from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import (
     READ,
     Identity,
@@ -38,11 +39,23 @@ class Desk:
         runner: Reads and steers the tasks.
         guard: Decides who may do what.
         feed: What waits and which tasks there are, read once for all pages.
+        tenants: The desks of single tenants, as they were asked for.
     """
 
     runner: AgentRunner
     guard: Guard
     feed: Feed
+    tenants: dict[str, Desk] = field(default_factory=dict[str, "Desk"], repr=False)
+
+    def of(self, visitor: Identity) -> Desk:
+        """Return the desk as a visitor may see it: this one, or one of their tenant's tasks."""
+        if not visitor.tenant:
+            return self
+        made = self.tenants.get(visitor.tenant)
+        if made is None or made.runner.archive is not self.runner.archive:  # started again since
+            runner = runner_of(self.runner, visitor.tenant)
+            made = self.tenants[visitor.tenant] = Desk(runner, self.guard, Feed(runner))
+        return made
 
 
 TICK_SECONDS = 0.7
@@ -68,6 +81,9 @@ PAGES = (
 )
 COUNTING = ("inbox", "tasks")
 """Pages that read themselves what waits for a person."""
+
+SUBJECTS = ("task_id", "name", "card", "left", "right")
+"""Parts of a page's address that say what it shows: a task, a session, an approval, two tasks."""
 
 THEMES = {"auto": None, "light": False, "dark": True}
 COOKIE = "desk_theme"
@@ -201,7 +217,9 @@ class Frame:
         if now - self._checked_at < CHECK_SECONDS:
             return
         visitor = await self._known()
-        await self.desk.guard.ensure(visitor, READ, "")
+        known = {**self.request.query_params, **self.request.path_params}
+        for subject in ("", *(known[each] for each in SUBJECTS if each in known)):
+            await self.desk.guard.ensure(visitor, READ, subject)
         self._checked_at = now
 
     async def _known(self) -> Identity:
@@ -211,8 +229,9 @@ class Frame:
             NotAuthenticatedError: They are no longer known, or have signed out in another tab.
         """
         visitor = await self.desk.guard.visitor(self.request)
-        if self.desk.guard.has_signed_out(visitor.name, self._opened_at):
-            msg = "You have signed out: sign in again."
+        is_other = visitor.tenant != self.visitor.tenant
+        if is_other or self.desk.guard.has_signed_out(visitor.name, self._opened_at):
+            msg = "You have signed out, or are of another tenant now: sign in again."
             raise NotAuthenticatedError(msg)
         return visitor
 

@@ -124,7 +124,8 @@ def mount_pages(app: FastAPI, desk: Desk) -> None:
 
 async def _opened(request: Request) -> tuple[Desk, Identity]:
     desk: Desk = request.scope[KEY]
-    return desk, await desk.guard.visitor(request)
+    visitor = await desk.guard.visitor(request)
+    return desk.of(visitor), visitor
 
 
 def _routes() -> None:

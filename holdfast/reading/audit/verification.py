@@ -357,7 +357,7 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> Kept | Non
     except (TaskClosedError, TaskNotFoundError) as closed:
         name = record_name("tasks", task_id)
         try:
-            data = await reader.archive.afind_record(name)
+            data = await reader.records.found(task_id)
         except ArchiveError as error:
             if not is_torn(error):
                 raise

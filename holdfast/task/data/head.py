@@ -224,6 +224,7 @@ class TaskHead(Value):
         run: What the run brought along.
         asker: The person who created the task; empty when the client did not name one.
         follows: The run that it goes on from, if it was begun by the state of one.
+        tenant: Whose it is; empty for no one's.
     """
 
     agent: str
@@ -239,6 +240,7 @@ class TaskHead(Value):
     run: RunRules = RunRules()
     asker: str = ""
     follows: FollowedRun | None = None
+    tenant: str = ""
 
     @property
     def answers_lost_calls(self) -> bool:

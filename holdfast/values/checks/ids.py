@@ -30,6 +30,7 @@ LONGEST_NAME = 200
 
 LONGEST_APP = 60
 LONGEST_SESSION = 160
+LONGEST_TENANT = 64
 LONGEST_ID = 240
 LONGEST_KNOWN = 1000
 """Most bytes of an id in Temporal, whatever made it."""
@@ -154,6 +155,34 @@ def check_known_id(given: object, what: str = "The id of a task") -> str:
         msg = f"{shown(given)} is the id of a session, not of a task: use runner.session(name)."
         raise InvalidArgumentError(msg)
     return check_name(what, given, LONGEST_KNOWN)
+
+
+def check_tenant(given: object) -> str:
+    """Return the name of a tenant, checked.
+
+    Raises:
+        InvalidArgumentError: As for `check_name`, or it has a character that ids of sessions or
+            Temporal's queries are made with.
+    """
+    name = check_name("tenant", given, LONGEST_TENANT)
+    if odd := re.search(r"[~*\"'`\\]", name):
+        msg = (
+            f"tenant may not have the character {odd[0]!r}, which is for ids of sessions and for"
+            f" Temporal's queries; it was {shown(name)}. Leave it out."
+        )
+        raise InvalidArgumentError(msg)
+    return name
+
+
+def owned(tenant: str, session: str) -> str:
+    """Return the name of a tenant's session, among those of its app.
+
+    Args:
+        tenant: The tenant; empty for none.
+        session: The name that the tenant uses, or this one already.
+    """
+    begins = f"{tenant}{MADE}" if tenant else ""
+    return session if session.startswith(begins) else f"{begins}{session}"
 
 
 def _without_made(what: str, given: str) -> str:

@@ -29,7 +29,6 @@ from temporalio.client import (
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.segments import has_record
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
 from holdfast.errors import (
     CommandRefusedError,
@@ -265,7 +264,7 @@ class TaskEnds:
         try:
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
-            closed = await has_record(self._reader.archive, task_id) or await self.is_known(task_id)
+            closed = await self._reader.records.has(task_id) or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
         return await self.closed_error(task_id) if closed else TaskNotFoundError(task_id)
