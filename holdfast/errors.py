@@ -99,6 +99,10 @@ def with_remedy(message: str, remedy: str) -> str:
 
 def message_of(error: BaseException) -> str:
     """Return what happened, for an error that wraps this one: its text without its remedy."""
+    if isinstance(error, BaseExceptionGroup):  # its own text does not say what went wrong
+        group: BaseExceptionGroup[BaseException] = error
+        each = (f"{type(inner).__name__}: {message_of(inner)}" for inner in group.exceptions)
+        return f"{group}: {'; '.join(each)}"
     if not isinstance(error, HoldfastError):
         return str(error)
     return super(HoldfastError, error).__str__().rstrip("\n")

@@ -165,7 +165,8 @@ async def _worded(ready: Ready, text: str, error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return the text of an error, without secrets and of readable length."""
     try:
-        text = message_of(error) if isinstance(error, StoppedError) else str(error)
+        is_plain = not isinstance(error, StoppedError | BaseExceptionGroup)
+        text = str(error) if is_plain else message_of(error)
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
         text = ""
     return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__

@@ -37,6 +37,10 @@ def _cancels(*_: Any) -> Any:
     raise asyncio.CancelledError
 
 
+def _closes(*_: Any) -> Any:
+    raise GeneratorExit
+
+
 def _exits(*_: Any) -> Any:
     raise SystemExit(3)
 
@@ -73,12 +77,13 @@ STOPS = {
     _cancels_its_task: "CancelledError",
     _closes_async: "GeneratorExit",
     _cancels: "CancelledError",
+    _closes: "GeneratorExit",
     _exits: "SystemExit: 3",
     _cancels_async: "CancelledError",
     _exits_async: "SystemExit: 3",
 }
 stops = pytest.mark.parametrize(
-    "code", [_exits, _cancels_async, _panics], ids=lambda code: code.__name__
+    "code", [_exits, _cancels_async, _panics, _closes], ids=lambda code: code.__name__
 )
 
 

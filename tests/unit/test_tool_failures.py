@@ -35,6 +35,15 @@ def test_a_model_reads_no_secret_of_a_tool_that_ends_with_a_text() -> None:
     assert ("hunter22" in text, len(text)) == (False, LONGEST_TEXT)
 
 
+def test_a_group_of_errors_says_what_each_is() -> None:
+    inner = ExceptionGroup("inner", [KeyError("b")])
+    error = ExceptionGroup(
+        "unhandled errors in a TaskGroup", [ValueError("no rate for PLN"), inner]
+    )
+    assert "ValueError: no rate for PLN" in named(error)
+    assert "KeyError: 'b'" in named(error)
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_in_code_ends_when_the_code_ends_it() -> None:
     here = os.getpid()

@@ -160,12 +160,15 @@ def heard(over: asyncio.Future[Any]) -> None:
 
 
 @contextmanager
-def kept_alive() -> Generator[None]:
+def kept_alive(*, is_coroutine: bool = True) -> Generator[None]:
     """Make an error of a BaseException, which may end the worker process: `sys.exit()` raises one.
 
     An event loop ends with some, and with it all that other tasks do there. Temporal takes others,
     such as the panic of a Rust extension, for a lost worker, and runs the code again and again.
     Ctrl-C reaches the main thread only.
+
+    Args:
+        is_coroutine: Whether the block may be dropped where it awaits, which raises GeneratorExit.
 
     Raises:
         StoppedError: The block raised one.
@@ -177,7 +180,7 @@ def kept_alive() -> Generator[None]:
         raise
     except BaseException as error:
         is_main = threading.current_thread() is threading.main_thread()
-        is_closed = isinstance(error, GeneratorExit) and _task() is None  # its coroutine is dropped
+        is_closed = is_coroutine and isinstance(error, GeneratorExit) and _task() is None
         if is_closed or (isinstance(error, KeyboardInterrupt) and is_main):
             raise
         text = error.code if isinstance(error, SystemExit) else message_of(error)
@@ -549,7 +552,8 @@ def _shielded(call: Callable[[], Any]) -> Any:
     See cpython#112182.
     """
     try:
-        return call()
+        with kept_alive(is_coroutine=False):  # a GeneratorExit would close who awaits the thread
+            return call()
     except StopIteration as error:
         msg = f"{getattr(call, 'func', call)!r} raised StopIteration"
         raise RuntimeError(msg) from error
