@@ -1,7 +1,5 @@
 """Tools and other code of the user's that block, hang, or end the worker they run in."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading
@@ -9,15 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from temporalio import activity
 
-from holdfast import Agent, Task, TaskStep, ToolContext, tool
-from holdfast.activities import heartbeat, user_loop
+from holdfast import Agent, Task, TaskStep, tool
+from holdfast.activities import user_loop
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig
 
 pytestmark = pytest.mark.usefixtures("api")
 
@@ -88,38 +85,6 @@ async def test_a_tool_that_cancels_all_tasks_of_its_loop_is_repeated_thrice_and_
     [asked] = await runner.pending_approvals(task)
     assert (asked.kind, "cancelled all tasks" in asked.text) == ("unknown", True)
     assert len(ran) == 4  # in the activity of its step, and three times in one of its own
-
-
-async def test_a_tool_that_may_be_repeated_but_loses_each_worker_is_asked_about(
-    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[int] = []
-
-    beat = heartbeat._beat  # pyright: ignore[reportPrivateUsage]
-
-    async def silent(pulse: heartbeat.Pulse) -> None:
-        """Show no sign of life of a tool, as a process that was killed."""
-        if activity.info().activity_type != "tool":
-            await beat(pulse)
-
-    monkeypatch.setattr(heartbeat, "_beat", silent)
-
-    @tool(effect="read")
-    async def deadly(ctx: ToolContext) -> str:
-        """End the worker."""
-        tried.append(ctx.attempt)
-        await asyncio.sleep(3600)
-        return "never"
-
-    await rig.serve(agent_with(deadly))
-    model.call("deadly")
-    runner = rig.runner(heartbeat=1.0)
-    task = await runner.create_task("q", step_mode="automatic")
-    await until_status(runner, task, "waiting")
-    [asked] = await runner.pending_approvals(task)
-    assert asked.kind == "unknown"
-    assert "run 5 times" in asked.text
-    assert tried == [1, 2, 3, 4, 5]
 
 
 async def test_a_predicate_that_hangs_is_tried_some_times_and_then_named(

@@ -1,7 +1,5 @@
 """Schedules that have failed once, as the simulator has shrunk and printed them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.simulation.play import Schedule, play
@@ -128,6 +126,16 @@ def test_a_step_goes_on_once_a_suspended_worker_has_used_up_its_attempts(first: 
     played = play(Schedule(plan=plan, real=True, choices=[*fates, ("deploy", []), *goes_on]))
     assert not played.violation, "\n".join([*played.trace, played.violation])
     assert sum(entry.startswith('{"step"') for entry in played.ledger) == 2
+
+
+def test_a_call_that_may_be_repeated_is_asked_about_once_it_has_lost_five_workers() -> None:
+    goes_on = [("run", 0, "r1", {"all": True}), *[("settle",), ("wait", 60)] * 6]
+    for lost, asked in ((4, False), (5, True)):
+        fates = [("fate", "tool", "dead")] * lost
+        plan = [[["mark", {"text": "1"}]], "done"]
+        played = play(Schedule(plan=plan, choices=[*fates, *goes_on]))
+        assert not played.violation, "\n".join([*played.trace, played.violation])
+        assert any("run 5 times, and each" in entry for entry in played.ledger) == asked
 
 
 def test_hundreds_of_questions_of_one_answer_take_several_workflow_tasks() -> None:
