@@ -1,7 +1,5 @@
 """One Temporal server for the tests that do not kill it, and a lab for each test."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The program of a worker process that files and pays expenses, and that of a desk."""
 
-from __future__ import annotations
-
 import asyncio
 
 from holdfast import Agent, ToolContext, tool

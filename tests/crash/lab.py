@@ -1,7 +1,5 @@
 """A place to crash things in: processes to kill, a model that counts, and what was observed."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A caller whose session is a file of its own: it dies while it writes the turn of its run."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A session of the caller's own has the turn of a run once, wherever its process dies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client is only a handle: when its process dies, another one gets the answer."""
 
-from __future__ import annotations
-
 from tests.crash import programs
 from tests.crash.lab import Lab
 

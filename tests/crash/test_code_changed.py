@@ -1,7 +1,5 @@
 """A worker comes back with other code, another prompt or other tools while tasks are under way."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The server's database is put back to a backup; the archive and the world are as they were."""
 
-from __future__ import annotations
-
 import shutil
 from multiprocessing.process import BaseProcess
 from pathlib import Path

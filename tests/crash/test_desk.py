@@ -1,7 +1,5 @@
 """People at the desk while workers, the server and the desk itself are killed."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

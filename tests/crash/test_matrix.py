@@ -4,8 +4,6 @@ Each kind of task is a row, each place at which its worker kills itself a cell. 
 the cells that are marked with a star, `make test-all` takes all.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A worker is killed with more in hand than a tool: money, a message, a server, a rollover."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 

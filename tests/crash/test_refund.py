@@ -4,8 +4,6 @@ The tool declares nothing: it is irreversible, not idempotent and has no probe. 
 cut off has to come to a person, who here looks into the books and says what is true.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The Temporal server is killed, perhaps with its worker, and started on its SQLite file."""
 
-from __future__ import annotations
-
 import asyncio
 
 from holdfast import Task, TaskStepOutput

@@ -1,7 +1,5 @@
 """Workers and readers are killed in the middle of an answer that is being streamed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A task is one trace, whichever processes run it, and whenever they are killed."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

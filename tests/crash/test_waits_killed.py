@@ -1,7 +1,5 @@
 """Server and worker are killed while tasks wait: for a time, an outcome, or their beginning."""
 
-from __future__ import annotations
-
 from holdfast import Task
 from tests.crash.lab import Lab
 from tests.support.rig import until

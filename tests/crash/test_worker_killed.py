@@ -1,7 +1,5 @@
 """A worker process is killed; the next one goes on without repeating what was completed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -4,8 +4,6 @@ So does a laptop that was suspended, or a virtual machine that was moved. What i
 has been done by another meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

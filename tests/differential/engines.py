@@ -1,7 +1,5 @@
 """The two libraries, with a fake model that both ask."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

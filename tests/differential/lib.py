@@ -1,7 +1,5 @@
 """One library as a script sees it: its names, and runs that are observed."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """What was observed of a run, in a form that both libraries can be compared in."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping

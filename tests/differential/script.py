@@ -1,7 +1,5 @@
 """Scripts: runs that both libraries can make, with what the model answers in them."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any

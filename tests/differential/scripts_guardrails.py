@@ -1,7 +1,5 @@
 """Guardrails of input, output and tools."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Handoffs: who goes on, what it sees, and what the run keeps of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hooks, and history that the provider keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.testing import call, calls, reply

@@ -1,7 +1,5 @@
 """The loop: what ends a run, how many turns it has, and what its model is sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.testing import call, reply

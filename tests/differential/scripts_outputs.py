@@ -1,7 +1,5 @@
 """Typed outputs, answers in the place of errors, edits of what the model is sent, sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Approvals, and agents as tools."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

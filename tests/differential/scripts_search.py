@@ -1,7 +1,5 @@
 """Tool search of the provider: namespaces, deferred tools, and the items of searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.testing import reply

@@ -1,7 +1,5 @@
 """Model settings: what the request holds, by either API, and what of the answer is kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.testing import call, reply

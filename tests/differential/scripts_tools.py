@@ -1,7 +1,5 @@
 """Tools: what they are given, what the model is told, and what follows them."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from datetime import date

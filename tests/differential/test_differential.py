@@ -6,8 +6,6 @@ A script is about what a run does, whether it is streamed or not, so `make test`
 mode, every fourth one streamed; `make test-all` runs each in both.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import tomllib

@@ -4,8 +4,6 @@ Fake server, real client, worker process, task on a real server: whatever a mode
 can go on with its task or end it. `make fuzz ANSWERS=20000` runs it; a failure names its seed.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """Answers of a model, and what a fuzzer makes of them: seeded, so that each can be made again."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Tools and agents of other frameworks as tools."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What mistakes of step logic say, and the suite of docs/agent_workers.md; its attributes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

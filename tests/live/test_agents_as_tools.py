@@ -1,7 +1,5 @@
 """Agents as tools: a call is a task of its own, which its parent starts, waits for and owns."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Guardrails and hooks of calls of agents as tools: they come before the task that a call is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

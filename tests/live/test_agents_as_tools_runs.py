@@ -1,7 +1,5 @@
 """Agents as tools in runs of the Agents SDK's kind: context, settings, results, arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

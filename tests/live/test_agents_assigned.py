@@ -1,7 +1,5 @@
 """Runs of agents that were assigned to, and of parts of agents that were made by hand."""
 
-from __future__ import annotations
-
 import json
 
 from holdfast import RunContextWrapper, RunState

@@ -3,8 +3,6 @@
 They differ in what no description tells, as in whose data a function closes over.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Annotations of a model's words: kept wherever the words are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules of approvals on the real server: who decides, how many, and what follows in time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Approvals: who decides what, once, from anywhere, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

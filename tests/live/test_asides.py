@@ -1,7 +1,5 @@
 """Following a task: thoughts, questions to people and their answers, failures, later attempts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Audit: every event of a task, whatever became of it, and whether the record is intact."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

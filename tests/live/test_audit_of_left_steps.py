@@ -1,7 +1,5 @@
 """The audit of steps that came to no end: each call that was begun has one line, and a true one."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Values that are too large, or cannot be written down at all: clear texts, and nothing is lost."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

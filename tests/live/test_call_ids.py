@@ -1,7 +1,5 @@
 """Calls whose id an earlier turn of the run has used, where the model gives each call its own."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How often a run reads a session of the caller's own, and that its turn is written once."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs in sessions of the caller's own: what the model sees, and what the caller's store gets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

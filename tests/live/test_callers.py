@@ -1,7 +1,5 @@
 """Which step a caller gets: the first that it has not been given, also after it was killed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that their caller cancels: what ends at once, what is finished, and what goes on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

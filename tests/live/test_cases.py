@@ -1,7 +1,5 @@
 """Runs that become tests: a recorded task is replayed against its agent as it is now."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings that are given with the state of a run hold for it from then on, wherever it runs."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

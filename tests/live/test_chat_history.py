@@ -1,7 +1,5 @@
 """`chat(chat_history=...)`: a session is replaced only for a chat that begins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

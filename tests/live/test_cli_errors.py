@@ -1,7 +1,5 @@
 """Bad input and engine trouble: a clear line, the right exit code, no traceback, nothing lost."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

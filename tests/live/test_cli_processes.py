@@ -1,7 +1,5 @@
 """Commands that run for long: how they start, how they end, and what becomes of the tasks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

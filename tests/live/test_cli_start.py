@@ -1,7 +1,5 @@
 """How one begins: `init`, `doctor`, completion in a shell, and `dev --reload`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

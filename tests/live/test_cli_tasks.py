@@ -1,7 +1,5 @@
 """Commands on tasks, with `holdfast dev` running beside them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator

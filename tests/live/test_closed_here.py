@@ -1,7 +1,5 @@
 """A task that is closed in the workflow task that ends it, without an activity of its own."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -4,8 +4,6 @@ To Temporal a CancelledError looks like an activity that was cancelled, and Syst
 of the worker: either way the run would wait for ever.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar

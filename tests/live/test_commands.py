@@ -1,7 +1,5 @@
 """Signals: pause, resume, abandon, and whatever else is sent to a task."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The conformance suite, on the AgentWorkers of this package."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

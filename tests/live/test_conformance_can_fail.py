@@ -1,7 +1,5 @@
 """Each check of the conformance suite fails for a worker that breaks what it claims."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections import Counter

@@ -1,7 +1,5 @@
 """What tools see of the caller of their run: its context variables, and its event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 from typing import Any

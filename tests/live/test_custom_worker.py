@@ -1,7 +1,5 @@
 """CustomAgentWorker: one method from state to state, whatever happens in between."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping

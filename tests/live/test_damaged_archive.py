@@ -1,7 +1,5 @@
 """An archive of which a part is lost: one value, a part of a ledger, the record of a task."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator
 from contextlib import contextmanager

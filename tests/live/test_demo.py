@@ -1,7 +1,5 @@
 """The demo: the worker process is killed in mid-call, the answer is right, nothing is repeated."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that are under way when the code they depend on is exchanged, and put back."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterator

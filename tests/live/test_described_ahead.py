@@ -1,7 +1,5 @@
 """A process that serves an agent finds out, before it starts a task, what `describe` would."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The HTTP API against its own description: any request has an answer of a described shape."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

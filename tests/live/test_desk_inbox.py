@@ -1,7 +1,5 @@
 """The desk's inbox in a real browser: decisions by hand and by keys, by one person and by two."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.async_api import Browser, expect
 

@@ -1,7 +1,5 @@
 """The desk's other pages in a real browser, over a real server and the fake model API."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The desk refuses who is unknown, who may not, what is foreign, and what is too much."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

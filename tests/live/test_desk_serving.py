@@ -1,7 +1,5 @@
 """The desk as commands and as a part of another application, each a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

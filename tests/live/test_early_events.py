@@ -1,7 +1,5 @@
 """Events that a waiting query brings before their workflow task begins do not change its order."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from datetime import timedelta

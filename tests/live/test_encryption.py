@@ -1,7 +1,5 @@
 """One setting encrypts histories, the archive and logs; keys change, and are lost, without harm."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

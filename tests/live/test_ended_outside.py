@@ -1,7 +1,5 @@
 """Tasks that Temporal's own tools have ended, while others wait for them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The end of a task: once accepted it stays, also when closing fails, and no step runs after it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Connections to a real server: what works, and what each failure says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta

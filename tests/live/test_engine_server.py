@@ -1,7 +1,5 @@
 """The embedded server as its users meet it: several processes, kills, stale files, leases."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Erased tasks: nothing of them is left, and all else goes on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

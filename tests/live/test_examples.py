@@ -1,7 +1,5 @@
 """The examples, run by the commands in their own docstrings; all are offline."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

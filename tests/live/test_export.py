@@ -1,7 +1,5 @@
 """Bundles: all evidence of a task in one file, which Python alone verifies."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files that tools return: part of the result for the model, their data in the archive."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FoldingAgentWorker on a real server: long tasks end, nothing is lost, folds are steps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

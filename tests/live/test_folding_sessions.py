@@ -1,7 +1,5 @@
 """When a session of the caller's own is asked to fold what it holds: after which turns."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The state of a run with its answer, run on: the result is that of all these runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Fork: a new task from any step of an old one, which is not touched."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

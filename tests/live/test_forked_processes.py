@@ -1,7 +1,5 @@
 """Processes that are forked while an engine runs: gunicorn --preload, Celery, multiprocessing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

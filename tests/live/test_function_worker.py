@@ -1,7 +1,5 @@
 """FunctionAgentWorker: any function is a step; what it has made is not made again."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

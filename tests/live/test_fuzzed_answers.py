@@ -1,7 +1,5 @@
 """Mutated answers over the whole path; `make fuzz ANSWERS=20000` gives more of them."""
 
-from __future__ import annotations
-
 from tests.fuzz.answers import fuzz
 from tests.support.rig import Rig
 from tests.support.scale import times

@@ -3,8 +3,6 @@
 What a program of Temporal's own sends to a task by hand passes no check of ours before it is there.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager, suppress

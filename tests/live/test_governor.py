@@ -1,7 +1,5 @@
 """Calls of a worker process that wait for their turn at a provider."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast import Agent, AgentRunner, ModelSettings, tool

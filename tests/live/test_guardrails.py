@@ -1,7 +1,5 @@
 """Guardrails of runs and of tools: when they run, what they stop, and what is recorded."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

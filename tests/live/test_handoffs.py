@@ -1,7 +1,5 @@
 """Handoffs: one task, several agents, each step by one of them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`HOLDFAST_HEALTH`: a process is ready while its parts are, and says which is not, and why."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tools that the provider runs: passed on, recorded, streamed, given back, approved by people."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers that no honest server gives: the task shows them, asks again, and can be ended."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any

@@ -4,8 +4,6 @@ What is drawn is the same in each run; `make test-all` draws more. `make fuzz-ve
 (`HOLDFAST_FUZZ=200`) makes that many calls of each verb, with others drawn each time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """References to images of the archive: they count only as they were given out."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Images: stored once, held by reference, and seen by every model turn that needs them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel

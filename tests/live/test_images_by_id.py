@@ -1,7 +1,5 @@
 """Images by their id at the provider, beside images and files that the archive keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`holdfast inbox`: driven by lines on stdin, and by single keys on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """Calls of reading tools run in the activity that made the model call, where nothing forbids it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`HOLDFAST_LOG=json`: each line is an object that says which task it is about, without secrets."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs whose conversation the provider keeps: what is sent, undone, forgotten, refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

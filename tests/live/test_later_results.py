@@ -1,7 +1,5 @@
 """Results that are read later: after the agent has changed, or the engine is gone."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The names of LlamaIndex's agent API, over tasks of Holdfast."""
 
-from __future__ import annotations
-
 import json
 import threading
 from typing import Any

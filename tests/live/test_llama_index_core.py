@@ -1,7 +1,5 @@
 """Objects of llama-index-core as they are: tools, retrievers, models, memories."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

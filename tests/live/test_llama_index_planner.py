@@ -1,7 +1,5 @@
 """StructuredPlannerAgent, step by step, as programs of LlamaIndex 0.10 and of 0.11 drive it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

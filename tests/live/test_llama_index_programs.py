@@ -1,7 +1,5 @@
 """The programs of examples/llama_index: run to the end, and killed in the middle and run again."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Shell, patch and custom tools: run here, recorded, approved, undone, given back in their form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast import tool

@@ -1,7 +1,5 @@
 """Logs of a worker process: secrets in what users' code and models raise are not in them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Tasks that continue as new while a tool runs: it goes on, and its outcome arrives once."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import uuid

@@ -1,7 +1,5 @@
 """The agent loop: instructions, tools on offer, what follows calls, and what a run brings to it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests that reached a worker process which did not see to them are asked again."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -4,8 +4,6 @@ What a person has approved is neither lost nor done by something else, and no ca
 takes effect while another one of it cannot be made.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

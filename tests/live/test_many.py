@@ -1,7 +1,5 @@
 """Very many of something at one task: calls, approvals, clients, commands, requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs that make many agents, each of a name of its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path

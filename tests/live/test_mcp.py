@@ -1,7 +1,5 @@
 """Tools of MCP servers in tasks: calls like any other, of servers that are kept alive."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """MCP servers that end sessions, or answer with what is not MCP: model and audit say what it is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

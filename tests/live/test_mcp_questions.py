@@ -1,7 +1,5 @@
 """Questions of MCP servers (elicitation): people answer them as they decide approvals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

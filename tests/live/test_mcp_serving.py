@@ -1,7 +1,5 @@
 """Agents as tools of MCP clients: each call is a task, which outlives the call."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What a session keeps, finalize, chat."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`HOLDFAST_METRICS`: one port has the SDK's metrics and ours, and one process counts all tasks."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

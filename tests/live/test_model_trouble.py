@@ -1,7 +1,5 @@
 """Model calls that fail: what a person must heal parks at once, what time heals is retried."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

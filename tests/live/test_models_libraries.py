@@ -1,7 +1,5 @@
 """Durable tasks whose models are reached by LiteLLM and any-llm: Anthropic's and Gemini's."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel
 

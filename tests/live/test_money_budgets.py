@@ -1,7 +1,5 @@
 """Budgets in money: no model call is made that may cost more than is left."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """ReAct with images: in the first input, in later ones, in observations, and in the session."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast import Image, tool

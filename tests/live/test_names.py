@@ -1,7 +1,5 @@
 """Names: of apps, whose agents come in any order; of sessions, which all agents of an app share."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 

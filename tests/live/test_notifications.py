@@ -1,7 +1,5 @@
 """People are notified when a task waits for them, on the real server, by real requests."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Answers with which a task could not go on: what is run of them, and what becomes of the task."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of tasks are read page by page: one or two requests each, however many there are."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator
 from pathlib import Path

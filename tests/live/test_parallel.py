@@ -1,7 +1,5 @@
 """Steps side by side: rounds, links, joins, and what a failing branch does to the others."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar

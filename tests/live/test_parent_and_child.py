@@ -1,7 +1,5 @@
 """What a parent says to its child at bad moments: while that undoes, closes or rolls over."""
 
-from __future__ import annotations
-
 from holdfast import AgentRunner
 from holdfast.task.data.children import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.testing import FakeOpenAI

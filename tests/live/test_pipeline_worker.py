@@ -1,7 +1,5 @@
 """PipelineAgentWorker: a graph per step, its model calls and memos made once, its tools at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

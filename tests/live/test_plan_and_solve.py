@@ -1,7 +1,5 @@
 """Plan and solve on a real server: parts side by side, refined, undone, approved, retried."""
 
-from __future__ import annotations
-
 import json
 
 from holdfast import AgentRunner, Task, tool

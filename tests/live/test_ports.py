@@ -1,7 +1,5 @@
 """Every port that Holdfast opens: whose it is, what it asks of who comes, and what nobody gets."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Records that were prepared for an end of a task: they count only with the end in its history."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Raw items of runs: objects of the `openai` package with the provider's ids."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ReActAgentWorker: rounds of text, against a real server and a model that offers no calls."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the README and the docs show in Python, run as a reader would run them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The same call over and over: the model is told, then a person is asked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

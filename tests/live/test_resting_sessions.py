@@ -1,7 +1,5 @@
 """Sessions that are unused for long rest in the archive, and lose nothing by it."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """A history that has gone back in time, as after a restore: no effect is repeated blindly."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

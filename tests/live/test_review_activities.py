@@ -1,7 +1,5 @@
 """What activities must not lose or do twice, on a real server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast import Agent

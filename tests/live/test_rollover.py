@@ -1,7 +1,5 @@
 """Continue-as-new: many rollovers, and nobody notices."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast import AgentRunner, Task

@@ -1,7 +1,5 @@
 """How a run is asked for: what is refused, and that nothing is left of what was refused."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a RunState decides: each call as it was decided, and nothing that contradicts another."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast.client.runner.runner import RunState

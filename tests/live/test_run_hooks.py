@@ -1,7 +1,5 @@
 """Run hooks: told from the record, in the process that called Runner.run."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

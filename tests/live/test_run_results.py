@@ -1,7 +1,5 @@
 """What a run gives back, and what it leaves with an error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions of runs: what the model sees, what is kept, also of runs that fail, and taken out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs that wait for a person: decided on and resumed, here or elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`Runner.run_sync`: the run lives on the shared loop, the caller's functions on the caller's."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs that are begun with their start, awaited in the history, and asked only when they rest."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

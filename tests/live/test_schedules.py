@@ -1,7 +1,5 @@
 """Tasks that begin at set times: schedules, and tasks that start later."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of programs that were written for the Agents SDK: errors, retries, prompts, nested runs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions of the Agents SDK itself, as they are, in runs of ours."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The scripted model and the trimmer of the Agents SDK, as they are, in runs of ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

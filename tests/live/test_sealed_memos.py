@@ -1,7 +1,5 @@
 """Tasks of others in the lists of a process that has no key for them."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import io

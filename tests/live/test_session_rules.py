@@ -1,7 +1,5 @@
 """Decisions for later calls in all tasks of a session, on the real server."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 

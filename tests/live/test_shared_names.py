@@ -1,7 +1,5 @@
 """Runs in which several agents have one name: each has an identity of its own in the task."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The documentation's site: it is built strictly, and looks right in a real browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

@@ -1,7 +1,5 @@
 """What an answer rests on: nodes of retrieval tools, kept apart from what the model reads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

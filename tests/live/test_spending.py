@@ -1,7 +1,5 @@
 """What a task has cost: every answer that was paid for, whatever became of it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from holdfast import AgentRunner, Price, Prices, Task

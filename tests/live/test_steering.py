@@ -1,7 +1,5 @@
 """Steering: feedback, the queue, budgets, and calls of which nobody knows if they happened."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any

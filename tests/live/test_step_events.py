@@ -1,7 +1,5 @@
 """Following a task: each event once, in order, from any process, while it runs and afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Running steps: order, inputs, failures, requests sent twice and at once."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

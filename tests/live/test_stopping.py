@@ -1,7 +1,5 @@
 """Workers that stop in time, whatever their tasks and tools do."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

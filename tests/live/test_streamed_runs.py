@@ -1,7 +1,5 @@
 """Streamed runs in trouble: ids that are taken, cancels, errors, lost connections."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable
 from typing import Any

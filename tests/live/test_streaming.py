@@ -1,7 +1,5 @@
 """Streams: what a run tells while it goes on, in order, once, and again from any offset."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

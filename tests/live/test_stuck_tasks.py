@@ -1,7 +1,5 @@
 """Tasks in which workflow code fails, and what waits for another attempt: each says why."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable

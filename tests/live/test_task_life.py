@@ -1,7 +1,5 @@
 """The life of a task: created, listed, stepped, closed, deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast import AgentRunner

@@ -1,7 +1,5 @@
 """What Temporal's own UI and CLI show of a task, read over Temporal's API."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

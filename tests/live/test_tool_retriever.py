@@ -1,7 +1,5 @@
 """An agent whose tools are chosen for each step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

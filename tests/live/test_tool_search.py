@@ -1,7 +1,5 @@
 """Tool search of the provider: namespaces and deferred tools, searched for, called and recorded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

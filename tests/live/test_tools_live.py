@@ -1,7 +1,5 @@
 """Tool calls of a task: order, errors, limits, state, effects."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tracebacks of our errors: the caller's own frames, and hardly one of ours."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any

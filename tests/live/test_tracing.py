@@ -1,7 +1,5 @@
 """Tracing: each task is one tree of spans, whoever runs it and whatever happens to it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

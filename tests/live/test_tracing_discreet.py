@@ -1,7 +1,5 @@
 """What spans and logs tell of a run's contents: with the switch off, nothing at all."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Turns of streamed runs: the next one begins once the readers in this process have come back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -3,8 +3,6 @@
 A page of the tutorial needs the files of the pages before it, a recipe only its own.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

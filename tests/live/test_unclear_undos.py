@@ -1,7 +1,5 @@
 """An undo that may have taken effect: no later undo calls it again as if nothing had been tried."""
 
-from __future__ import annotations
-
 import re
 
 from holdfast import AgentRunner, Task, tool

@@ -1,7 +1,5 @@
 """Undo and rewind: the task is as it was, the world as far as tools can take it back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

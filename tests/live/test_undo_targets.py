@@ -1,7 +1,5 @@
 """Undo and rewind name the steps that they are for; the task undoes no others in their place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

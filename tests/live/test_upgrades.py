@@ -1,7 +1,5 @@
 """Two builds of the code serve one queue: tasks go on, and none has a workflow task that fails."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

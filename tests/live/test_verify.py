@@ -1,7 +1,5 @@
 """Verification: what somebody changes who can write to the archive is found, wherever it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls that wait: for a time, and for whoever has their token."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime

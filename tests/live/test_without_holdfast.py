@@ -1,7 +1,5 @@
 """docs/without_holdfast.md as it stands: the `temporal` binary, and a client of Temporal alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

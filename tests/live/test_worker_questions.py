@@ -1,7 +1,5 @@
 """What workers of a user's own code are asked, and which questions and answers a session keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Environments as users have them: the wheel, installed without extras and with each."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """The chart: helm renders it, and Kubernetes' own schemas take what it gives."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import cache

@@ -1,7 +1,5 @@
 """Each extra gives what it promises, and what lacks one says which and how to install it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Generator

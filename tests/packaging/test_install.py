@@ -1,7 +1,5 @@
 """`.venv` grows by stages: a small project is installed by our script from a folder of wheels."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

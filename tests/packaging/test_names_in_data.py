@@ -1,7 +1,5 @@
 """Every place where a name may lead to an import or to code, and what bounds the name."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

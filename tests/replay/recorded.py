@@ -4,8 +4,6 @@
 this version. They are never changed once a version is released: tasks of it are still open.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """What earlier versions have recorded, the present workflow code replays."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import re

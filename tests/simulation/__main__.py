@@ -3,8 +3,6 @@
 Prints a line of progress, and the first failure, shrunk; ends with exit code 1 then.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

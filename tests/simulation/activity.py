@@ -1,7 +1,5 @@
 """One activity as a server has it: its attempts, and how they end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -6,8 +6,6 @@ calls `[tool, arguments]`. A call of `helper` brings the plan of the child task 
 All code of agents is async: plain functions would run in threads, which no seed repeats.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Virtual time: the clocks of this process, and an event loop that never waits."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

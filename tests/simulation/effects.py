@@ -1,7 +1,5 @@
 """What tools have done in the world, compared with what the ledgers of the tasks say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Random schedules: a seed gives one, always the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Plays a calm schedule on a real server, and reads what its ledger says then."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

@@ -24,8 +24,6 @@ task, and so on; "session" is the session.
 | ("home",) | somebody patient brings the task to its end; it must get there |
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ activations of one workflow task, and the replay of a history by a fresh instanc
 must be those of the history, byte for byte.
 """
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import itertools

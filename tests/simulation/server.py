@@ -5,8 +5,6 @@ timers, pauses of retries and timeouts of activities whose worker is lost: they 
 clock is put forward.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The simulated server as activities see it: Temporal's own client on a service of our own."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable, Mapping
 from datetime import timedelta

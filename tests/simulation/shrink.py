@@ -1,7 +1,5 @@
 """Makes a failing schedule as short as it can be, so that a person can read it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 A table that does not know a case leaves it to Holdfast's own function.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

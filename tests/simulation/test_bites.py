@@ -4,8 +4,6 @@ Each is as the code was before it was mended. `says` is what the simulator says 
 defect the same schedules pass.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Random schedules of the workflow code: whatever happens to a task, what must hold does."""
 
-from __future__ import annotations
-
 import dataclasses
 from random import Random
 

@@ -1,7 +1,5 @@
 """The same schedules on a real server: where the two differ, the server is right."""
 
-from __future__ import annotations
-
 import difflib
 
 from tests.simulation.generate import calm_schedule_of

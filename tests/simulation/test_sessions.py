@@ -1,7 +1,5 @@
 """Sessions that come to rest, in virtual time: what they remember is never less than was said."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """What waits for a time, or for something outside, over rollovers, evictions, undos and ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast.task.data.calls import LONG_CALL

@@ -10,8 +10,6 @@ An attempt runs from its begin to its end while nothing else happens. What happe
 whether its end ever arrives, is decided before and after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import datetime as dt

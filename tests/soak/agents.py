@@ -1,7 +1,5 @@
 """The agent of a campaign, its tools, and the model that makes it work."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -5,8 +5,6 @@ effect was doubled or is told by no audit, a decision was not kept, or a record 
 seed is printed first; HOLDFAST_SOAK_SEED repeats what is drawn, though not the machine's timing.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

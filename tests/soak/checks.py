@@ -3,8 +3,6 @@
 Pure: takes the lines of the world and what was read of the tasks, returns violations in words.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

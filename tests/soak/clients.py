@@ -1,7 +1,5 @@
 """The program of a client process: people and programs who use tasks at random, all verbs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

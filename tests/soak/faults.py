@@ -1,7 +1,5 @@
 """Processes of a campaign, and what is done to them: killed, told to end, stopped for a while."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """A short campaign: twenty faults, all verbs, and nothing lost, doubled or untold."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

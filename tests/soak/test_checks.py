@@ -1,7 +1,5 @@
 """The checks of a campaign: each sees what it is for, and nothing in a campaign without it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Every worker process and every client process appends lines to files of the camp
 written with one system call and synced, so that a kill in the next moment cannot take it back.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """A step in memory: its activities are run one after the other, as a task has them run."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

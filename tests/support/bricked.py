@@ -1,7 +1,5 @@
 """An agent whose workflow tasks never end, for worker processes that should stop all the same."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Never

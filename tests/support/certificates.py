@@ -1,7 +1,5 @@
 """The machine's certificates: each client reads them, and no test needs them."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 

@@ -3,8 +3,6 @@
 `python -m tests.support.charts` gets them into `.build`; `HOLDFAST_HELM` names another helm.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -4,8 +4,6 @@ Half of the time of a short command is the imports. Reads one JSON object a line
 `directory`, `environment`, and the files `in`, `out` and `err`; answers each with its exit code.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

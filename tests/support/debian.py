@@ -5,8 +5,6 @@ else is unpacked into `.build`, with the libraries that the machine lacks: a ser
 installed would start, too.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

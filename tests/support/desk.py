@@ -1,7 +1,5 @@
 """The desk's pages for tests: served in the test's own process, opened in a real browser."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Sequence

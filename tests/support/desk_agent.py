@@ -1,7 +1,5 @@
 """One desk for all browser tests of a module: its agent calls the tools that tasks ask for."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from typing import Literal
 

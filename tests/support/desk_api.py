@@ -1,7 +1,5 @@
 """Clients of the desk's HTTP API: programs, browsers, and those who pretend to be."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -6,8 +6,6 @@ client: it gives that process its arguments, directory, environment and files, a
 ends. Who kills the client kills the fork. A client imports little, so that it costs little.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

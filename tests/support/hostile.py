@@ -1,7 +1,5 @@
 """A model's server that answers with given bytes: bodies that no honest server sends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping

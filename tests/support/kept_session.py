@@ -1,7 +1,5 @@
 """A session of a program's own, which notes how it is used."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures for tests of `holdfast.llama_index`: an engine a module, a run of a program a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Master keys for tests, and logs that have texts again afterwards."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Generator

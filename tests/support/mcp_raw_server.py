@@ -4,8 +4,6 @@ ANSWERS is a JSON object: a method to the members of its response, such as {"res
 cursor in a request is looked for after the method: "tools/list next".
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

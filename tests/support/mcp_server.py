@@ -5,8 +5,6 @@ and looks for files that change it: `die` ends it in the next call, `gone` and `
 of tools that it lists no more, or with other parameters.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

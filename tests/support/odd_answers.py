@@ -1,7 +1,5 @@
 """Odd answers of models, each whole and as a stream: what some server has sent, or may send."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

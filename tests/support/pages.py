@@ -1,7 +1,5 @@
 """The code blocks of the documentation's pages, and what runs each of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

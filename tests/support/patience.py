@@ -1,7 +1,5 @@
 """Time limits of the SDK and of the conformance suite, for machines that are busy with tests."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """People as tests play them: they wait until they are asked, and a world that remembers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from holdfast import AgentRunner, Task

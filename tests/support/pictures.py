@@ -1,7 +1,5 @@
 """Tiny valid pictures, made in code."""
 
-from __future__ import annotations
-
 import base64
 import random
 import struct

@@ -1,7 +1,5 @@
 """A task in memory: runs steps with links one after the other, without a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A receiver of webhooks, as a person's own service is one."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Runs of agents on the test's own worker, for tests of Runner."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast import Agent, AgentRunner, Runner, tool

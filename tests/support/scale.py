@@ -1,7 +1,5 @@
 """How often tests repeat what they do: a little in `make test`, exhaustively in `make test-all`."""
 
-from __future__ import annotations
-
 import os
 
 EXHAUSTIVE = os.environ.get("HOLDFAST_EXHAUSTIVE") == "1"

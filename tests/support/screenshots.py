@@ -3,8 +3,6 @@
 With `--all`, every page at two widths and in both themes goes to `.build/screenshots`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -1,7 +1,5 @@
 """Lists of names in docs/from_agents_sdk.md: `python -m tests.support.sdk_names` writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import agents

@@ -1,7 +1,5 @@
 """Worker processes of their own, with agents of theirs and what they have logged."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

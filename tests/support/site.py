@@ -1,7 +1,5 @@
 """A worker process whose agents are exchanged under a run that waits for a person."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Spans as tests look at them: a tree of names, and what must hold of every trace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

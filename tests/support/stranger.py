@@ -5,8 +5,6 @@ nothing. Anybody else stays who they are: doors ask both for the same, and files
 their modes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

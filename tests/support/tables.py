@@ -1,7 +1,5 @@
 """Tables of what is read, and what it means: files of JSON with one row a line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Runs `holdfast demo` in a terminal of its own, keeps when each line was written,
 at these times. Waits are shortened to what a reader has patience for.
 """
 
-from __future__ import annotations
-
 import html
 import os
 import pty

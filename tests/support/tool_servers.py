@@ -1,7 +1,5 @@
 """MCP servers of tests: how they are started, and what they have recorded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Undos whose worker is lost inside them."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any

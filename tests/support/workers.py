@@ -1,7 +1,5 @@
 """AgentWorkers that need no model, for tests of stepping."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A workflow task that a query brought in part is refused, and comes again as a whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Agent: what it is made of is checked when it is made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

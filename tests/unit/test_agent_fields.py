@@ -1,7 +1,5 @@
 """Fields of agents and handoffs: assigned, checked, and read as a run would read them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

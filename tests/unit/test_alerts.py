@@ -1,7 +1,5 @@
 """Each alert of Prometheus fires when it should, and not before; `promtool` evaluates the rules."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Diffs that models write: hunks found by their context."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may decide a call, and how many of them: the rule of a tool, applied to decisions."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any

@@ -1,7 +1,5 @@
 """The lines that are carried of archived steps."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Calls that do not fit: what was called, in the caller's words, and which argument was meant."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast

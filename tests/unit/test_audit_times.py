@@ -1,7 +1,5 @@
 """When a person decided, next to when the task read it."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -3,8 +3,6 @@
 No payment is made twice without a person's word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """Bodies of requests: encoded once per message, and sent as the client's own methods would."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

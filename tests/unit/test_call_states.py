@@ -1,7 +1,5 @@
 """The states of a tool call: from every state, each event that can come leads to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, get_args
 

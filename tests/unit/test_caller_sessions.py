@@ -1,7 +1,5 @@
 """Sessions of the caller's own: what is one, what a session holds of a turn, and SQLiteSession."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import sqlite3

@@ -1,7 +1,5 @@
 """Reading chains of abstraction: reasoning with calls in the place of their results."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast.models.base import ToolSpec

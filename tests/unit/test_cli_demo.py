@@ -1,7 +1,5 @@
 """The demo's pure parts: what the answer must be, and what was executed how often."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

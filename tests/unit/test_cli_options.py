@@ -1,7 +1,5 @@
 """Which engine the options mean, and which exit code an error gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The settings of docs/recipes/temporal_cloud.md reach the connection."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of code: what they lead to, and what they must never lead to."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading commands: whatever comes, nothing is raised."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """A session of the caller's that folds its items, without a server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace

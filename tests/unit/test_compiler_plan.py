@@ -1,7 +1,5 @@
 """Plans and decisions of the LLMCompiler: what models write, read without a server."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings that go with a model's name: of which agents, in which tasks, and by which names."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Who gets which output: the table of requests and outcomes, row by row."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

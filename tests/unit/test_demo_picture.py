@@ -1,7 +1,5 @@
 """The picture of the demo shows what its terminal showed in the end."""
 
-from __future__ import annotations
-
 from tests.support.terminal import COLUMNS, Line, animated, drawn, last_written, rows
 
 

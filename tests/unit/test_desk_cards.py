@@ -1,7 +1,5 @@
 """Cards of the desk's inbox: what a person sees before a decision, and what each button says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Statuses of problem details: each error has one, and it agrees with the exit code."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """Who gets into a desk: tokens, the sessions that they begin, and the token of the local user."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

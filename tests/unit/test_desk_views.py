@@ -1,7 +1,5 @@
 """What the desk's pages show of a task: timeline, effects, branches, comparison, rows, queues."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands in blocks of the documentation that no test runs: each is one that there is."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Servers that no dev server can play: one that refuses the key, one that never answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager

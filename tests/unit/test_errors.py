@@ -1,7 +1,5 @@
 """Texts of errors: what happened, however often it was wrapped, and once what to do about it."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

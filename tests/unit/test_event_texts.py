@@ -1,7 +1,5 @@
 """The line that is printed for each event of a task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The fake API, as the real client sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

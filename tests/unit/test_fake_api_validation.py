@@ -1,7 +1,5 @@
 """The fake API refuses what the real one refuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import openai

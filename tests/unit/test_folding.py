@@ -1,7 +1,5 @@
 """What a fold leaves of a conversation, and what it never parts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """FunctionCallingAgentWorker and the driver, without a server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

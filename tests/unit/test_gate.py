@@ -1,7 +1,5 @@
 """The gate for data that enters: what it refuses, and that everything behind reads the rest."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

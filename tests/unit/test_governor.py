@@ -1,7 +1,5 @@
 """Workers, a governor and a provider with limits, in virtual time."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How long running calls may take after SIGTERM, and the names that Temporal's controller gives."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

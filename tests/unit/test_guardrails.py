@@ -1,7 +1,5 @@
 """Guardrails and hooks as values: what is refused, how they are named, how results are read."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Handoffs as values: names, checks, what models and tasks are told, and folding histories."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

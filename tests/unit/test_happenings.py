@@ -1,7 +1,5 @@
 """What happened in a task, folded from its ledger: one sequence, whatever the records are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a notebook shows of tasks, steps, calls and answers: escaped, short, without empty rows."""
 
-from __future__ import annotations
-
 import re
 import sys
 from types import SimpleNamespace

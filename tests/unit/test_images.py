@@ -1,7 +1,5 @@
 """Images: what is one, how it is named, and how it gets into messages and out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Parts of contents that a program gives: none gets lost on its way to a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

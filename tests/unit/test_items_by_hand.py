@@ -1,7 +1,5 @@
 """Items of a run that code of the user's makes, of dicts and of objects of the API."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers in the archive that their tasks have not recorded yet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

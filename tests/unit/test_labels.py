@@ -1,7 +1,5 @@
 """Labels and details for Temporal's UI."""
 
-from __future__ import annotations
-
 import pytest
 
 from holdfast.models import ModelAnswer

@@ -1,7 +1,5 @@
 """What a closing task hands over within its process: to be taken once, and only if it fits."""
 
-from __future__ import annotations
-
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger

@@ -1,7 +1,5 @@
 """Items and answers of results that are made when they are first read, and say the same."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

@@ -1,7 +1,5 @@
 """Sockets at which programs listen."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

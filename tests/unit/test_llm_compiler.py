@@ -1,7 +1,5 @@
 """LLMCompilerAgentWorker step by step, with a small scheduler in the place of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

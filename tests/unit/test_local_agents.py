@@ -1,7 +1,5 @@
 """What AgentRunner is given, and the names that it makes up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

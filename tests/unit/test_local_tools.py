@@ -1,7 +1,5 @@
 """Shell, patch and custom tools by themselves, and the items of their calls."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tool calls that run for long, in workers that a team has made itself."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace

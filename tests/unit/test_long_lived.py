@@ -1,7 +1,5 @@
 """What exists when a worker starts is kept out of garbage collection while one runs."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

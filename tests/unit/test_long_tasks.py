@@ -1,7 +1,5 @@
 """What a worker need not read, nor look at, again and again in a long task."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A lock for coroutines of several event loops: passed on in order, and never lost."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Which calls of an answer are looked up before any of them begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

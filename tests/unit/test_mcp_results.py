@@ -1,7 +1,5 @@
 """Results of MCP servers as values of tools."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merge patches: exact for every JSON object."""
 
-from __future__ import annotations
-
 import copy
 import enum
 import json

@@ -1,7 +1,5 @@
 """The page of error messages has what the code says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from website.messages import page

@@ -1,7 +1,5 @@
 """What our metrics say of a model call and of a tool call, by how it has ended."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

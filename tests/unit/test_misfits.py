@@ -1,7 +1,5 @@
 """Values that are made of what does not fit: our words for people, pydantic's own for pydantic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

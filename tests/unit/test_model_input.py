@@ -1,7 +1,5 @@
 """Items that a `call_model_input_filter` has repeated are sent once, all others as they are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Models and providers by the names of the Agents SDK, and the process's default client."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Every failure of a model call is one of two: time heals it, or a person must."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """Servers that are broken or mean no good: what a model makes of what they send."""
 
-from __future__ import annotations
-
 import gzip
 from typing import Any
 

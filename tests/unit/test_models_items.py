@@ -1,7 +1,5 @@
 """Messages as items of the Responses API, and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

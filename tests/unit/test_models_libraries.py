@@ -1,7 +1,5 @@
 """LiteLLM and any-llm, against the HTTP APIs of Anthropic and Gemini: both ways of one attempt."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

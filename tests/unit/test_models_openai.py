@@ -1,7 +1,5 @@
 """Both OpenAI models against the fake API: what they send and how they read the answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

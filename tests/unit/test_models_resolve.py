@@ -1,7 +1,5 @@
 """From a name to a model, and what importing costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Clients that are called like `AsyncOpenAI` and are none: proxies of tracers, fakes of tests."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

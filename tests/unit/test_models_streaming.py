@@ -1,7 +1,5 @@
 """Streamed model calls against the fake API: the same answer as in one piece, and its pieces."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from itertools import product

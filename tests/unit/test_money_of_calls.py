@@ -1,7 +1,5 @@
 """The most that a model call can cost, and the request that keeps to the money reserved for it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

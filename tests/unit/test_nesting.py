@@ -1,7 +1,5 @@
 """What a parent knows of its children, and how a call of an agent reads: the pure parts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

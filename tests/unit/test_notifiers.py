@@ -1,7 +1,5 @@
 """Notifiers: signed webhooks, the channels of apprise, and what the environment names."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

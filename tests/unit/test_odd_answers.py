@@ -1,7 +1,5 @@
 """Some hundred odd answers, streamed and whole, by the rules of both APIs: one outcome of each."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The offline model plans arithmetic and never calculates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Property: however steps run side by side, an undo brings back what there was."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

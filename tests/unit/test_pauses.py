@@ -1,7 +1,5 @@
 """The pauses between attempts: how they grow, where they stop, and what is refused."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of phases: every request in every phase, and what the main loop does next."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

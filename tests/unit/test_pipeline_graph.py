@@ -1,7 +1,5 @@
 """The graph of a pipeline: what is refused, the order, and what runs when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

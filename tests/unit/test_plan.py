@@ -1,7 +1,5 @@
 """Plans as data: read, checked, put in order, merged; and the steps made of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

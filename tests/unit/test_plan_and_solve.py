@@ -1,7 +1,5 @@
 """PlanAndSolveAgentWorker against contexts made by hand: a task in memory, without a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

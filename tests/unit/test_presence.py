@@ -1,7 +1,5 @@
 """Who serves a queue, when the server does not say."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

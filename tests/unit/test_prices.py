@@ -1,7 +1,5 @@
 """Prices: what a model call cost, and the most that one can cost."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Progress of answers for readers of other processes: when heartbeats tell it, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 
 from holdfast.activities.heartbeat import PROGRESS_SECONDS, Pulse

@@ -1,7 +1,5 @@
 """The pages of the documentation can be read, and what makes one hard to read is told."""
 
-from __future__ import annotations
-
 import re
 
 from website.prose import Figures, lowered, measure, pages, problems, read_table

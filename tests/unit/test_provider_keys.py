@@ -1,7 +1,5 @@
 """A key of a provider goes where the model's own key went, or the model is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

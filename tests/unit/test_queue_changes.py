@@ -1,7 +1,5 @@
 """The queue and what waits beside it as a ledger records them, beside a model that keeps all."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

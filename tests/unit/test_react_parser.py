@@ -1,7 +1,5 @@
 """The ReAct parser and its lenient reader of JSON, which keeps every argument or says why not."""
 
-from __future__ import annotations
-
 import json
 import pprint
 import re

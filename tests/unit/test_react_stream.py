@@ -1,7 +1,5 @@
 """The answer in a stream of ReAct text: never a thought or a preamble."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers of queries stay below what the server takes, whatever a task holds."""
 
-from __future__ import annotations
-
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.ledger.ledger import Ledger

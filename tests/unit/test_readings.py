@@ -1,7 +1,5 @@
 """Final outputs that are written otherwise than asked for, and what they can only mean."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Secrets are cut out of texts, and ordinary texts stay as they are."""
 
-from __future__ import annotations
-
 import traceback
 from typing import Any
 

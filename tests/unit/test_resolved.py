@@ -1,7 +1,5 @@
 """Steps with their archived texts put in."""
 
-from __future__ import annotations
-
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.runs.recorded import resolved
 from holdfast.task.data.calls import Outcome

@@ -1,7 +1,5 @@
 """Hints that tasks may rest."""
 
-from __future__ import annotations
-
 import threading
 
 from holdfast.engine.rests import may_rest, rest_of

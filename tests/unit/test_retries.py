@@ -1,7 +1,5 @@
 """What follows a failed model call, as `ModelSettings(retry=...)` says: the wait, and the cause."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """What the ready-made retry policies decide, alone and together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import agents

@@ -1,7 +1,5 @@
 """Settings that a run is given after it has begun: as data, and in its task."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """What the settings and arguments of a run are in the head of its task, and its budget."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter

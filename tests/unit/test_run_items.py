@@ -1,7 +1,5 @@
 """Items of a run: what steps, completed and open, show of themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast import Agent, tool

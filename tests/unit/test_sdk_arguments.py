@@ -1,7 +1,5 @@
 """Arguments and names of the Agents SDK that are taken as they are."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What users of the Agents SDK find under its names."""
 
-from __future__ import annotations
-
 import pytest
 
 import holdfast

@@ -1,7 +1,5 @@
 """Which ids of a session's items a model is sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.client.caller_sessions.compaction import without_plain_ids

@@ -1,7 +1,5 @@
 """Which decisions for later calls a session keeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from holdfast.archive.archive import Archive

@@ -1,7 +1,5 @@
 """Settings: how they lie over each other, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Digests that are cut short: each has a reason why a collision does no harm."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.pages import ROOT

@@ -1,7 +1,5 @@
 """How errors show what they were given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.values.text.shown import shown

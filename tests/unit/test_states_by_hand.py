@@ -1,7 +1,5 @@
 """States of runs that have not begun, their JSON form, and decisions on a run's context."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A step against its journal: paid answers are kept, interruptions end it, budgets hold."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

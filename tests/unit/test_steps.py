@@ -1,7 +1,5 @@
 """TaskStep and TaskStepOutput: strict where a person makes them, lenient where they are read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Events of answers: the same at the same places, however an answer comes."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

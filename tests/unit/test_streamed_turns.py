@@ -1,7 +1,5 @@
 """Turns of streamed runs: what they wait for, and what becomes of a stop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 

@@ -1,7 +1,5 @@
 """The blocking twins have every async method, with the same signature."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from concurrent.futures import ThreadPoolExecutor

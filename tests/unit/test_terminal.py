@@ -1,7 +1,5 @@
 """What models, tools and users write is shown by a terminal, and never obeyed."""
 
-from __future__ import annotations
-
 import json
 import logging
 import unicodedata

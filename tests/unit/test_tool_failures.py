@@ -1,7 +1,5 @@
 """Failures of calls: how they are marked as certain to hide no effect, and what models read."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 

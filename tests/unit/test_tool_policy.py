@@ -1,7 +1,5 @@
 """What the workflow knows of a tool."""
 
-from __future__ import annotations
-
 from holdfast.agents.tools.decorator import tool
 from holdfast.task.data.agent_snapshot import ToolPolicy
 

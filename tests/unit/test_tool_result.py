@@ -1,7 +1,5 @@
 """Results as text for the model."""
 
-from __future__ import annotations
-
 import datetime as dt
 import enum
 import uuid

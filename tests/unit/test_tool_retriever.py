@@ -1,7 +1,5 @@
 """Choosing tools for a step: the keyword retriever, what retrievers may return, agents with one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

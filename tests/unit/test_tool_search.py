@@ -1,7 +1,5 @@
 """Namespaces and deferred tools: how they are declared, told to models, and read in answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Running it proves little; mypy and pyright in strict mode prove it, as part of the type check.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, assert_type

@@ -1,7 +1,5 @@
 """Making tools, and running them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import dataclasses

@@ -1,7 +1,5 @@
 """Tracing without a server: ids, the switch, `trace()`, what is written into spans."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """What follows a model's answer, and structured outputs, without a server."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Objects that are recorded as data, and made again where their class is loaded."""
 
-from __future__ import annotations
-
 import datetime as dt
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Items of a model as objects of the `openai` package."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

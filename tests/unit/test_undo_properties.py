@@ -1,7 +1,5 @@
 """Random lives of a task on the pure ledger: an undo is exact, and all is a fold of the records."""
 
-from __future__ import annotations
-
 import copy
 import json
 from decimal import Decimal

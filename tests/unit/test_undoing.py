@@ -1,7 +1,5 @@
 """An undo that ends before it begins, and the questions that it has asked by then."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """Usage as code of the user's has it: summed in place, with the cost of each call."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Work on an event loop of users' code that is blocked."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import dataclasses

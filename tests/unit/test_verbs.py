@@ -1,7 +1,5 @@
 """Each verb is declared once, and has all that a user can reach it by."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What is known of a call that waits or was cut off: how it ran, and whose it was to decide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Pure. Source: the API reference of `POST /v1/messages`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

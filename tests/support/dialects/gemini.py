@@ -4,8 +4,6 @@ Pure. Source: the API reference of `models.generateContent`. Fields may be writt
 `inlineData` or as in `inline_data`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 
