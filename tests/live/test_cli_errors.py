@@ -61,6 +61,8 @@ def test_run_without_a_worker_creates_nothing_and_says_what_to_start(program: Cl
     here = ("--queue", "mine", "--agents", "my_agents:agents")
     assert "give one of them" in program("run", "calc", "q", *here, expect=2).err
     assert program("tasks", "--json").out == ""
+    program("run", "calc", "q", "--detach", "--task-id", "early")
+    assert "Or serve the agents here, with --agents" in program("undo", "early", expect=5).err
 
 
 def test_a_closed_port_is_told_in_one_line_and_no_key_with_it(cli: Here, program: Cli) -> None:

@@ -26,6 +26,7 @@ from holdfast.errors import (
     AgentNotFoundError,
     HoldfastError,
     InvalidArgumentError,
+    NoWorkerError,
     StepNotFoundError,
 )
 from holdfast.serving.worker_process import App
@@ -318,7 +319,11 @@ class UndoOptions:
             engine = await stack.enter_async_context(engine_of(common))
             if here is not None:
                 await stack.enter_async_context(served(engine, here))
-            yield engine
+            try:
+                yield engine
+            except NoWorkerError as error:
+                error.remedy += " Or serve the agents here, with --agents my_module:agents."
+                raise
 
 
 async def undo_command(common: Common, typed: str, options: UndoOptions) -> ExitCode:

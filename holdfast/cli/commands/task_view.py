@@ -225,7 +225,7 @@ def _print_facts(shown: Shown) -> None:
     for name, (text, colour) in facts.items():
         if text:
             out.print(f"{name:<10} {text}", style=colour or None)
-    if not shown.is_listed:
+    if task.usage.requests and not shown.is_listed:  # a record that is lost has no cost to show
         out.print(f"{'usage':<10} {output.usage(task.usage)}")
         if task.branch_usage != task.usage:
             used = output.usage(task.branch_usage)
