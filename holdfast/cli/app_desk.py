@@ -35,6 +35,10 @@ async def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8400,
     app: AppOption = None,
     tokens: TokensOption = None,
+    oidc: Annotated[
+        Path | None,
+        typer.Option("--oidc", envvar="HOLDFAST_OIDC", help="TOML file of an OpenID provider."),
+    ] = None,
 ) -> ExitCode | None:
     """Serve every task in a browser, an inbox for people, and an API for programs."""
     if ctx.invoked_subcommand is not None:  # what was given here holds there, too
@@ -47,7 +51,7 @@ async def serve(
         return None
     from holdfast.cli.commands.servers import desk_command
 
-    return await desk_command(common, host=host, port=port, app=app, tokens=tokens)
+    return await desk_command(common, host=host, port=port, app=app, tokens=tokens, oidc=oidc)
 
 
 @token.command(epilog=EPILOG)

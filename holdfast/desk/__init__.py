@@ -9,6 +9,7 @@ from holdfast.values.code.extras import needing
 
 if TYPE_CHECKING:
     from holdfast.desk.identity.guard import Proxy
+    from holdfast.desk.identity.oidc import OIDC
     from holdfast.desk.identity.protection import Limits
     from holdfast.desk.identity.tokens import Identity, May, Role, Tokens
     from holdfast.desk.server import desk_app, desk_url
@@ -17,6 +18,7 @@ _LATE = {
     "Identity": "holdfast.desk.identity.tokens",
     "Limits": "holdfast.desk.identity.protection",
     "May": "holdfast.desk.identity.tokens",
+    "OIDC": "holdfast.desk.identity.oidc",
     "Proxy": "holdfast.desk.identity.guard",
     "Role": "holdfast.desk.identity.tokens",
     "Tokens": "holdfast.desk.identity.tokens",
@@ -24,7 +26,7 @@ _LATE = {
     "desk_url": "holdfast.desk.server",
 }
 
-__all__ = ["Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app", "desk_url"]
+__all__ = ["OIDC", "Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app", "desk_url"]
 
 
 def __getattr__(name: str) -> object:
@@ -32,5 +34,5 @@ def __getattr__(name: str) -> object:
     if name not in _LATE:
         msg = f"module 'holdfast.desk' has no attribute {name!r}"
         raise AttributeError(msg)
-    with needing("desk", "The desk"):
+    with needing("oidc" if name == "OIDC" else "desk", "The desk"):
         return getattr(importlib.import_module(_LATE[name]), name)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -31,6 +31,9 @@ from holdfast.desk.pages.mount import mount_pages
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 from holdfast.values.version import __version__
+
+if TYPE_CHECKING:
+    from holdfast.desk.identity.oidc import OIDC
 
 API = "/api/v1"
 
@@ -92,6 +95,7 @@ def desk_app(
     proxy: Proxy | None = None,
     may: May | None = None,
     limits: Limits | None = None,
+    oidc: OIDC | None = None,
 ) -> FastAPI:
     """Make the desk of a runner: pages for people and an API for programs.
 
@@ -111,8 +115,16 @@ def desk_app(
             verb "read" and no id, and for each page and route of one of these, with its id. Lists
             are not filtered by it.
         limits: How much a sender may ask for.
+        oidc: An OpenID provider whose people may sign in; it needs a file of tokens, which has
+            their sessions as well.
+
+    Raises:
+        InvalidArgumentError: There is a provider, and no such file.
     """
     known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
+    if oidc is not None and (known is None or isinstance(known, LocalTokens)):
+        msg = "A desk with an OpenID provider keeps sessions in a file: desk_app(tokens=FILE)."
+        raise InvalidArgumentError(msg)
     if known is None and proxy is None:
         known = LocalTokens(runner.data_dir)
     limits = limits or Limits()
@@ -149,6 +161,11 @@ def desk_app(
     )
     _describe(app)
     app.include_router(login)
+    if oidc is not None:
+        from holdfast.desk.identity import oidc as sign_in
+
+        app.state.provider = sign_in.Provider(oidc)
+        app.include_router(sign_in.oidc)
     app.add_middleware(Protection, guard=guard, limits=limits, rates=rates)
     mount_pages(app, desk)
     return app
@@ -194,7 +211,13 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def desk_served(
-    runner: AgentRunner, *, tokens: Path, host: str = HOST, port: int = PORT, any_port: bool = False
+    runner: AgentRunner,
+    *,
+    tokens: Path,
+    host: str = HOST,
+    port: int = PORT,
+    any_port: bool = False,
+    oidc: OIDC | None = None,
 ) -> AsyncGenerator[str]:
     """Serve the desk while the block runs.
 
@@ -205,6 +228,7 @@ async def desk_served(
         host: Address to listen at.
         port: Port to listen at; 0 for any.
         any_port: Whether another port will do when that one is taken: the next that is free.
+        oidc: An OpenID provider whose people may sign in.
 
     Yields:
         The URL of the desk; where it serves this machine's user, it signs them in.
@@ -214,7 +238,7 @@ async def desk_served(
         ServerStartError: It cannot listen there.
     """
     known = Tokens(tokens)
-    is_guarded = bool(known.list())
+    is_guarded = oidc is not None or bool(known.list())
     if not is_guarded and not is_loopback(host):
         msg = (
             f"Others could reach the desk at {host}, and {str(tokens)!r} has no token: no one could"
@@ -222,7 +246,9 @@ async def desk_served(
         )
         raise InvalidArgumentError(msg)
     bound = _listen(host, port, any_port=any_port)
-    app = desk_app(runner, tokens=known if is_guarded else LocalTokens(tokens.parent, known))
+    app = desk_app(
+        runner, tokens=known if is_guarded else LocalTokens(tokens.parent, known), oidc=oidc
+    )
     shown = f"[{host}]" if ":" in host else host
     try:
         async with _serving(app, bound):

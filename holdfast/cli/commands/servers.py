@@ -197,16 +197,31 @@ DAY_SECONDS = 86_400
 
 
 async def desk_command(
-    common: Common, *, host: str, port: int, app: str | None, tokens: Path | None
+    common: Common,
+    *,
+    host: str,
+    port: int,
+    app: str | None,
+    tokens: Path | None,
+    oidc: Path | None = None,
 ) -> ExitCode:
     """Serve the desk until Ctrl-C."""
     with needing("desk", "`holdfast desk`", error=ServerStartError):
         from holdfast.desk.server import desk_served
+    provider = None
+    if oidc is not None:
+        with needing("oidc", "`holdfast desk --oidc`", error=ServerStartError):
+            from holdfast.desk.identity.oidc import OIDC
+        provider = OIDC.read(oidc)
     begin_logging(logging.WARNING)
     meters = begun_metrics()
     async with health_served() as health, engine_of(common, new=True) as engine:
         serving = desk_served(
-            engine.runner(app=app), tokens=token_file(common, tokens), host=host, port=port
+            engine.runner(app=app),
+            tokens=token_file(common, tokens),
+            host=host,
+            port=port,
+            oidc=provider,
         )
         async with serving as url:
             measuring(meters, engine.archive)

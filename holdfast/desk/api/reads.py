@@ -55,7 +55,7 @@ class Me(BaseModel):
 
     name: str
     roles: list[str]
-    source: Literal["local", "token", "proxy"]
+    source: Literal["local", "token", "proxy", "oidc"]
     tenant: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from html import escape
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -27,7 +27,7 @@ box-sizing:border-box;margin-top:.75rem;padding:.5rem}}label{{padding:0}}</style
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <input type="hidden" name="next" value="{next}">
 <button type="submit">Sign in</button></form>
-<p>{hint}</p></main><script>
+<p>{hint}</p>{other}</main><script>
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
 if (given) {{
   history.replaceState(null, "", location.pathname + location.search);
@@ -41,7 +41,7 @@ if (given) {{
 @login.get("/login")
 async def form(request: Request, next: str = "/") -> Response:  # noqa: A002  the name in the URL
     """Ask for a token."""
-    return _page(request, "", next)
+    return login_page(request, "", next)
 
 
 @login.post("/login")
@@ -62,12 +62,17 @@ async def sign_in(request: Request) -> Response:
     if wait := rates.wait(f"account {known.name}" if known else address):
         return too_many(wait)
     if tokens is None or known is None:
-        return _page(request, "This token is not known, or it has ended.", wanted, 401)
+        return login_page(request, "This token is not known, or it has ended.", wanted, 401)
+    return signed_in(request, tokens.begin_session(token), wanted)
+
+
+def signed_in(request: Request, session: str, wanted: str) -> Response:
+    """Give a browser its session, and have it go on to the page that was wanted."""
     root = request.scope.get("root_path", "")
-    answer = RedirectResponse(root + _local(wanted), 303)
+    answer = RedirectResponse(root + local_path(wanted), 303)
     answer.set_cookie(
         cookie_name(request),
-        tokens.begin_session(token),
+        session,
         max_age=SESSION_SECONDS,
         path="/" if is_https(request) else root or "/",
         secure=is_https(request),
@@ -93,14 +98,26 @@ async def sign_out(request: Request) -> Response:
     return answer
 
 
-def _page(request: Request, message: str, wanted: str, status: int = 200) -> Response:
+def login_page(request: Request, message: str, wanted: str, status: int = 200) -> Response:
+    """Return the page to sign in at, with what went wrong."""
     guard: Guard = request.app.state.guard
-    shown = {"message": message, "next": _local(wanted), "hint": guard.hint()}
-    text = _PAGE.format(**{name: escape(each, quote=True) for name, each in shown.items()})
+    shown = {"message": message, "next": local_path(wanted), "hint": guard.hint()}
+    known = {name: escape(each, quote=True) for name, each in shown.items()}
+    text = _PAGE.format(**known, other=_other(request, shown["next"]))
     return HTMLResponse(text, status)
 
 
-def _local(wanted: str) -> str:
+def _other(request: Request, wanted: str) -> str:
+    """Return the link to the OpenID provider, if there is one."""
+    provider = getattr(request.app.state, "provider", None)
+    if provider is None:
+        return ""
+    root = request.scope.get("root_path", "")
+    to = escape(f"{root}/login/oidc?next={quote(wanted, safe='/')}", quote=True)
+    return f'<p><a href="{to}">Sign in with {escape(provider.given.label)}</a></p>'
+
+
+def local_path(wanted: str) -> str:
     r"""Return a path of this desk; a path that a browser takes for another host (`//`, `/\`)."""
     is_path = wanted.startswith("/") and wanted[1:2] not in ("/", "\\")
     return wanted if is_path and wanted.isprintable() else "/"

@@ -25,6 +25,9 @@ from holdfast.errors import HoldfastError
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGIN = "/login"
+OPEN = frozenset({LOGIN, f"{LOGIN}/oidc", f"{LOGIN}/oidc/callback"})
+"""Addresses for those who have not signed in."""
+
 API = "/api/"
 VISITOR = "holdfast.desk.visitor"
 """Key in a request's scope of the identity that sends it."""
@@ -129,7 +132,7 @@ class Protection:
             return self._too_large()
         path = path_of(scope)
         try:
-            if path == LOGIN and self._guard.serves(connection):
+            if path in OPEN and self._guard.serves(connection):
                 return None
             visitor = await self._guard.visitor(connection)
             await self._guard.ensure(visitor, READ, "")

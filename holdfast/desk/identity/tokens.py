@@ -88,14 +88,14 @@ class Identity:
         name: The name that is recorded as `by`.
         roles: What it may do, and its groups: other names, as an ApprovalRule has them behind
             "role:".
-        source: How it is known: "local", "token" or "proxy".
+        source: How it is known: "local", "token", "proxy" or "oidc".
         tenant: The only tenant whose tasks, sessions and schedules it sees; empty for an identity
             that sees all.
     """
 
     name: str
     roles: frozenset[str] = frozenset({"viewer"})
-    source: Literal["local", "token", "proxy"] = "token"
+    source: Literal["local", "token", "proxy", "oidc"] = "token"
     tenant: str = ""
 
     def can(self, verb: Verb) -> bool:
@@ -165,6 +165,9 @@ def check_roles(given: Iterable[str]) -> frozenset[str]:
 
 PREFIX = "hfd_"
 SESSION_PREFIX = "hfs_"
+OIDC_SESSION = "oidc"
+"""`session_of` of a session that has no token."""
+
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 50
 """Browsers that may be signed in with one token; the oldest is signed out."""
@@ -262,7 +265,7 @@ class Tokens:
         """
         found = self.list()
         count = sum(record.name == name for record in found)
-        if not count:
+        if not any(record.name == name for record in self._known().values()):
             known = ", ".join(sorted({record.name for record in found})) or "none"
             msg = f"There is no token of {name!r}. Tokens are of: {known}."
             raise NotFoundError(msg)
@@ -278,7 +281,7 @@ class Tokens:
         """Return who has signed in with this session; None where it has ended, or its token has."""
         known = self._known()
         record = _valid(session, known)
-        if record is None or record.session_of not in known:
+        if record is None or record.session_of not in (*known, OIDC_SESSION):
             return None
         return self._identity(record)
 
@@ -292,14 +295,24 @@ class Tokens:
         if record is None or record.session_of:
             msg = "The token is not known, or it has ended."
             raise NotFoundError(msg)
+        return self._begin(record)
+
+    def begin_session_of(self, visitor: Identity) -> str:
+        """Sign a browser in whose person an OpenID provider has named; return as above."""
+        roles = tuple(sorted(visitor.roles))
+        record = TokenRecord(name=visitor.name, roles=roles, digest="", tenant=visitor.tenant)
+        return self._begin(record)
+
+    def _begin(self, record: TokenRecord) -> str:
         session = SESSION_PREFIX + secrets.token_urlsafe(_BYTES)
         now = time.time()
         ends = min(now + SESSION_SECONDS, record.expires or float("inf"))
         facts = {"digest": _digest(session), "created": now, "expires": ends}
-        made = record.model_copy(update={**facts, "session_of": record.digest})
+        made = record.model_copy(update={**facts, "session_of": record.digest or OIDC_SESSION})
 
         def add(before: Sequence[TokenRecord]) -> Iterable[TokenRecord]:
-            own = [each for each in before if each.session_of == record.digest]
+            alike = (made.session_of, made.name)
+            own = [each for each in before if (each.session_of, each.name) == alike]
             left = own[: max(0, len(own) + 1 - MOST_SESSIONS)]
             return [*(each for each in before if each not in left), made]
 
@@ -314,7 +327,8 @@ class Tokens:
         )
 
     def _identity(self, record: TokenRecord) -> Identity:
-        return Identity(record.name, frozenset(record.roles), self.source, record.tenant)
+        source = "oidc" if record.session_of == OIDC_SESSION else self.source
+        return Identity(record.name, frozenset(record.roles), source, record.tenant)
 
     def _known(self) -> dict[str, TokenRecord]:
         try:

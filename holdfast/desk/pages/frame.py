@@ -374,7 +374,7 @@ def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode
             themes.props('dense unelevated no-caps padding="2px 12px" toggle-color=primary')
             themes.classes("border border-slate-300 dark:border-slate-600")
             themes.props('aria-label="Theme"')
-            if visitor.source == "token":
+            if visitor.source in ("token", "oidc"):
                 _sign_out(request)
 
 
