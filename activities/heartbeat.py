@@ -142,11 +142,7 @@ class Lease:
         while self._confirmed is None or now() - self._confirmed > self._trusted:
             before = now()
             await self.ask(what)
-            self.confirm(before)
-
-    def confirm(self, before: float) -> None:
-        """Trust an answer of the server to a question that was sent at this time of `now()`."""
-        self._confirmed = before  # the answer may have come late
+            self._confirmed = before  # the answer may have come late
 
 
 _clocks = Clocks()
@@ -159,11 +155,6 @@ def _time_of(started: float) -> float | None:
 
 
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
-
-
-def begin_lease(pulse: Pulse) -> None:
-    """Begin the lease of the current attempt, for all of its coroutines; see `Lease`."""
-    _lease.set(Lease(pulse))
 
 
 def current_lease() -> Lease:
@@ -298,7 +289,7 @@ class Pulse:
         self.send = send
         self.moved = False
         self.failed = FailedCalls()
-        self._hasty_until = 0.0
+        self.hasty_until = 0.0
         self._tells, self._told = False, 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
@@ -337,13 +328,8 @@ class Pulse:
 
     def hasten(self) -> None:
         """Send heartbeats fast for a moment: the task is likely to cancel the activity."""
-        self._hasty_until = now() + HASTY_SECONDS
+        self.hasty_until = now() + HASTY_SECONDS
         self.show()
-
-    @property
-    def is_hasty(self) -> bool:
-        """Whether heartbeats follow each other fast."""
-        return now() < self._hasty_until
 
     def beat(self) -> None:
         """Have the worker send a heartbeat; to be called in the heartbeats' own loop."""
@@ -427,9 +413,10 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
         yield current.get()
         return
     pulse = Pulse(_not_sent) if activity.info().is_local else Pulse()
-    begin_lease(pulse)
+    lease = Lease(pulse)
+    _lease.set(lease)  # for all coroutines of the attempt
     if trusts_start:
-        current_lease().trust_start()
+        lease.trust_start()
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     mine = (activity.info().workflow_id, pulse)
@@ -477,7 +464,7 @@ async def _beat(pulse: Pulse) -> None:
     timeout = activity.info().heartbeat_timeout
     seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
     while True:
-        pause = HASTE_SECONDS if pulse.is_hasty else seconds
+        pause = HASTE_SECONDS if now() < pulse.hasty_until else seconds
         try:
             async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()

@@ -342,7 +342,9 @@ class UserLoops:
             self._loops.append(UserLoop())
             return self._loops[-1]
 
-    def apart(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def apart(
+        self, function: Callable[P, Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
         """Wrap an activity: its work runs on a user loop, in the context of the task's run.
 
         Its heartbeats come from the worker's loop.
@@ -353,14 +355,11 @@ class UserLoops:
             info = activity.info()
             task_id = info.workflow_id or ""
 
-            async def work_there() -> T:
-                return await function(*args, **kwargs)
-
             async with heartbeats():
                 loop, work = self.free(), Work(info.activity_type, task_id, *args[:1])
                 self.works.add(work)
                 work.done.add_done_callback(lambda _: self.works.discard(work))
-                loop.begin(work, work_there(), user_calls.context_of(task_id))
+                loop.begin(work, function(*args, **kwargs), user_calls.context_of(task_id))
                 result: T = await _result(loop, work)
                 return result
 
@@ -386,7 +385,8 @@ async def _result(loop: UserLoop, work: Work) -> Any:
     outer.add_done_callback(heard)
     is_ours = False
     try:
-        limit = _limit()
+        is_short = activity.info().activity_type in SHORT
+        limit = LONGEST_CALL_SECONDS if is_short else None
         while limit is not None and not outer.done():
             # Looked at again: on a busy machine users' code may not have begun by then.
             await asyncio.wait([outer], timeout=limit)
@@ -403,11 +403,6 @@ async def _result(loop: UserLoop, work: Work) -> Any:
     if outer.cancelled() and not (is_ours or activity.is_worker_shutdown()):
         raise cut_off(work)
     return outer.result()
-
-
-def _limit() -> float | None:
-    """Return how long the code of the activity may take; None for no limit."""
-    return LONGEST_CALL_SECONDS if activity.info().activity_type in SHORT else None
 
 
 async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:

@@ -7,8 +7,7 @@ breaks a task in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -223,12 +222,7 @@ class AgentTask(Opening):
                 # A command may have brought an earlier deadline than the timer of this wait.
                 return has_work() or self._deadline != known
 
-            try:
-                await workflow.wait_condition(
-                    has_news, timeout=self._left(), timeout_summary=self._due()
-                )
-            except TimeoutError:
-                core.expire()
+            if not await self._comes(has_news):
                 if core.phase == "stuck" and now() >= core.ending.due:
                     core.ending.try_again()
                 core.publish()
@@ -244,14 +238,17 @@ class AgentTask(Opening):
             self._dated = asked, questioned, approvals.deadline(self.core.ledger)
         return self._dated[2]
 
-    def _left(self) -> timedelta | None:
-        """Return the time until then; None for never."""
+    async def _comes(self, has_news: Callable[[], bool]) -> bool:
+        """Wait for news until then; if none come, settle the approvals that are due."""
         deadline = self._deadline
-        return calls.time_left(deadline, now=now()) if deadline else None
-
-    def _due(self) -> str:
-        """Label the timer of that wait."""
-        return "closing again" if self.core.ending.due else "an approval is due"
+        left = calls.time_left(deadline, now=now()) if deadline else None
+        label = "closing again" if self.core.ending.due else "an approval is due"
+        try:
+            await workflow.wait_condition(has_news, timeout=left, timeout_summary=label)
+        except TimeoutError:
+            self.core.expire()
+            return False
+        return True
 
     async def _work(self, work: asyncio.Task[None], *, undoing: bool = False) -> None:
         """Do a unit of work; an abandon or undo cancels it, a failure parks the task.
@@ -291,12 +288,7 @@ class AgentTask(Opening):
             def has_news(asked: tuple[Approval, ...] = asked) -> bool:
                 return is_over() or core.ledger.s.approvals != asked
 
-            try:
-                await workflow.wait_condition(
-                    has_news, timeout=self._left(), timeout_summary=self._due()
-                )
-            except TimeoutError:
-                core.expire()
+            await self._comes(has_news)
             # Approvals have changed; whoever asked may have ended the unit in the same activation.
             if not is_over():
                 core.publish()
@@ -418,7 +410,7 @@ class AgentTask(Opening):
     @workflow.query(name="upcoming", description="For programs: the queued steps as data.")
     def upcoming_query(self) -> list[TaskStep]:
         """Show the step in progress, then the queued ones."""
-        return list(self.core.ledger.upcoming())
+        return list(self.core.ledger.queue.upcoming())
 
     @workflow.query(name="entries", description="For programs: a page of the ledger.")
     def entries_query(self, asked: EntriesRequest) -> EntriesPage:

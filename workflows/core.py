@@ -125,7 +125,7 @@ class Notices:
             workflow.logger.warning("No one was notified of %s: %s", key, error.cause)
         due = self._due()
         kept = [each for each in self._ledger.s.noticed if each in due]
-        self._ledger.change(noticed=(*kept, key))
+        self._ledger.s.noticed = (*kept, key)
 
 
 MOST_CARDS = 20
@@ -168,12 +168,10 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
         snapshot = s.described.snapshot if s.described else ""
         cards = [approvals.card(each) for each in shown]
         workflow.upsert_memo({APPROVALS_MEMO: cards, SNAPSHOT_MEMO: snapshot})
-    ledger.change(
-        published=status,
-        published_approvals=ids,
-        published_count=count,
-        published_rules=rules,
-    )
+    ledger.s.published = status
+    ledger.s.published_approvals = ids
+    ledger.s.published_count = count
+    ledger.s.published_rules = rules
 
 
 FEWEST_EVENTS = 50
@@ -344,7 +342,7 @@ class Core:
         if failure is None:
             return
         if refusals.is_verdict(failure) and self.given.parent is None:
-            self.ledger.change(verdict=failure)
+            self.ledger.s.verdict = failure
             self.end("failed")
         else:
             self.park(failure, n)
@@ -359,7 +357,8 @@ class Core:
             failure = failure.model_copy(update={"step": current.open.step.step_id})
         self.ledger.fail(failure, now=now(), n=n)
         # From here on nothing begins by itself: the next request, or the parent, says what to do.
-        self.ledger.change(automatic=False, tries_again=False)
+        self.ledger.s.automatic = False
+        self.ledger.s.tries_again = False
         self.requests.rest("failed", failure=failure)
 
     def after_news(self) -> None:

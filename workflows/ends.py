@@ -93,7 +93,7 @@ class Closing:
             core.children.end("abandon", core.ending.why)
             if core.ledger.s.children:  # all below look at it before they ask a model
                 publish(core.ledger, status)
-        if unread := core.ledger.unread:
+        if unread := core.ledger.queue.unread:
             text = f"The task has ended, and no model has read this: {shown(unread)}."
             core.ledger.note("refused", now=now(), text=text, body={"verb": "feedback"})
         core.ledger.note(

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
 from holdfast.values.base import ChainRef, Json, canonical, extend
-from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
+from holdfast.values.messages import Blob, FilePart, ImagePart, Message, TextPart, ToolCall
 
 
 @dataclass(frozen=True)
@@ -81,47 +81,33 @@ class Recent:
             self._size -= len(dropped)
 
 
-def weight(message: Message) -> int:
-    """Return the rough size of a message in bytes: texts, images, calls and provider items."""
-    match message.content:
-        case str(text):
-            content = len(text)
+def weight(kept: object) -> int:
+    """Return the rough size in bytes of messages, calls, answered calls, or JSON data."""
+    match kept:
+        case tuple():
+            return sum(map(weight, cast("tuple[object, ...]", kept)))
+        case Message(content=content, items=items):
+            size = 200 + (len(content) if isinstance(content, str) else weight(content))
+            return size + weight(kept.calls) + (len(canonical(list(items))) if items else 0)
+        case ToolCall():
+            return 100 + len(kept.arguments)
+        case TextPart():
+            return len(kept.text)
+        case ImagePart() | FilePart():
+            return 200 + len(kept.url)
         case Blob():
-            content = 100
-        case parts:
-            content = sum(_part_weight(part) for part in parts)
-    items = len(canonical(list(message.items))) if message.items else 0
-    return 200 + content + items + sum(call_weight(call) for call in message.calls)
-
-
-def _part_weight(part: Part) -> int:
-    return len(part.text) if isinstance(part, TextPart) else len(part.url) + 200
-
-
-def call_weight(call: ToolCall) -> int:
-    """Return the rough size of a call in bytes."""
-    return 100 + len(call.arguments)
-
-
-def entry_weight(entry: JournalEntry) -> int:
-    """Return the rough size of an answered call in bytes."""
-    size = 200 + sum(call_weight(call) for call in entry.calls)
-    if entry.answer is not None:
-        size += weight(entry.answer.message)
-    if entry.memo is not None:
-        size += len(canonical(entry.memo.output))
-    for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
-        size += weight(outcome.message(call)) + len(canonical(outcome.patch))
-    return size
-
-
-WEIGHTS: dict[str, Callable[[Any], int]] = {
-    "calls": lambda calls: sum(map(call_weight, calls)),
-    "journal": lambda journal: sum(map(entry_weight, journal)),
-    "outputs": lambda output: len(canonical(output)),
-    "paid": lambda paid: entry_weight(paid.entry),
-}
-"""Part of a memory that keeps the newest of several to the rough size of one, in bytes."""
+            return 100
+        case Paid():
+            return weight(kept.entry)
+        case JournalEntry():
+            size = 200 + weight(kept.calls)
+            size += 0 if kept.answer is None else weight(kept.answer.message)
+            size += 0 if kept.memo is None else weight(kept.memo.output)
+            for call, outcome in zip(kept.calls, kept.outcomes, strict=False):
+                size += weight(outcome.message(call)) + weight(outcome.patch)
+            return size
+        case _:
+            return len(canonical(kept))
 
 
 LIMIT_BYTES = 64 * 1024 * 1024
@@ -194,6 +180,7 @@ class TaskMemory:
         finding: Held while head or calls are asked for: hundreds of calls begin at the same time.
         asking: Held while the task is asked: the server keeps one question to it, and refuses more.
         size: Rough size in bytes.
+        parts: Name of each part to its rough size.
     """
 
     run: str = ""
@@ -220,20 +207,16 @@ class TaskMemory:
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     size: int = TASK_BYTES
     _tally: Tally = field(default_factory=Tally)
-    _parts: dict[str, int] = field(default_factory=dict[str, int])
+    parts: dict[str, int] = field(default_factory=dict[str, int])
 
     # ---- the transcript
 
-    def digest_at(self, length: int) -> str | None:
-        """Return the digest of the first `length` messages, or None when fewer are known."""
-        if length == 0:
-            return ""
-        return self.digests[length - 1] if length <= len(self.digests) else None
-
     def holds(self, at: ChainRef) -> bool:
         """Whether the transcript named by `at` is here, unchanged."""
-        known = self.digest_at(at.length)
-        return known is not None and known[: len(at.digest)] == at.digest
+        if at.length > len(self.digests):
+            return False
+        known = self.digests[at.length - 1] if at.length else ""
+        return known[: len(at.digest)] == at.digest
 
     def guess(self, at: ChainRef) -> list[Message] | None:
         """Return the messages that would complete the transcript, if they give its digest."""
@@ -247,7 +230,7 @@ class TaskMemory:
             if message is None:
                 return None
             messages.append(message)
-        start = self.digest_at(have) or ""
+        start = self.digests[-1] if self.digests else ""
         return messages if extend(start, messages)[: len(at.digest)] == at.digest else None
 
     def append(self, recorded: Sequence[Message], resolved: Sequence[Message]) -> None:
@@ -270,7 +253,7 @@ class TaskMemory:
 
     def cut(self, length: int) -> None:
         """Keep only the first `length` messages."""
-        self._grow("transcript", -sum(weight(message) for message in self.resolved[length:]))
+        self._grow("transcript", -weight(tuple(self.resolved[length:])))
         del self.recorded[length:]
         del self.resolved[length:]
         del self.digests[length:]
@@ -291,14 +274,14 @@ class TaskMemory:
         self.calls = dict(older.calls)
         self.results = dict(older.results)
         for name in ("transcript", "expected", "calls", "results"):
-            self._count(name, older.part(name))
+            self._count(name, older.parts.get(name, 0))
 
     # ---- what comes next
 
     def expect(self, slots: Iterable[Slot]) -> None:
         """Remember what this process believes comes next in the transcript."""
         self.expected = list(slots)
-        self._count("expected", sum(weight(s) for s in self.expected if isinstance(s, Message)))
+        self._count("expected", weight(tuple(self.expected)))
 
     def open_calls(self, n: int, calls: tuple[ToolCall, ...]) -> None:
         """Remember the newest open calls of a step."""
@@ -327,8 +310,9 @@ class TaskMemory:
 
     def drop_journal(self, n: int) -> None:
         """Forget the answered calls of a step: what is recorded is not known here."""
-        self.put_journal(n, ())
-        del self.journals[n]
+        if n in self.journals:
+            self.put_journal(n, ())
+            del self.journals[n]
 
     def put_output(self, ref: InputRef, output: Json) -> None:
         """Remember the output of a completed step."""
@@ -337,12 +321,12 @@ class TaskMemory:
     def put_history(self, history: Conversation) -> None:
         """Remember the conversation before the task."""
         self.history = history
-        self._count("history", sum(map(weight, history.messages)))
+        self._count("history", weight(history.messages))
 
     def put_list(self, sha256: str, found: Conversation) -> None:
         """Remember what an agent sees instead of the transcript's beginning."""
         self.lists = {sha256: found}
-        self._count("lists", sum(map(weight, found.messages)))
+        self._count("lists", weight(found.messages))
 
     # ---- the answer that was paid for
 
@@ -367,10 +351,6 @@ class TaskMemory:
 
     # ---- size
 
-    def part(self, name: str) -> int:
-        """Return the rough size of one part in bytes."""
-        return self._parts.get(name, 0)
-
     def counted_by(self, tally: Tally) -> None:
         """Count this memory in another total, and no longer in the one before."""
         self._tally.total -= self.size
@@ -379,21 +359,19 @@ class TaskMemory:
 
     def _keep_newest(self, name: str, kept: dict[K, V], key: K, value: V) -> None:
         """Put a value in; forget the one put in first when there are too many."""
-        weigh = WEIGHTS[name]
         dropped = [kept.pop(key)] if key in kept else []
         kept[key] = value
         while len(kept) > MOST_KEPT:
             dropped.append(kept.pop(next(iter(kept))))
-        self._grow(name, weigh(value) - sum(map(weigh, dropped)))
-
-    def _grow(self, name: str, by: int) -> None:
-        self._count(name, self.part(name) + by)
+        self._grow(name, weight(value) - weight(tuple(dropped)))
 
     def _count(self, name: str, size: int) -> None:
-        change = size - self.part(name)
-        self._parts[name] = size
-        self.size += change
-        self._tally.total += change
+        self._grow(name, size - self.parts.get(name, 0))
+
+    def _grow(self, name: str, by: int) -> None:
+        self.parts[name] = self.parts.get(name, 0) + by
+        self.size += by
+        self._tally.total += by
 
 
 class Cache:

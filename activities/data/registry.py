@@ -229,7 +229,7 @@ class Registry:
             AgentNotFoundError: This process has none; or it shares its author's name with another
                 agent of the run, and is not declared as the one that the task began with.
         """
-        found = self._found(name)
+        found = self._found(name) if self._unread else self._agents.get(name)
         if found is None:
             msg = (
                 f"The task wants agent {name!r}, but this worker process serves:"

@@ -262,7 +262,8 @@ class Source(LargeValues):
         memory = self.memory()
         async with memory.finding:
             if known and memory.head_digest != known:  # it has changed, or is not known to be this
-                memory.head = self._known_head(memory, known)
+                if memory.head is None or head_digest(memory.head) != known:
+                    memory.head = self.cache.head(known)
                 memory.head_digest = known
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head
@@ -272,12 +273,6 @@ class Source(LargeValues):
         if (work := working.get()) is not None:
             work.head = memory.head
         return memory.head
-
-    def _known_head(self, memory: TaskMemory, known: str) -> TaskHead | None:
-        """Return the head of a digest, if it is here."""
-        if memory.head is not None and head_digest(memory.head) == known:
-            return memory.head
-        return self.cache.head(known)
 
     async def transcript(self, at: ChainRef) -> tuple[Message, ...]:
         """Return the first `at.length` messages, contents resolved, after checking their digest.
@@ -366,12 +361,13 @@ class Source(LargeValues):
     async def journal(self, given: AdvanceInput) -> tuple[JournalEntry, ...]:
         """Return the step's answered calls, as recorded."""
         memory = self.memory()
+        if given.journal.length == 0:
+            memory.drop_journal(given.n)
+            return ()
         async with memory.lock:
             return await self._journal(memory, given)
 
     async def _journal(self, memory: TaskMemory, given: AdvanceInput) -> tuple[JournalEntry, ...]:
-        if given.journal.length == 0:
-            memory.put_journal(given.n, ())
         known = memory.journals.get(given.n, ())[: given.journal.length]
         if extend("", known) == given.journal.digest:
             return known

@@ -289,6 +289,8 @@ class Asking:
     """Asks an agent's model in one run of a step.
 
     Attributes:
+        attempt: Number of this attempt; one that begins later has a higher number, in any process.
+            One that a rate limit ended has said nothing, and does not count.
         key: Names the call's stream to readers; None when the answer is not streamed.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
         progress: Whether the model was asked, and has answered.
@@ -332,7 +334,7 @@ class Asking:
         self._head = code.head
         self._given = given
         self._state = state
-        self._attempt = attempt
+        self.attempt = attempt
         self._pulse = pulse
         self._prices = code.registry.prices
         self._continuation = continuation
@@ -451,17 +453,17 @@ class Asking:
 
     async def _readable(self, request: ModelRequest) -> ModelAnswer:
         """Return the answer; of one that cannot be used, what it cost."""
-        try:
-            return admitted(await self._attempted(request), self._model.name)
-        except Exception as error:  # noqa: BLE001  what is not an answer is raised again
-            return unread(error, self._model.name)
-
-    async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self.key, self._model
-        if key is None or not isinstance(model, StreamingModel):
+        try:
             with kept_alive():
-                return await model.respond(request)
-        with kept_alive(), publishing(local_hub, self._pulse, key, self._attempt) as publish:
-            leaves_out = self._has_unique_ids and self._head.dialect.unknown_tool == "raise"
-            tell = unrepeated(publish, request.messages) if leaves_out else publish
-            return await model.stream(request, tell)
+                if key is None or not isinstance(model, StreamingModel):
+                    made = await model.respond(request)
+                else:
+                    with publishing(local_hub, self._pulse, key, self.attempt) as publish:
+                        raises = self._head.dialect.unknown_tool == "raise"
+                        leaves_out = self._has_unique_ids and raises
+                        tell = unrepeated(publish, request.messages) if leaves_out else publish
+                        made = await model.stream(request, tell)
+            return admitted(made, model.name)
+        except Exception as error:  # noqa: BLE001  what is not an answer is raised again
+            return unread(error, model.name)

@@ -49,7 +49,7 @@ from holdfast.task.ledger.references import new_entries, newest_answer, resolve_
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.code.user_calls import invoke_here, naming
-from holdfast.values.messages import Message
+from holdfast.values.messages import Blob, Message
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
@@ -76,11 +76,9 @@ class StepTexts:
             ]
         )
 
-    async def whole(self, opened: OpenStep) -> OpenStep:
+    async def whole(self, opened: OpenStep, stored: Blob) -> OpenStep:
         """Put an archived input into the step."""
-        if opened.stored is None:
-            return opened
-        text = await self._source.text(opened.stored)
+        text = await self._source.text(stored)
         return opened.model_copy(update={"step": opened.step.model_copy(update={"input": text})})
 
     async def inputs(self, opened: OpenStep) -> dict[str, Json]:
@@ -123,14 +121,17 @@ class StepTexts:
         stored = await self._source.store_json(entry.memo.output)
         return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
 
-    async def compact_answer(self, advanced: Advanced) -> dict[str, object]:
-        """Move a large answer to the archive, before history gets to see it."""
-        if advanced.answer is None:
-            return {}
-        message = await self._source.offload(advanced.answer.message)
-        usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
-        changes: dict[str, object] = {"message": message, "usage": usage}
-        return {"answer": advanced.answer.model_copy(update=changes)}
+    async def compact_answer(self, advanced: Advanced, attempt: int) -> Advanced:
+        """Move a large answer to the archive, before history gets to see it; say who made it."""
+        stamp: dict[str, object] = {"attempts": attempt}
+        if advanced.answer is not None or advanced.memos:
+            stamp["worker"] = worker_identity()
+        if advanced.answer is not None:
+            message = await self._source.offload(advanced.answer.message)
+            usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
+            changes: dict[str, object] = {"message": message, "usage": usage}
+            stamp["answer"] = advanced.answer.model_copy(update=changes)
+        return advanced.model_copy(update=stamp)
 
     async def compact_result(self, advanced: Advanced) -> dict[str, object]:
         """Move large texts of a result to the archive."""
@@ -250,8 +251,7 @@ class StepActivities:
             following = ready.continuation.handed_on(made.result, newest_answer(ctx.journal))
             made = made.model_copy(update={"result": following})
         result = made.result
-        advanced = _stamped(made, _attempt(given))
-        advanced = advanced.model_copy(update=await self._texts.compact_answer(advanced))
+        advanced = await self._texts.compact_answer(made, ready.asking.attempt)
         if advanced.memos:
             memos = [await self._texts.compact_memo(entry) for entry in advanced.memos]
             advanced = advanced.model_copy(update={"memos": tuple(memos)})
@@ -317,7 +317,7 @@ class StepActivities:
         code = await RegisteredCode.of(self._registry, source, head, recorded.step.agent)
         agent, snapshot = code.live, code.agent
         journal = await source.journal(given)
-        opened = await self._texts.whole(recorded)
+        opened = await self._texts.whole(recorded, recorded.stored) if recorded.stored else recorded
         seen = await seen_before(source, head, opened.step, given.at)
         hooks = continuation = None
         if code.user.hooks is not None:
@@ -333,7 +333,7 @@ class StepActivities:
             given=given,
             state=opened.state,
             key=_stream_key(given.n, journal) if given.stream or head.run.streams else None,
-            attempt=_attempt(given),
+            attempt=given.tried + FailedCalls.known().attempt,
             pulse=pulse,
             continuation=continuation,
         )
@@ -390,8 +390,7 @@ class StepActivities:
         if patch:
             seen = merge_patch.apply(seen, patch)
         state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal, state=seen)
-        calls = advanced.calls if result is None else resolve_calls(result, state)
-        state = state.model_copy(update={"calls": calls})
+        state.calls = calls = advanced.calls if result is None else resolve_calls(result, state)
         if result is None:
             memory.put_journal(given.n, journal)
             memory.open_calls(given.n, calls)
@@ -437,22 +436,6 @@ async def _may_begin(given: AdvanceInput, ctx: StepContext) -> bool:
 def _stream_key(n: int, journal: Sequence[JournalEntry]) -> StreamKey:
     """Name a step's next model call to those who want to see its answer being made."""
     return StreamKey(task_id(), n, sum(entry.answer is not None for entry in journal))
-
-
-def _attempt(given: AdvanceInput) -> int:
-    """Number this attempt; one that begins later has a higher number, in any process.
-
-    One that a rate limit ended has said nothing, and does not count.
-    """
-    return given.tried + FailedCalls.known().attempt
-
-
-def _stamped(advanced: Advanced, attempt: int) -> Advanced:
-    """Say how often the activity was started and, for a model call, who made it."""
-    stamp: dict[str, object] = {"attempts": attempt}
-    if advanced.answer is not None or advanced.memos:
-        stamp["worker"] = worker_identity()
-    return advanced.model_copy(update=stamp)
 
 
 def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advanced:

@@ -62,16 +62,13 @@ class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
     def to_payload(self, value: Any) -> Payload | None:
         """Encode one value; lone surrogates, which UTF-8 cannot encode, are replaced."""
         try:
-            return self._encode(value)
+            if not isinstance(value, Value):
+                return super().to_payload(value)
+            data = value.model_dump_json(exclude_defaults=True).encode()
+            return Payload(metadata={"encoding": b"json/plain"}, data=data)
         except (PydanticSerializationError, UnicodeEncodeError):
-            data = value.wire() if isinstance(value, Value) else to_jsonable_python(value)
-            return super().to_payload(_cleaned(data))
-
-    def _encode(self, value: Any) -> Payload | None:
-        if not isinstance(value, Value):
-            return super().to_payload(value)
-        data = value.model_dump_json(exclude_defaults=True).encode()
-        return Payload(metadata={"encoding": b"json/plain"}, data=data)
+            plain = value.wire() if isinstance(value, Value) else to_jsonable_python(value)
+            return super().to_payload(_cleaned(plain))
 
 
 def _cleaned(data: Json) -> Json:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution as Run
@@ -45,6 +46,7 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.children import ENDED
 from holdfast.values.checks.ids import no_worker
 from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.code.user_calls import heard
 from holdfast.values.pauses import pauses
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -436,7 +438,7 @@ class TaskQueries:
 
         try:
             with server_errors(*_PASSING):
-                return await self._patiently(lambda: while_busy(ask), task_id)
+                return await self._patiently(partial(while_busy, ask), task_id)
         except WorkflowQueryRejectedError as cause:
             msg = f"Task {task_id!r} is closed."
             raise TaskClosedError(msg) from cause
@@ -506,7 +508,7 @@ class TaskQueries:
                     open_.add(asked[-1])
         finally:
             for each in asked:
-                each.add_done_callback(lambda done: done.cancelled() or done.exception())
+                each.add_done_callback(heard)
                 each.cancel()
 
 

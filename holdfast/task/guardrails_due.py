@@ -86,7 +86,10 @@ def record_found(
         known = ledger.s.inputs if rule.kind == "input" else ledger.s.outputs
         before = known.passed if known.digest == due.digest else ()
         passed = Guarded(digest=due.digest, passed=(*before, due.key))
-        ledger.change(**{"inputs" if rule.kind == "input" else "outputs": passed})
+        if rule.kind == "input":
+            ledger.s.inputs = passed
+        else:
+            ledger.s.outputs = passed
         return None
     facts |= {"output": found.output} if found.output is not None else {}
     kind = INPUT_TRIPPED if rule.kind == "input" else OUTPUT_TRIPPED

@@ -70,7 +70,7 @@ def ready_calls(
     allowed = ledger.head.run.tool_concurrency
     if allowed:
         most = min(most, allowed - len(taking) - nested)
-    can_go = (i for i in ledger.missing_calls(n) if i not in taking and _can_go(ledger, n, i))
+    can_go = (i for i in ledger.calls.missing(n) if i not in taking and _can_go(ledger, n, i))
     return list(itertools.islice(can_go, max(most, 0)))
 
 
@@ -88,7 +88,7 @@ def _can_go(ledger: Ledger, n: int, i: int) -> bool:
 
 def _nested(ledger: Ledger, n: int) -> int:
     """Count the open calls of a step whose child tasks are in progress."""
-    children = [ledger.child(n, i) for i in ledger.missing_calls(n)] if ledger.s.children else []
+    children = [ledger.child(n, i) for i in ledger.calls.missing(n)] if ledger.s.children else []
     return sum(bool(child) and ledger.s.children[child].is_awaited for child in children)
 
 
@@ -111,7 +111,7 @@ def verdict_of_calls(current: OpenState) -> Failure | None:
 def add_long(ledger: Ledger, call: LongCall) -> None:
     """Note that the task may continue as new while a call runs."""
     kept = _others(ledger, call.branch, call.n, call.i)
-    ledger.change(long_calls=(*kept, call.model_copy(update={"secret": ""})))
+    ledger.s.long_calls = (*kept, call.model_copy(update={"secret": ""}))
 
 
 def find_long(ledger: Ledger, n: int, i: int) -> LongCall | None:
@@ -123,7 +123,7 @@ def drop_long(ledger: Ledger, branch: int, n: int, i: int) -> None:
     """Note that an attempt of a call is over."""
     others = _others(ledger, branch, n, i)
     if len(others) < len(ledger.s.long_calls):
-        ledger.change(long_calls=others)
+        ledger.s.long_calls = others
 
 
 def _others(ledger: Ledger, *place: int) -> tuple[LongCall, ...]:
@@ -268,7 +268,7 @@ class Call:
         """Whether it has its outcome, or its step was left: later results are dropped."""
         if self._ledger.find(self.n) is None or self._ledger.s.branch != self._branch:
             return True
-        return not self._ledger.is_missing(self.n, self.i)
+        return not self._ledger.calls.is_missing(self.n, self.i)
 
     @property
     def state(self) -> CallState:
@@ -370,7 +370,7 @@ def tools_to_find(
     if not any(i not in found and _takes_effect(ledger, n, i) for i in ready):
         return None
     answers = ledger.head.answers_lost_calls
-    others = [Call(ledger, n, i) for i in ledger.missing_calls(n) if i not in begun]
+    others = [Call(ledger, n, i) for i in ledger.calls.missing(n) if i not in begun]
     calls = _one_of_a_name(call for call in others if _needs_tool(call, answers=answers))
     handoff = _handoff_after(ledger, n)
     if len(calls) + (handoff is not None) < (1 if answers else 2):
@@ -386,7 +386,7 @@ def tools_to_find(
 
 def tool_to_find(ledger: Ledger, call: Call) -> ToolInput:
     """Return a call to look up, with the state only where code of the run may read it."""
-    given = ledger.tool_input(call.n, call.i, call.edited)
+    given = ledger.calls.tool_input(call.n, call.i, call.edited)
     if ledger.head.answers_lost_calls and ledger.head.run.tool_error_formatter:
         return given
     left_out: dict[str, object] = {"state": {}, "big": False, "patch": {}}

@@ -347,17 +347,18 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     opens = ledger.s.opens
     for current in opens:
         ledger.leave(current.n, "undone", now=now, by=by)
-    ledger.change(delivery=ledger.s.delivery.model_copy(update={"rounds": {}}))
+    ledger.s.delivery.rounds = {}
     if not opens:
         return
     if len(opens) == 1 and opens[0].alone:
         before = opens[0].before
-        queue = found_by(before.found, ledger.recorded)
-        waits = before.waiting.forward(ledger.found)
+        queue = found_by(before.found, ledger.queue.recorded)
+        waits = before.waiting.forward(ledger.queue.found)
     else:
-        before, queue, waits = ledger.before(), pending(opens, ledger.s.queue), waiting(ledger.s)
+        before = ledger.queue.before()
+        queue, waits = pending(opens, ledger.s.queue), waiting(ledger.s)
     _restore(ledger, before, queue, waits)
-    ledger.change(opens=())
+    ledger.s.opens = ()
 
 
 def leave_step(ledger: Ledger, target: Undoable) -> None:
@@ -367,39 +368,36 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
-    queue = queue_before(target, ledger.recorded)
-    ledger.recorded = left_before(before.found, queue)
-    _restore(ledger, before, queue, ledger.found)
-    ledger.found = before.waiting.backward(ledger.found)
-    ledger.change(
-        steps=target.n - 1,
-        extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
-        transcript=before.transcript,
-        path=tuple(each for each in ledger.s.path if each[1] < target.n),
-        delivery=ledger.s.delivery.before(target.n),
-        done=done,
-        answer=before.answer,
-    )
+    queue = queue_before(target, ledger.queue.recorded)
+    ledger.queue.recorded = left_before(before.found, queue)
+    _restore(ledger, before, queue, ledger.queue.found)
+    ledger.queue.found = before.waiting.backward(ledger.queue.found)
+    ledger.s.steps = target.n - 1
+    ledger.s.extra_state = merge_patch.apply(ledger.s.extra_state, target.inverse)
+    ledger.s.transcript = before.transcript
+    ledger.s.path = tuple(each for each in ledger.s.path if each[1] < target.n)
+    ledger.s.delivery.undo(target.n)
+    ledger.s.done = done
+    ledger.s.answer = before.answer
 
 
 def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...], waits: Waiting) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
     further = before.further
-    ledger.change(
-        queue=tuple(step for step in queue if step.step_id != further),
-        notes=waits.notes,
-        followups=waits.followups,
-        further=FollowUp(),
-        serial=serial_of(further) - 1 if further else before.serial,
-        costs=ledger.s.costs.model_copy(update={"turns": before.turns, "usage": before.usage}),
-        answered=before.answered or bool(further),
-        concluded=before.concluded,
-        lasts=waits.lasts,
-        last_step=before.last_step,
-        approvals=(),
-        failure=None,
-        verdict=None,
-    )
+    ledger.s.queue = tuple(step for step in queue if step.step_id != further)
+    ledger.s.notes = waits.notes
+    ledger.s.followups = waits.followups
+    ledger.s.further = FollowUp()
+    ledger.s.serial = serial_of(further) - 1 if further else before.serial
+    ledger.s.costs.turns = before.turns
+    ledger.s.costs.usage = before.usage
+    ledger.s.answered = before.answered or bool(further)
+    ledger.s.concluded = before.concluded
+    ledger.s.lasts = waits.lasts
+    ledger.s.last_step = before.last_step
+    ledger.asked.keep(())
+    ledger.s.failure = None
+    ledger.s.verdict = None
 
 
 def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
@@ -432,13 +430,11 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     lines += [f"Still in the world: {text}" for text in residue]
     note = Message(role="system", content="\n".join(lines), call_id=UNDONE)
     stays = asked.reason or state.undone  # else a later undo says all that this one says
-    ledger.change(
-        undo=None,
-        undone_effects=tuple(key for key in state.done if key not in left),
-        unclear_undos={k: v for k, v in ledger.s.unclear_undos.items() if k not in left},
-        residue=residue,
-        branch=ledger.s.branch + 1,
-        notes=(*ledger.s.notes, *ledger.s.undo_notes, note),
-        undo_notes=(*ledger.s.undo_notes, *((note,) if stays else ())),
-        automatic=False,
-    )
+    ledger.s.undo = None
+    ledger.s.undone_effects = tuple(key for key in state.done if key not in left)
+    ledger.s.unclear_undos = {k: v for k, v in ledger.s.unclear_undos.items() if k not in left}
+    ledger.s.residue = residue
+    ledger.s.branch = ledger.s.branch + 1
+    ledger.s.notes = (*ledger.s.notes, *ledger.s.undo_notes, note)
+    ledger.s.undo_notes = (*ledger.s.undo_notes, *((note,) if stays else ()))
+    ledger.s.automatic = False

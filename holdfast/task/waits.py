@@ -52,7 +52,7 @@ def begin(ledger: Ledger, n: int, i: int, over: Outcome) -> None:
     """
     early = ledger.at(n).waiting.get(i)
     if early is None:
-        ledger.wait(n, i, over)
+        ledger.calls.wait(n, i, over)
     else:
         kept = {name: getattr(over, name) for name in ("patch", "guards", "worker", "attempts")}
         _end(ledger, n, i, early.model_copy(update=kept), now=early.ended)
@@ -95,7 +95,7 @@ def _in_vain(over: Outcome, text: Content = "") -> Outcome:
 
 
 def _end(ledger: Ledger, n: int, i: int, outcome: Outcome, *, now: float) -> None:
-    ledger.settled(n, i, outcome.model_copy(update={"asks": None}), now=now)
+    ledger.calls.settled(n, i, outcome.model_copy(update={"asks": None}), now=now)
 
 
 def obey(ledger: Ledger, command: Command, *, now: float) -> str:
@@ -124,7 +124,7 @@ def _extend(ledger: Ledger, n: int, i: int, over: Outcome, command: Command, *, 
     until, refused = approvals.time_to_come(command.body["until"], now=now)
     if not refused:
         wait = cast("Wait", over.asks).model_copy(update={"until": until})
-        ledger.wait(n, i, over.model_copy(update={"asks": wait}))
+        ledger.calls.wait(n, i, over.model_copy(update={"asks": wait}))
     return refused
 
 
@@ -154,10 +154,12 @@ def _complete(ledger: Ledger, command: Command, *, now: float) -> str:
     known = Outcome(content=text, is_error=failed, status="failed" if failed else "done", ended=now)
     asked = approvals.latest(ledger, n, i)
     if asked is not None and asked.kind == "unknown" and asked.status == "open":
-        ledger.settled(n, i, known, now=now)  # its worker was lost after it had given the token
+        ledger.calls.settled(
+            n, i, known, now=now
+        )  # its worker was lost after it had given the token
         approvals.settle(ledger, n, i, now=now)
     elif over is not None or i in current.called:
-        ledger.wait(n, i, known)  # where its tool has not ended yet
+        ledger.calls.wait(n, i, known)  # where its tool has not ended yet
         if over is not None:
             begin(ledger, n, i, over)
     else:

@@ -79,6 +79,9 @@ class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen cla
             fields.update(update)
             if not given.issuperset(update):  # else the set, which nobody changes, is shared
                 given = given.union(update)
+                if unknown := update.keys() - self.__pydantic_fields__.keys():
+                    msg = f"{type(self).__name__} has no field {', '.join(sorted(unknown))}"
+                    raise TypeError(msg)
         _set(copied, "__dict__", fields)
         _set(copied, "__pydantic_fields_set__", given)
         _set(copied, "__pydantic_extra__", None)
@@ -99,6 +102,12 @@ class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen cla
         return mine == others or (
             not len(mine) == len(others) == len(self.__pydantic_fields__) and super().__eq__(other)
         )
+
+
+class Part(Value):
+    """A part of a state that its owner changes in place: a field is assigned, and must exist."""
+
+    model_config = ConfigDict(frozen=False)
 
 
 class Strict(Value):

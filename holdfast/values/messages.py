@@ -241,6 +241,8 @@ def _shown_part(part: Part) -> str:
 
 def last_text(message: Message) -> str:
     """Return the text of an assistant message; of the last one, when it stands for several."""
+    if not message.items:
+        return message.text
     said = [item for item in message.items if item.get("type", "message") == "message"]
     if not said or "content" not in said[-1]:
         return message.text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field
 
@@ -414,3 +415,16 @@ class AgentResponse(InNotebook, Value):
 
 def _calls_shown(calls: tuple[ToolOutput, ...]) -> str:
     return "\n".join(f"{call.tool_name}({call.raw_input}): {call.content}" for call in calls)
+
+
+def circle(before: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names that wait for each other in a ring, first one repeated; nothing without a ring.
+
+    Args:
+        before: Name to the names that it waits for.
+    """
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        return cast("list[str]", error.args[1])[::-1]
+    return []

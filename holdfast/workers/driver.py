@@ -68,7 +68,7 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
         )
         # A coroutine that the step runs beside others may have ended the step while a model call
         # of another one is in flight; its answer is paid for, so wait for it.
-        await ctx.settled()
+        await ctx.paid.settled()
         return await _came_to(run, worker, ctx, opened)
     finally:
         # Closed first, so that calls in the cancelled step's `finally` blocks are refused.
@@ -78,7 +78,8 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
 
 async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Run the step with the agent's instructions and tools of this turn."""
-    await ctx.prepare()
+    if ctx.code.is_asked:
+        await ctx.prepare()
     with calling(f"run_step of agent {ctx.agent.name!r}"), kept_alive():
         return await worker.run_step(step, ctx)
 
@@ -122,7 +123,7 @@ async def _came_to(
         if ctx.stop.interrupted.done():
             advanced = await _interrupted(ctx, opened)
         else:
-            advanced = await _ended(worker, ctx, opened, _returned(run, worker))
+            advanced = await _ended(run, worker, ctx, opened)
     except Exception as error:
         if not ctx.record.has_spent and not facts_of(error):
             raise
@@ -133,14 +134,15 @@ async def _came_to(
 
 def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
     """Add the calls answered in this activity: at most one model call, any number of memos."""
-    answered = next((k for k, entry in enumerate(fresh) if entry.answer is not None), None)
-    memos = tuple(entry for entry in fresh if entry.answer is None)
-    if answered is None:
-        return advanced.model_copy(update={"memos": memos})
-    entry = fresh[answered]
-    request = "" if advanced.result is not None else entry.request
-    changes = {"memos": memos, "early": answered, "answer": entry.answer, "request": request}
-    return advanced.model_copy(update=changes)
+    memos: list[JournalEntry] = []
+    changes: dict[str, object] = {}
+    for k, entry in enumerate(fresh):
+        if entry.answer is None:
+            memos.append(entry)
+        else:
+            request = "" if advanced.result is not None else entry.request
+            changes = {"early": k, "answer": entry.answer, "request": request}
+    return advanced.model_copy(update={**changes, "memos": tuple(memos)})
 
 
 def failure_after(error: Exception) -> Failure:
@@ -183,8 +185,10 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     )
 
 
-def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
-    """Return the AgentWorker's return value.
+async def _ended(
+    run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
+) -> Advanced:
+    """Make the result of what the AgentWorker returned.
 
     Raises:
         StalledTaskError: The AgentWorker's own code cancelled it.
@@ -194,12 +198,7 @@ def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
     if run.cancelled():
         msg = f"{type(worker).__name__}.run_step was cancelled by its own code. Run the step again."
         raise StalledTaskError(msg)
-    return run.result()
-
-
-async def _ended(
-    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object
-) -> Advanced:
+    output: object = run.result()
     if not isinstance(output, TaskStepOutput):
         msg = (
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"

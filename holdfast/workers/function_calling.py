@@ -471,20 +471,14 @@ def _check(most: Any, is_parallel: Any) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
-    """Return the number of calls run so far, and the refused calls of the last answer."""
-    refused = step.step_state.get("refused_calls", [])
-    return step.step_state.get("function_calls", 0), [(r[0], r[1]) for r in refused]
-
-
 def _take_in(step: TaskStep, ctx: StepContext) -> int:
     """Add the step's input and the refusals of calls; return how many calls the task has run."""
     told = step.message()
     if told is not None:
         ctx.add(told)
-    used, refused = _progress(step)
-    for call_id, reason in refused:
+    for call_id, reason in step.step_state.get("refused_calls", ()):
         ctx.add(Message(role="tool", call_id=call_id, content=reason, is_error=True))
+    used: int = step.step_state.get("function_calls", 0)
     return used
 
 

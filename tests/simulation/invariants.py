@@ -99,13 +99,13 @@ class Invariants:
             if failure != end or run.code.task_value_query().status != core.ending.status:
                 raise ViolationError(f"{run.id} is closed, and does not say how it has ended")
         is_finished = core.closed and core.ending.status == "finished"
-        if is_finished and core.ledger.unread and not core.ledger.money.exceeded(now=0):
+        if is_finished and core.ledger.queue.unread and not core.ledger.money.exceeded(now=0):
             raise ViolationError(f"{run.id} is finished, and no model has read what was said")
 
     def _check_folds(self, id: str, ledger: Any) -> None:
         """The queue, the transcript and the number of steps are folds of the records."""
         entries, s = self._entries[id], ledger.s
-        state = (len(entries), s.steps, s.transcript, ledger.recorded)
+        state = (len(entries), s.steps, s.transcript, ledger.queue.recorded)
         if self._folded.get(id) == state:
             return
         self._folded[id] = state
@@ -115,7 +115,7 @@ class Invariants:
         said = active_messages(entries)
         if (len(said), extend("", said)) != tuple(s.transcript):
             raise ViolationError(f"the transcript of {id} is not that of its steps")
-        if ledger.recorded != queue_after(active):
+        if ledger.queue.recorded != queue_after(active):
             raise ViolationError(f"the queue of {id} is not the fold of its records")
         findings = verify(entries)
         if findings:
@@ -293,7 +293,7 @@ def _is_about_something(ledger: Ledger, approval: Approval) -> bool:
         return ledger.s.undo is not None
     if approval.status != "open" or approval.i < 0:
         return True
-    return ledger.is_missing(approval.n, approval.i)
+    return ledger.calls.is_missing(approval.n, approval.i)
 
 
 def told(entry: Entry) -> str:

@@ -15,6 +15,7 @@ import pytest
 from holdfast.task.data.failures import Failure
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.ledger_state import LedgerState
+from holdfast.task.ledger.queue import Upcoming
 from holdfast.task.people import approvals, decisions
 from holdfast.task.requests.phase import Ending
 from holdfast.task.tool_calls import Call
@@ -57,7 +58,7 @@ class Defect:
 async def check_and_raise(self: ToolCalls, call: Call) -> None:
     """Check edited arguments; a check that fails stops the step, and the approval stays."""
     ledger, approval = vars(self)["_ledger"], call.approval
-    given = ledger.tool_input(call.n, call.i, call.effective)
+    given = ledger.calls.tool_input(call.n, call.i, call.effective)
     refused = await quick(ledger, "check", given, str)
     if approval is not None and not call.is_left:
         decisions.checked(ledger, approval, refused, now=now())
@@ -73,7 +74,7 @@ def waits_for_checks(self: LedgerState) -> TaskStatus:
 def end_is_dropped(self: Ending, failure: Failure, *, now: float, pause: float) -> Failure:
     """Forget the accepted end when closing fails."""
     found = ending_failed(self, failure, now=now, pause=pause)
-    vars(self)["_ledger"].change(closing=None)
+    vars(self)["_ledger"].s.closing = None
     return found
 
 
@@ -92,9 +93,9 @@ def keep_questions(_: Ledger) -> None:
     """Drop none of the questions of an undo that has ended."""
 
 
-def follow_up(self: Ledger, *, is_over: bool = False) -> None:
+def follow_up(self: Upcoming, *, is_over: bool = False) -> None:
     """Let the answer stand, whatever was said while the model made it."""
-    if self.s.followups or is_over:
+    if vars(self)["_s"].followups or is_over:
         follow_up_of(self, is_over=True)
 
 
@@ -105,7 +106,7 @@ def nobody(_: object) -> frozenset[str]:
 
 ask = approvals.ask
 ending_failed = Ending.failed
-follow_up_of = Ledger.follow_up
+follow_up_of = Upcoming.follow_up
 status_of: Callable[[LedgerState], TaskStatus] = vars(LedgerState)["status"].fget
 
 DEFECTS = {
@@ -139,7 +140,7 @@ DEFECTS = {
         "has not noticed that its parent t has ended",
     ),
     "what is said during the last model call is lost": Defect(
-        [Patch(Ledger, "follow_up", follow_up)], range(560, 561), "no model has read what was said"
+        [Patch(Upcoming, "follow_up", follow_up)], range(560, 561), "has read what was said"
     ),
     "the end of a nested task is not noticed after a rollover": Defect(
         [Patch(Children, "unfollowed", nobody)], range(470, 471), "has not noticed that its child"

@@ -50,7 +50,7 @@ class Desk:
             ToolCall(id=f"c{i}", name="pay", arguments=t, server=server)
             for i, (t, server) in enumerate(zip_longest(texts, servers, fillvalue=""))
         )
-        self.ledger.change(opens=(self.ledger.at(N).model_copy(update={"calls": asked}),))
+        self.ledger.s.opens = (self.ledger.at(N).model_copy(update={"calls": asked}),)
         seconds = rule.expires_seconds or 0
         for i in range(len(asked)):
             approvals.ask(self.ledger, N, i, "tool", now=3.0, seconds=seconds)
@@ -281,7 +281,7 @@ def test_a_standing_decision_is_about_the_calls_of_one_agent() -> None:
     opened = desk.ledger.at(N).open
     step = opened.step.model_copy(update={"agent": "another"})
     handed = opened.model_copy(update={"step": step})
-    desk.ledger.change(opens=(desk.ledger.at(N).model_copy(update={"open": handed}),))
+    desk.ledger.s.opens = (desk.ledger.at(N).model_copy(update={"open": handed}),)
     assert not of_time(desk, 5.0)
 
 

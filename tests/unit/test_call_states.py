@@ -32,7 +32,7 @@ def make(policy: ToolPolicy | None, rules: RunRules) -> tuple[Ledger, Call]:
     ledger.described(Described(snapshot="s", policies=policies))
     ledger.begin(RunRequest(), now=2.0)
     asked = ToolCall(id="c", name="pay", arguments='{"sum": 1}')
-    ledger.change(opens=(ledger.at(N).model_copy(update={"calls": (asked,)}),))
+    ledger.s.opens = (ledger.at(N).model_copy(update={"calls": (asked,)}),)
     return ledger, Call(ledger, N, AT)
 
 
@@ -84,7 +84,7 @@ def gated(ledger: Ledger, call: Call) -> None:
 
 
 def not_gated(ledger: Ledger, call: Call) -> None:
-    ledger.clear(N, AT)
+    ledger.calls.clear(N, AT)
 
 
 def screened(ledger: Ledger, call: Call) -> None:
@@ -100,7 +100,7 @@ def rule_stands(verb: str, *, branch: int = 0) -> Event:
             id="t:0",
             tool="pay",
         )
-        ledger.change(standing={rule.id: rule})
+        ledger.s.standing = {rule.id: rule}
 
     return event
 
@@ -134,12 +134,12 @@ def time_is_up(ledger: Ledger, call: Call) -> None:
 
 
 def is_done(ledger: Ledger, call: Call) -> None:
-    ledger.outcome(N, AT, Outcome(content="paid"))
+    ledger.calls.outcome(N, AT, Outcome(content="paid"))
 
 
 def fails_for_certain(ledger: Ledger, call: Call) -> None:
-    ledger.call_begins(N, AT, now=3.0)
-    ledger.call_failed(N, AT, "refused", now=4.0)
+    ledger.calls.begins(N, AT, now=3.0)
+    ledger.calls.failed(N, AT, "refused", now=4.0)
 
 
 def end_fails(ledger: Ledger, call: Call) -> None:
@@ -189,7 +189,7 @@ def wait_is_over(ledger: Ledger, call: Call) -> None:
 
 
 def came_early(ledger: Ledger, call: Call) -> None:
-    ledger.wait(call.n, call.i, Outcome(content="early"))
+    ledger.calls.wait(call.n, call.i, Outcome(content="early"))
 
 
 AGENT = ToolPolicy(agent="b")
@@ -299,9 +299,9 @@ def test_events_lead_to_a_state(
 def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -> None:
     ledger, call = make(None, RunRules())
     described = Described(snapshot="s", policies={"crm.*": YES})
-    ledger.change(described=described)
+    ledger.s.described = described
     asked = ToolCall(id="c", name="crm.pay", arguments="{}", server="crm")
-    ledger.change(opens=(ledger.at(N).model_copy(update={"calls": (asked,)}),))
+    ledger.s.opens = (ledger.at(N).model_copy(update={"calls": (asked,)}),)
     found = [call.state]
     for event in (asks, decides("approve")):
         event(ledger, call)

@@ -135,7 +135,7 @@ def test_a_remedy_stands_once_at_the_end_however_often_its_error_was_wrapped() -
         raise FULL
     failure = failure_of(caught.value)
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
-    ledger.change(failure=failure)
+    ledger.s.failure = failure
     assert ledger.task().error.endswith(
         "NotStarted: The tool was not started: '/data' cannot be written. Free some space."
     )

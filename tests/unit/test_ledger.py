@@ -42,7 +42,7 @@ def stepped(ledger: Ledger, text: str) -> None:
     answer = ModelAnswer(message=assistant(f"answer {n}", calls=calls), usage=Usage(input_tokens=3))
     result = StepResult(adds=("input", "j0"), calls="j0", next=(TaskStep(), TaskStep()))
     ledger.advanced(n, Advanced(answer=answer, result=result))
-    ledger.outcome(n, 0, Outcome(content="found"))
+    ledger.calls.outcome(n, 0, Outcome(content="found"))
     ledger.finish(n, now=3.0)
 
 
@@ -76,7 +76,7 @@ def test_what_a_task_carries_stays_small_when_it_grows() -> None:
     sizes: list[int] = []
     for number in range(40):
         stepped(ledger, "more")
-        ledger.change(queue=ledger.s.queue[:1])
+        ledger.s.queue = ledger.s.queue[:1]
         ledger.archived(SegmentRef(sha256=str(number), entries=len(ledger.log.entries)))
         ledger.log.lines = ()
         carried = ledger.carried()
@@ -150,12 +150,12 @@ def test_only_the_pause_of_a_run_that_stopped_after_its_turn_is_marked_as_such()
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     seen: list[str] = [ledger.status]
-    ledger.change(paused="ann")
+    ledger.s.paused = "ann"
     seen.append(ledger.status)
     ledger.begin(RunRequest(), now=2.0)
     ledger.fail(Failure(type="E", message="m"), now=3.0)
     seen.append(ledger.status)
-    ledger.change(paused="")
+    ledger.s.paused = ""
     ledger.retry(ledger.last_opened, RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
     ledger.advanced(
@@ -189,7 +189,7 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
 
 def test_a_step_that_is_started_again_next_to_another_keeps_its_answers_apart_from_those() -> None:
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
-    ledger.change(queue=(*ledger.s.queue, TaskStep(step_id="s2", input="r")))
+    ledger.s.queue = (*ledger.s.queue, TaskStep(step_id="s2", input="r"))
     ledger.begin(RunRequest(), now=2.0)
     ledger.begin(RunRequest(), now=3.0)
     ledger.fail(Failure(type="E", message="m"), now=4.0, n=2)

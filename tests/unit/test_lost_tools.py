@@ -41,7 +41,7 @@ def make(*names: str, **rules: Any) -> Ledger:
 
 
 def put(ledger: Ledger, **changes: Any) -> None:
-    ledger.change(opens=(ledger.at(N).model_copy(update=changes),))
+    ledger.s.opens = (ledger.at(N).model_copy(update=changes),)
 
 
 def asks(ledger: Ledger, *positions: int) -> None:
@@ -86,7 +86,7 @@ def test_calls_that_are_over_rejected_or_begun_are_not_looked_up() -> None:
     asks(ledger, 0, 2)
     decides(ledger, "approve", 0)
     decides(ledger, "reject", 2)
-    ledger.outcome(N, 1, Outcome(content="seen"))
+    ledger.calls.outcome(N, 1, Outcome(content="seen"))
     assert wanted(ledger, 0, begun=[3]) is None
     assert wanted(ledger, 0) == ([0, 3], None)
 
@@ -106,7 +106,7 @@ def test_calls_that_were_looked_up_are_not_again_until_another_one_is_approved()
 def test_the_handoff_that_a_step_has_settled_is_looked_up(told: str, handoff: str | None) -> None:
     ledger = make("pay", "go", "look")
     put(ledger, result=StepResult())
-    ledger.outcome(N, 1, Outcome(content=told, is_error=told == "not found"))
+    ledger.calls.outcome(N, 1, Outcome(content=told, is_error=told == "not found"))
     asks(ledger, 0)
     decides(ledger, "approve", 0)
     assert wanted(ledger, 0, 2) == ([0, 2], handoff)

@@ -51,15 +51,15 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     ledger.advanced(1, Advanced(result=None, request="r", answer=answer, calls=(call,), asked="r2"))
     cost = Usage(requests=4, input_tokens=40)
     ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
-    assert ledger.tool_input(1, 0).child == "t~0.1.0.0"
-    ledger.outcome(1, 0, Outcome(content="x"))
+    assert ledger.calls.tool_input(1, 0).child == "t~0.1.0.0"
+    ledger.calls.outcome(1, 0, Outcome(content="x"))
     costs = ledger.s.costs
     assert (costs.usage.requests, costs.usage.input_tokens, costs.turns) == (5, 45, 1)
     assert ledger.at(1).outcomes[0].child == "t~0.1.0.0"
-    before = ledger.before()
+    before = ledger.queue.before()
     assert (before.usage, before.turns) == (Usage(), 0)
-    ledger.answer_calls(1)
-    assert (ledger.before().usage, ledger.before().turns) == (Usage(), 0)
+    ledger.calls.hand_back(1)
+    assert (ledger.queue.before().usage, ledger.queue.before().turns) == (Usage(), 0)
 
 
 def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it() -> None:

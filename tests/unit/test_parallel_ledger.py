@@ -38,7 +38,7 @@ class Machine:
         self.serial = 0
 
     def begin(self, at: int) -> None:
-        ready = self.ledger.ready()
+        ready = self.ledger.queue.ready()
         if ready:
             step = ready[at % len(ready)]
             self.ledger.begin(RunRequest(step=step.step_id), now=2.0)
@@ -50,7 +50,7 @@ class Machine:
             return
         n = opens[at % len(opens)].n
         if over:
-            self.ledger.finish_early(n)
+            self.ledger.at(n).limit = "finish"
         message = assistant(f"answer {self.ledger.s.costs.turns}")
         answer = ModelAnswer(message=message, usage=Usage(input_tokens=3))
         self.ledger.advanced(n, Advanced(result=None, request="r", answer=answer))
@@ -62,7 +62,7 @@ class Machine:
             return
         current = opens[at % len(opens)]
         names = [f"n{self.serial + k}" for k in range(len(children))]
-        known = [s.step_id for s in self.ledger.upcoming()] + [current.open.step.step_id]
+        known = [s.step_id for s in self.ledger.queue.upcoming()] + [current.open.step.step_id]
         self.serial += len(children)
         steps = tuple(
             TaskStep(
@@ -96,9 +96,9 @@ class Machine:
             leave_step(ledger, target)
         found = picture(ledger)
         assert {**found, "turns": known["turns"]} == known
-        ledger.change(undo=UndoState(asked=UndoRequest(to=to)))
+        ledger.s.undo = UndoState(asked=UndoRequest(to=to))
         finish_undo(ledger, (), now=4.0)
-        ledger.change(notes=())
+        ledger.s.notes = ()
         del self.pictures[to:]
 
     def check(self) -> None:
@@ -110,13 +110,13 @@ class Machine:
         messages = [message for record in records for message in record.adds]
         assert messages == self.ledger.messages
         assert s.transcript.digest == extend("", messages)
-        ids = [step.step_id for step in self.ledger.upcoming()]
+        ids = [step.step_id for step in self.ledger.queue.upcoming()]
         assert len(ids) == len(set(ids))
         done = {record.step.step_id for record in records}
         for step in (current.open.step for current in s.opens):
             assert set(step.prev_steps) <= done
         ended = {record.step.step_id for record in records if any(e.last for e in record.journal)}
-        for step in self.ledger.upcoming():
+        for step in self.ledger.queue.upcoming():
             assert not step.is_join or bool(step.step_state) == bool(ended & {*step.prev_steps})
         state: dict[str, Any] = {}
         for record in records:
@@ -128,13 +128,13 @@ def picture(ledger: Ledger) -> dict[str, Any]:
     """Tell what there is, as if no step were open."""
     s = ledger.s
     alone = len(s.opens) == 1 and s.opens[0].alone
-    before = s.opens[0].before if alone else ledger.before()
+    before = s.opens[0].before if alone else ledger.queue.before()
     return {
-        "queue": [step.wire() for step in found_by(before.found, ledger.recorded)],
+        "queue": [step.wire() for step in found_by(before.found, ledger.queue.recorded)],
         "state": s.extra_state,
         "transcript": before.transcript,
         "turns": before.turns,
-        "waiting": before.waiting.forward(ledger.found),
+        "waiting": before.waiting.forward(ledger.queue.found),
         "done": s.done,
     }
 

@@ -12,10 +12,10 @@ from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
 from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.data.undo import UndoRequest, UndoState
+from holdfast.task.data.undo import QueueChange, UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue import change_of, pending, waiting
+from holdfast.task.ledger.queue import STEP_ID, pending, waiting
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_steps,
@@ -50,7 +50,7 @@ def through_json(entry: Entry) -> Entry:
 def test_a_change_leads_from_one_queue_to_the_other_and_back(
     old: list[TaskStep], new: list[TaskStep]
 ) -> None:
-    change = change_of(old, new)
+    change = QueueChange.between(old, new, STEP_ID)
     change = type(change).model_validate_json(json.dumps(change.wire()))
     assert json.dumps(wires(change.forward(old))) == json.dumps(wires(new))
     assert json.dumps(wires(change.backward(new))) == json.dumps(wires(old))
@@ -84,7 +84,7 @@ class Whole:
         return active_steps([*self.archive, *self.ledger.log.entries])
 
     def begin(self, at: int, text: str | None) -> None:
-        ready = self.ledger.ready()
+        ready = self.ledger.queue.ready()
         if ready:
             if not self.ledger.s.opens:
                 self.alone = pictured(self.ledger)
@@ -100,7 +100,7 @@ class Whole:
             return
         current = opens[at % len(opens)]
         if over:
-            self.ledger.finish_early(current.n)
+            current.limit = "finish"
         unready = [step for step in self.ledger.s.queue if not step.is_ready]
         self.serial += count
         following = [
@@ -161,7 +161,7 @@ class Whole:
         for target in reversed(steps[to:]):
             leave_step(self.ledger, target)
         assert pictured(self.ledger) == wanted
-        self.ledger.change(undo=UndoState(asked=UndoRequest(to=to)))
+        self.ledger.s.undo = UndoState(asked=UndoRequest(to=to))
         finish_undo(self.ledger, (), now=7.0)
         del self.found[to:], self.left[to:]
 

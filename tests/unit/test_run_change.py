@@ -154,10 +154,10 @@ def test_another_model_is_refused_in_the_middle_of_a_step_and_taken_after_it() -
     given = change("model", model="new")
     said = JournalEntry(request="r", answer=ModelAnswer(message=assistant("hm")))
     opened = task.at(1)
-    task.change(opens=(opened.model_copy(update={"journal": (said,)}),))
+    task.s.opens = (opened.model_copy(update={"journal": (said,)}),)
     assert configure(task, given).startswith("Step 's1' has asked old already, and is not over.")
     assert not configure(task, change("model", model="old"))
-    task.change(opens=())
+    task.s.opens = ()
     assert not configure(task, given)
     assert task.head.model == "new"
 

@@ -167,12 +167,12 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.current is not None and self.current.result is not None)
     @rule(failed=st.booleans(), data=st.data())
     def call(self, failed: bool, data: st.DataObject) -> None:
-        ready = self.ledger.missing_calls(self.ledger.last_opened)
+        ready = self.ledger.calls.missing(self.ledger.last_opened)
         if not ready:
             return
         i = data.draw(st.sampled_from(sorted(ready)))
         status: Any = "failed" if failed else "done"
-        self.ledger.outcome(
+        self.ledger.calls.outcome(
             self.ledger.last_opened, i, Outcome(content=f"did {i}", status=status, is_error=failed)
         )
 
@@ -180,7 +180,7 @@ class Life(RuleBasedStateMachine):
         lambda self: (
             self.current is not None
             and self.current.result is not None
-            and not self.ledger.missing_calls(self.ledger.last_opened)
+            and not self.ledger.calls.missing(self.ledger.last_opened)
             and not self.current.failure
         )
     )
@@ -197,7 +197,7 @@ class Life(RuleBasedStateMachine):
     @rule(text=WORDS)
     def ask_further(self, text: str) -> None:
         before = picture(self.ledger)
-        self.ledger.ask_further(RunRequest(input=text))
+        self.ledger.queue.ask_further(RunRequest(input=text))
         self.further = (self.ledger.s.queue[-1].step_id, before)
 
     @precondition(lambda self: self.current is not None and not self.current.failure)
@@ -284,7 +284,7 @@ class Life(RuleBasedStateMachine):
         for target in reversed(targets):
             if target.n <= self.ledger.s.steps:
                 leave_step(self.ledger, target)
-        self.ledger.change(undo=state)
+        self.ledger.s.undo = state
         finish_undo(self.ledger, (), now=self.tick())
         assert picture(self.ledger) == known, "undo is the identity on everything but the audit"
         assert self.ledger.s.branch == branch + 1

@@ -40,7 +40,7 @@ def undoing(**fields: Any) -> Ledger:
     """Make a task with an undo in progress, which has asked about its call."""
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
     ledger.described(Described(snapshot="s"))
-    ledger.change(undo=UndoState(asked=UndoRequest(to=0), **fields))
+    ledger.s.undo = UndoState(asked=UndoRequest(to=0), **fields)
     approvals.ask(ledger, 1, 0, "undo", now=2.0, call=CALL)
     return ledger
 
@@ -66,7 +66,7 @@ async def test_what_is_to_be_checked_after_an_undo_is_what_is_unknown_whatever_i
     monkeypatch.setattr("holdfast.workflows.undo.undo.now", lambda: 3.0)
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
     ledger.described(Described(snapshot="s"))
-    ledger.change(undo=UndoState(asked=UndoRequest(to=0, residue="keep")))
+    ledger.s.undo = UndoState(asked=UndoRequest(to=0, residue="keep"))
     assert await end(ledger) == ""
     events = [entry.event for entry in ledger.log.entries if entry.event is not None]
     [undone] = [event for event in events if event.kind == "undone"]

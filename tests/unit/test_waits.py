@@ -33,7 +33,7 @@ def running() -> Ledger:
     assert not approvals.decide(ledger, said, now=4.0)
     assert call.approval is not None
     decisions.checked(ledger, call.approval, "", now=4.5)
-    ledger.call_begins(N, AT, now=5.0, edited=EDITED)
+    ledger.calls.begins(N, AT, now=5.0, edited=EDITED)
     return ledger
 
 

@@ -226,7 +226,7 @@ class Children:
         status: TaskStatus = "paused" if ledger.paused else "running"
         known = ChildState(place=place, status=status, started=now(), dollars=dollars)
         ledger.put_child(name, known)
-        ledger.begin_child(n, i, plan.begun)
+        ledger.calls.begin_child(n, i, plan.begun)
         self._starting[name] = self._background.begin(self._start(name, begun))
         return name
 
@@ -284,7 +284,7 @@ class Children:
         self.change(name, closed=True, left=True, status="failed", failure=failure)
         if open_here and branch == self._ledger.s.branch:
             told = Outcome(content=text, is_error=True, status=status, attempts=0)
-            self._ledger.outcome(n, i, told)
+            self._ledger.calls.outcome(n, i, told)
 
     async def _follow(self, name: str, ended: asyncio.Task[Any]) -> None:
         """Record that a child's workflow has ended, for one that could not report it."""
@@ -468,7 +468,7 @@ class Children:
         if s.settled and segment is not None:
             secret = self._ledger.given.secret
             given = EndNested(segment=segment, secret=secret, end=end, reason=reason)
-            self._ledger.change(settled=0)
+            self._ledger.s.settled = 0
             saying = self._background.begin(end_settled(self._ledger, given))
             self._sending.add(saying)
             saying.add_done_callback(self._sending.discard)

@@ -41,7 +41,8 @@ def settle(ledger: Ledger) -> None:
     still_open = sum(not child.closed for child in done.values())
     said = max([s.said, *(child.said for child in done.values())])
     ledger.money.forget_children(done)
-    ledger.change(settled=s.settled + still_open, said=said)
+    ledger.s.settled = s.settled + still_open
+    ledger.s.said = said
 
 
 def _is_settled(ledger: Ledger, child: ChildState) -> bool:
@@ -165,7 +166,7 @@ def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
     if s.undo is not None and not s.undo.number:
         why = UNDO_RUNS.message
         busy = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
-        ledger.change(undo_answer=busy)
+        ledger.s.undo_answer = busy
         return
     if s.undo is None and said.undo == "release":
         return
@@ -180,4 +181,4 @@ def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
         number=said.number,
         mode="" if said.undo == "do" else said.undo,
     )
-    ledger.change(undo=begun)
+    ledger.s.undo = begun

@@ -54,7 +54,7 @@ class ParentWords:
         if core.given.parent is None or not is_secret(said.secret, core.given.secret):
             self.refuse(SAYS, "It did not come from a task that this one works for.")
             return
-        core.ledger.change(heard=max(said.number, core.ledger.s.heard))
+        core.ledger.s.heard = max(said.number, core.ledger.s.heard)
         word = _word(said)
         if word is None:
             return
@@ -84,7 +84,7 @@ class ParentWords:
         if said.undo and said.undo != "release":
             why = self._core.ending.refusal().message
             answer = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
-            self._core.ledger.change(undo_answer=answer)
+            self._core.ledger.s.undo_answer = answer
 
     def _carry_out(self, word: Word, said: ParentSays) -> None:
         core = self._core
@@ -93,7 +93,7 @@ class ParentWords:
                 self._end(said)
             case "hold":
                 was = core.ledger.paused
-                core.ledger.change(held=said.paused or "")
+                core.ledger.s.held = said.paused or ""
                 core.hold_children(was)
                 core.after_news()
             case "change":
@@ -103,7 +103,8 @@ class ParentWords:
                 undo_for_parent(core.ledger, said)
             case "run_for" if core.ledger.failure is not None:
                 core.unrollable = False
-                core.ledger.change(automatic=True, tries_again=True)
+                core.ledger.s.automatic = True
+                core.ledger.s.tries_again = True
             case "run_for":
                 pass
 
@@ -132,7 +133,7 @@ class ParentWords:
         if rests and core.ledger.s.answered and failure is None:
             core.end("finished")
         elif rests and refusals.is_verdict(failure):
-            core.ledger.change(verdict=failure)
+            core.ledger.s.verdict = failure
             core.end("failed")
         else:
             body: dict[str, Json] = {"reason": said.reason}

@@ -194,7 +194,7 @@ class Updates:
         if known is not None:
             return known
         if phase.asks_further(ledger, asked):
-            ledger.ask_further(asked)
+            ledger.queue.ask_further(asked)
         if asked.stream:
             ledger.show()
         core.unrollable = False
@@ -226,7 +226,7 @@ class Updates:
         core = self._core
         core.updates += 1
         if core.ending.status is None:
-            core.ledger.change(failure=None)
+            core.ledger.s.failure = None
         core.end("finished")
         await self._until_closed()
         if core.ending.status != "finished":
@@ -266,7 +266,7 @@ class Updates:
         if s.undo is None:  # else this is the request in progress, sent again by its client
             explicit = asked.model_copy(update={"to": phase.last_kept(core.ledger, asked)})
             begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
-            core.ledger.change(undo=begun)
+            core.ledger.s.undo = begun
             # Those that wait now asked for steps that the undo takes out; later ones ask for
             # others.
             core.undone_requests = core.requests.ids

@@ -152,7 +152,7 @@ class Limits:
         core.ledger.note("limit", now=now(), text=what, body={"policy": policy})
         match policy:
             case "finish":
-                core.ledger.finish_early(n)
+                core.ledger.at(n).limit = "finish"
             case "fail":
                 turns = budget.max_turns if budget is not None else None
                 text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
@@ -270,7 +270,8 @@ class Steps:
         if new is not None:
             core.requests.begin_round(new, core.agenda.plan())
         # Rounds first: a round that is done must answer before its request is given another step.
-        core.requests.close_rounds()
+        if ledger.s.delivery.rounds:
+            core.requests.close_rounds()
         while core.agenda.begins:
             steps = core.agenda.next_steps()
             pending = core.requests.round or core.requests.next_for(steps, ledger.owners)
@@ -289,7 +290,7 @@ class Steps:
         """Try again what has failed: the step that a request names, else all steps."""
         core = self._core
         ledger, failed = core.ledger, core.ledger.failed
-        ledger.change(failure=None)
+        ledger.s.failure = None
         if not failed:
             return
         steps = tuple(current.open.step for current in failed)
@@ -326,7 +327,7 @@ class Steps:
             failure = await Checks(ledger, n, first).failure()
             if not core.is_left(work):
                 core.judge(failure, n)
-        elif ledger.missing_calls(n):
+        elif ledger.calls.missing(n):
             failure = await self._run_calls(n)
             if not core.is_left(work):
                 core.judge(failure, n)
@@ -335,7 +336,7 @@ class Steps:
             if not core.is_left(work):
                 core.judge(failure, n) if failure is not None else self._finish_step(n)
         elif current.calls:
-            ledger.answer_calls(n)
+            ledger.calls.hand_back(n)
         else:
             await self._turn(n, Checks(ledger, n, due) if due else None, work)
 
@@ -409,7 +410,7 @@ class Steps:
         try:
             return await calls.advance(core.ledger, n, sent)
         except (asyncio.CancelledError, ActivityError) as error:
-            core.ledger.money.count_lost(calls.lost_dollars(error, dollars))
+            core.ledger.s.costs.lost += calls.lost_dollars(error, dollars)
             if is_cancelled_exception(error) or calls.is_lost(error):
                 core.ledger.unheard(n, began)
             raise
@@ -438,10 +439,10 @@ class Steps:
             core.spans.over(record)
         core.requests.step_done(record, owner)
         if ledger.s.answered:
-            ledger.change(automatic=False)
+            ledger.s.automatic = False
             if core.given.finalize:
                 core.end("finished")
-        elif ledger.s.automatic and not ledger.s.opens and not ledger.ready():
+        elif ledger.s.automatic and not ledger.s.opens and not ledger.queue.ready():
             queue = ledger.s.queue
             stalled = refusals.none_ready(queue) if queue else refusals.stalled(record.step.step_id)
             core.park(stalled)

@@ -111,7 +111,7 @@ async def hand_over(ledger: Ledger, session: SessionRef) -> None:
             for each in ledger.s.to_session
             if each.id != rule.id or (is_taken and each != rule)
         )
-        ledger.change(to_session=left)
+        ledger.s.to_session = left
 
 
 BLOCKED = "Blocked"
@@ -255,14 +255,14 @@ class ToolCalls:
             case "gating":
                 await self._gate(call)
             case "screening":
-                stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
+                stopped = await quick(ledger, "screen", ledger.calls.tool_input(n, i), Outcome)
                 call.is_screened = True
                 if stopped != Outcome() and not call.is_left:
-                    ledger.outcome(n, i, stopped)
+                    ledger.calls.outcome(n, i, stopped)
             case "checking":
                 await self._check(call)
             case "rejected":
-                text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
+                text = await quick(ledger, "rejected", ledger.calls.tool_input(n, i), str)
                 if not call.is_left:
                     decisions.rejected(ledger, n, i, text)
             case _:
@@ -280,11 +280,11 @@ class ToolCalls:
     async def _gate(self, call: Call) -> None:
         """Ask the tool's predicate whether a person decides, and by which rule."""
         ledger, n, i = self._ledger, call.n, call.i
-        said = await quick(ledger, "gate", ledger.tool_input(n, i), _ASKED)
+        said = await quick(ledger, "gate", ledger.calls.tool_input(n, i), _ASKED)
         call.is_gated = said is not False
         call.asked_by = said if isinstance(said, ApprovalRule) else None
         if not call.is_gated and not call.is_left:
-            ledger.clear(n, i)
+            ledger.calls.clear(n, i)
 
     def _ask(
         self,
@@ -319,7 +319,7 @@ class ToolCalls:
             ActivityError: The check was cancelled.
         """
         ledger, approval = self._ledger, call.approval
-        given = ledger.tool_input(call.n, call.i, call.effective)
+        given = ledger.calls.tool_input(call.n, call.i, call.effective)
         given = given.model_copy(update={"rule": call.rule})
         try:
             refused = await quick(ledger, "check", given, str)
@@ -349,21 +349,21 @@ class ToolCalls:
         if head.dialect.unknown_tool == "raise" and head.run.tool_not_found == "raise_error":
             text = f"Tool {name} not found in agent {call.agent or head.agent}"
             return Failure(type="ModelBehaviorError", message=text)
-        self._ledger.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))
+        self._ledger.calls.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))
         return None
 
     def _pass(self, call: Call) -> None:
         """Record that a call may be run by the provider, inside the next model call."""
-        self._ledger.outcome(call.n, call.i, Outcome(content=APPROVED, attempts=0))
+        self._ledger.calls.outcome(call.n, call.i, Outcome(content=APPROVED, attempts=0))
 
     async def _nest(self, call: Call) -> Failure | None:
         """Start the task that a call of an agent is, unless the call has its outcome before."""
         ledger, n, i, edited = self._ledger, call.n, call.i, call.edited
         depth = 0 if ledger.given.parent is None else ledger.given.parent.depth
         if depth >= call.policy.max_depth:
-            ledger.outcome(n, i, too_deep(call.asked, depth))
+            ledger.calls.outcome(n, i, too_deep(call.asked, depth))
             return None
-        given = ledger.tool_input(n, i, edited)
+        given = ledger.calls.tool_input(n, i, edited)
         plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
         if call.is_left:
             return None
@@ -372,10 +372,10 @@ class ToolCalls:
             # No await between the two: a child that runs always has its call, and an undo of the
             # call always finds the child.
             child = self._children.start(n, i, plan)
-            ledger.call_begins(n, i, now=now(), edited=said, child=child)
+            ledger.calls.begins(n, i, now=now(), edited=said, child=child)
             return None
         changed = {"edited": said} if said else {}
-        ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
+        ledger.calls.outcome(n, i, plan.outcome.model_copy(update=changed))
         return plan.outcome.failure
 
     async def _run(self, call: Call) -> Failure | None:
@@ -399,7 +399,7 @@ class ToolCalls:
                 outcome = outcome.model_copy(update={"edited": edited.arguments})
             if ledger.s.children:
                 self._children.done(n, i, outcome)
-            ledger.outcome(n, i, outcome)
+            ledger.calls.outcome(n, i, outcome)
             approvals.settle(ledger, n, i, now=now())
             self._running.discard((n, i))
             return outcome.failure
@@ -427,7 +427,7 @@ class ToolCalls:
             workflow.instance().core.watch_clock()
             return
         if not asks.repeats or call.policy.repeatable:
-            ledger.call_failed(n, i, "It waits for an answer.", now=now())
+            ledger.calls.failed(n, i, "It waits for an answer.", now=now())
         text = question_text(asks, call.asked.name, outcome.content)
         self._ask(
             call,
@@ -448,9 +448,9 @@ class ToolCalls:
         if not (is_known or call.policy.effect == "read"):
             return
         if failure.type == NOT_STARTED:
-            self._ledger.call_not_begun(call.n, call.i)
+            self._ledger.calls.not_begun(call.n, call.i)
         elif error.activity_type in OF_CALLS:
-            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
+            self._ledger.calls.failed(call.n, call.i, failure.text, now=now())
 
     async def ask_about_cut(self, cut: Iterable[tuple[int, int]]) -> None:
         """Ask about calls that an undo has cancelled which was then refused or has failed."""
@@ -485,7 +485,7 @@ class ToolCalls:
             return None
         try:
             # A probe only reads, so it may be repeated. If it cannot tell, a person is asked.
-            probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
+            probed = await quick(ledger, "probe", ledger.calls.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).text}"
             self._ask(call, "unknown", call.effective, text=text)
@@ -495,21 +495,21 @@ class ToolCalls:
         ledger.note("probed", now=now(), body={**about, "step": step, "happened": probed.happened})
         if probed.happened:
             known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
-            ledger.settled(n, i, known, now=now())
+            ledger.calls.settled(n, i, known, now=now())
         elif failure is not None and failure.type == TIMED_OUT:
             return self._timed_out(call, failure)
         else:
-            ledger.call_failed(n, i, NOT_HAPPENED, now=now())
-            ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
+            ledger.calls.failed(n, i, NOT_HAPPENED, now=now())
+            ledger.calls.clear(n, i)  # it did not happen, so it is run: it was approved before
         return None
 
     def _timed_out(self, call: Call, failure: Failure) -> Failure | None:
         """End a call that took too long and has not happened: another run might take as long."""
         if call.policy.timeout_behavior == "raise_exception":
-            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
+            self._ledger.calls.failed(call.n, call.i, failure.text, now=now())
             return failure
         outcome = Outcome(content=failure.text, is_error=True, status="failed")
-        self._ledger.outcome(call.n, call.i, outcome)
+        self._ledger.calls.outcome(call.n, call.i, outcome)
         return None
 
 

@@ -111,7 +111,7 @@ class CallsTaken:
             i: each if isinstance(each, Failure) else failure_of(each)
             for i, each in self.ended.items()
         }
-        self._ledger.stop(self._n, stops if self.tasks else {})
+        self._ledger.calls.stop(self._n, stops if self.tasks else {})
 
     async def cancel(self) -> None:
         """Cancel them all, and wait for their ends."""
@@ -120,7 +120,7 @@ class CallsTaken:
         # Each may still record an outcome while it is cancelled. Only then is the room given back.
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
         self.room.taken -= len(self.tasks)
-        self._ledger.stop(self._n, {})
+        self._ledger.calls.stop(self._n, {})
 
 
 def _end_of(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
@@ -161,7 +161,7 @@ async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTa
     for i, text in lost.items():
         if not Call(ledger, n, i).is_left:
             told = Outcome(content=text, is_error=True, status="failed", attempts=0)
-            ledger.outcome(n, i, told)
+            ledger.calls.outcome(n, i, told)
     taken.found |= may_run
     return False
 
@@ -169,7 +169,7 @@ async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTa
 def _wanted(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTaken) -> ToolsInput | None:
     if ledger.find(n) is None:
         return None
-    left = [i for i in ready if ledger.is_missing(n, i)]
+    left = [i for i in ready if ledger.calls.is_missing(n, i)]
     return tools_to_find(ledger, n, left, begun=taken.tasks, found=taken.found)
 
 
@@ -252,7 +252,7 @@ def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
     cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
     for n, i in sorted(cut):
-        if ledger.find(n) is None or i not in ledger.missing_calls(n):
+        if ledger.find(n) is None or i not in ledger.calls.missing(n):
             continue
         if i in ledger.at(n).waiting:
             waits.leave(ledger, n, i, now=at)
@@ -269,8 +269,8 @@ def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float
             ended=at,
             took=round(max(at - began, 0.0), 3),
         )
-        ledger.outcome(n, i, unknown)
-    ledger.change(long_calls=())
+        ledger.calls.outcome(n, i, unknown)
+    ledger.s.long_calls = ()
     approvals.close_open(ledger, now=at)
 
 
@@ -291,25 +291,25 @@ async def run_tool(
     be what ends the worker. A call that has run since before a rollover is awaited first.
     """
     long_call, branch = find_long(ledger, n, i), ledger.s.branch
-    tried = long_call.tried if long_call is not None else ledger.tried(n, i)
+    tried = long_call.tried if long_call is not None else ledger.calls.tried(n, i)
     starts, lost = 0, tried
     name = ledger.at(n).calls[i].name
     # The beginning is recorded before the activity is scheduled: what began without an outcome
     # counts as unknown. A call of an agent began when its child task was started.
     if long_call is None and not policy.agent:
-        ledger.call_begins(n, i, now=now(), edited=edited.arguments if edited else "")
+        ledger.calls.begins(n, i, now=now(), edited=edited.arguments if edited else "")
     while True:
         try:
             if long_call is not None:
                 outcome = await _rejoin(ledger, long_call)
             else:
-                given = ledger.tool_input(n, i, edited).model_copy(update={"tried": tried})
+                given = ledger.calls.tool_input(n, i, edited).model_copy(update={"tried": tried})
                 outcome = await _once(ledger, given, policy)
         except ActivityError as error:
             tried += failure_of(error).type != NOT_STARTED
             if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
                 lost += 1
-                ledger.call_lost(n, i, lost, now=now())
+                ledger.calls.lost(n, i, lost, now=now())
                 continue
             if starts >= MOST_STARTS or not _starts_again(error, policy):
                 raise

@@ -41,18 +41,15 @@ from holdfast.workflows.activity_calls import (
 def note_done(ledger: Ledger, state: UndoState, key: str, what: str) -> None:
     """Remember that an effect is undone; `key` names it, `what` is its text for people."""
     state = note_clear(ledger, state, key)
-    done = {"done": (*state.done, key), "undone": (*state.undone, what)}
-    ledger.change(undo=state.model_copy(update=done))
+    state.done, state.undone = (*state.done, key), (*state.undone, what)
+    ledger.s.undo = state
 
 
 def note_unclear(ledger: Ledger, state: UndoState, key: str, what: str, text: str) -> None:
     """Remember that an undo may have taken effect, also when this one ends without an answer."""
-    state = ledger.s.undo or state
-    unclear = {**state.unclear, key: what}
-    ledger.change(
-        undo=state.model_copy(update={"unclear": unclear}),
-        unclear_undos={**ledger.s.unclear_undos, key: text},
-    )
+    ledger.s.undo = state = ledger.s.undo or state
+    state.unclear = {**state.unclear, key: what}
+    ledger.s.unclear_undos = {**ledger.s.unclear_undos, key: text}
 
 
 def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
@@ -60,10 +57,10 @@ def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
     state = ledger.s.undo or state
     if key not in state.unclear and key not in ledger.s.unclear_undos:
         return state
-    known = {k: text for k, text in ledger.s.unclear_undos.items() if k != key}
-    unclear = {k: what for k, what in state.unclear.items() if k != key}
-    state = state.model_copy(update={"unclear": unclear})
-    ledger.change(undo=state, unclear_undos=known)
+    ledger.s.undo = state
+    state.unclear = {k: what for k, what in state.unclear.items() if k != key}
+    known = ledger.s.unclear_undos.items()
+    ledger.s.unclear_undos = {k: text for k, text in known if k != key}
     return state
 
 
@@ -84,7 +81,8 @@ def stop_undo(ledger: Ledger) -> None:
     if state is None:
         return
     approvals.drop_undo(ledger)
-    ledger.change(undo=None, undone_effects=state.done)
+    ledger.s.undo = None
+    ledger.s.undone_effects = state.done
     parts: list[str] = []
     if state.undone:
         parts.append(f"but this was undone: {'; '.join(state.undone)}")
@@ -93,7 +91,7 @@ def stop_undo(ledger: Ledger) -> None:
         parts.append(f"but it is unknown whether this was undone: {unclear}")
     if parts:
         text = f"An undo was begun and stopped. The steps stay, {', '.join(parts)}"
-        ledger.change(notes=(*ledger.s.notes, system(text)))
+        ledger.s.notes = (*ledger.s.notes, system(text))
 
 
 GRACE_SECONDS = 8

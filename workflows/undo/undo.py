@@ -63,7 +63,8 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     ] + stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
-        ledger.change(undo=state.model_copy(update={"mode": "held"}), undo_answer=answer)
+        state.mode = "held"
+        ledger.s.undo, ledger.s.undo_answer = state, answer
         return None
     if blocked and state.asked.residue == "refuse":
         stop_undo(ledger)
@@ -157,7 +158,7 @@ def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> 
         remains=tuple(body.get("remains", ())),
         failure=failure.message.rstrip() if failure is not None else "",
     )
-    ledger.change(undo_answer=answer)
+    ledger.s.undo_answer = answer
 
 
 def _leave(
@@ -167,7 +168,6 @@ def _leave(
     state = ledger.s.undo
     if state is None:
         return
-    steps = tuple(target.step.step_id for target in targets)
     known = {
         undo.effect_key(target, i): undo.in_words(effect)
         for target in targets
@@ -181,13 +181,10 @@ def _leave(
     for target in reversed(targets):
         if target.n <= ledger.s.steps:
             undo.leave_step(ledger, target)
-    found = {
-        "undone": tuple(known[key] for key in state.done if key in known),
-        "remains": tuple(each.text for each in blocked),
-        "check": tuple(each.text for each in blocked if each.is_unknown),
-        "steps": steps,
-    }
-    ledger.change(undo=state.model_copy(update=found))
+    state.undone = tuple(known[key] for key in state.done if key in known)
+    state.remains = tuple(each.text for each in blocked)
+    state.check = tuple(each.text for each in blocked if each.is_unknown)
+    state.steps = tuple(target.step.step_id for target in targets)
     undo.finish_undo(ledger, known, now=now())
 
 
@@ -202,14 +199,14 @@ class Undos:
     async def unit(self) -> None:
         """Take the undo further; when it is over, answer the requests that it concerns."""
         core = self._core
-        state = core.ledger.s.undo
+        s, state = core.ledger.s, core.ledger.s.undo
         if state is None:
             return
         # The steps' unit was cancelled before this one began. Calls that it left running may have
         # taken effect, so they count as cut until a probe or a person says more.
-        opens, branch = core.ledger.s.opens, core.ledger.s.branch
-        cut = tuple(sorted({*state.cut, *core.running}))
-        core.ledger.change(undo=state.model_copy(update={"cut": cut}), long_calls=())
+        opens, branch = s.opens, s.branch
+        state.cut = tuple(sorted({*state.cut, *core.running}))
+        s.long_calls = ()
         try:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
@@ -226,20 +223,15 @@ class Undos:
         core.running.clear()
         if core.undo_failure is None and may_trace():
             core.spans.left(opens, branch, at=now())
-        await self._over(state, cut)
+        await self._over(state)
 
-    async def _over(self, state: UndoState, cut: tuple[tuple[int, int], ...]) -> None:
-        """Answer the parent or the requests, and go on: with the steps, or with the end.
-
-        Args:
-            state: The undo, as it was before this attempt.
-            cut: (step, position) of the calls that were running when the steps were stopped.
-        """
+    async def _over(self, state: UndoState) -> None:
+        """Answer the parent or the requests, and go on: with the steps, or with the end."""
         core = self._core
         if state.number:
             answer_parent(core.ledger, state, core.undo_failure)
         if core.undo_failure is not None or state.mode == "release":
-            await core.tool_calls.ask_about_cut(cut)
+            await core.tool_calls.ask_about_cut(state.cut)
         elif state.number:
             core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
         else:
@@ -253,4 +245,4 @@ class Undos:
             core.requests.fail_some(core.undone_requests, refusals.UNDONE)
         waiting = core.requests.waiting
         if waiting["all"] and not waiting["step"]:
-            core.ledger.change(automatic=not core.ledger.s.answered)
+            core.ledger.s.automatic = not core.ledger.s.answered

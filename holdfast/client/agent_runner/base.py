@@ -268,6 +268,7 @@ class RunnerBase:
         self._resources = AsyncExitStack()
         self._pid = os.getpid()
         self._caller = Caller()
+        self._sender: TaskClient | None = None
         self._reader: Reader | None = None
         if client is not None and archive is not None:
             self._reader = Reader(client, archive)
@@ -410,7 +411,7 @@ class RunnerBase:
                 await self._caller.close(self._reader.client)
         await self._resources.aclose()
         if self._engine is not None:
-            self._reader = None
+            self._reader = self._sender = None
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -464,7 +465,8 @@ class RunnerBase:
 
     @property
     def _tasks(self) -> TaskClient:
-        return TaskClient(self.client, self._read, self._caller)
+        self._sender = self._sender or TaskClient(self.client, self._read, self._caller)
+        return self._sender
 
     @property
     def data_dir(self) -> Path | None:
@@ -512,7 +514,7 @@ class RunnerBase:
 
     def _called_from_here(self, task_id: str) -> None:
         """Have tools and hooks of a task that this process runs itself run in the caller's loop."""
-        if self.is_embedded:
+        if self._engine is not None:
             user_calls.carry(task_id, loop_alone=True)
 
     def _require_agent(self, agent: str) -> None:
@@ -542,7 +544,7 @@ class RunnerBase:
         except UnicodeEncodeError as cause:
             msg = f"The input holds lone surrogates, which are no text: {cause}"
             raise InvalidArgumentError(msg) from cause
-        parts = await self._images(images, task)
+        parts = await self._images(images, task) if images else ()
         if len(data) <= INLINE_BYTES:
             return text, None, parts
         with writing_for(task):

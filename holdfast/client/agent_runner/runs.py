@@ -76,7 +76,8 @@ class TaskRuns(TaskCreation):
                 asked again with that request_id, nothing is run twice.
             ConnectError: The server could not be reached.
         """
-        check_arguments(TaskRuns.run_step, restart=restart)
+        if restart is not None:
+            check_arguments(TaskRuns.run_step, restart=restart)
         asked = await self.step_request(id_of(task), input, step, tool_choice, images)
         asked = asked.model_copy(update={"restart": restart == "step"})
         return await self.run_request(id_of(task), asked, request_id)

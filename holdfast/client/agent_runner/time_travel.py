@@ -26,10 +26,9 @@ from holdfast.task.data.records import DEPARTED, Entry, EventRecord, ForkOf, Inp
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.task.ledger.queue import with_queue
+from holdfast.task.ledger.queue import DONE_KEPT, with_queue
 from holdfast.task.ledger.recording import CREATED, answer_of, lines_after
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.ledger.steps import DONE_KEPT
 from holdfast.task.undo import (
     active_steps,
     departure,

@@ -10,7 +10,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Begun, Called, Outcome, Wait
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import Before, Taken
-from holdfast.values.base import ChainRef, Json, Value, extend
+from holdfast.values.base import ChainRef, Json, Part, Value, extend
 from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
 
@@ -320,7 +320,7 @@ def archived_entries(newest: SegmentRef | None) -> int:
     return newest.start + newest.entries if newest is not None else 0
 
 
-class OpenState(Value):
+class OpenState(Part):
     """A step in progress, as data: enough to go on with it after any crash or rollover.
 
     Attributes:
@@ -410,10 +410,8 @@ class OpenState(Value):
         return sum(bool(entry.calls) for entry in self.journal) if self.journal else 0
 
     def chained(self) -> OpenState:
-        """Return this step with the digest of its whole journal."""
+        """Return a copy of this step with the digest of its whole journal: a query changes none."""
         length, digest = self.chain
-        if length == len(self.journal):
-            return self
         chain = ChainRef(len(self.journal), extend(digest, self.journal[length:]))
         return self.model_copy(update={"chain": chain})
 

@@ -16,7 +16,7 @@ from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import RunChange, TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.undo import FollowUp, LastOutput, QueueChange, UndoState, WaitingChange
-from holdfast.values.base import ChainRef, Json, Value, canonical, digest
+from holdfast.values.base import ChainRef, Json, Part, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.runs.status import TaskStatus
@@ -156,7 +156,7 @@ class Described(AgentRules):
         return self.team.get(agent, self)
 
 
-class Closing(Value):
+class Closing(Part):
     """The end of a task that was accepted, until it is closed.
 
     Attributes:
@@ -174,7 +174,7 @@ class Closing(Value):
     due: float = 0.0
 
 
-class Delivery(Value):
+class Delivery(Part):
     """Who has got which output: a part of the task's state.
 
     Attributes:
@@ -190,13 +190,13 @@ class Delivery(Value):
     given: tuple[tuple[int, tuple[str, ...]], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
-    def before(self, n: int) -> Delivery:
-        """Return these once the steps from this one on are undone."""
-        given = self.given and tuple(each for each in self.given if each[0] < n)
-        return self.model_copy(update={"undelivered": (), "given": given})
+    def undo(self, n: int) -> None:
+        """Forget the steps from this one on, which are undone."""
+        self.undelivered = ()
+        self.given = self.given and tuple(each for each in self.given if each[0] < n)
 
 
-class Costs(Value):
+class Costs(Part):
     """What a task has cost: a part of its state.
 
     Attributes:
@@ -244,7 +244,7 @@ PARTS: Mapping[str, type[Value]] = {"delivery": Delivery, "costs": Costs, "log":
 before there were parts: tasks of each version are read, and read this."""
 
 
-class Carried(Value):
+class Carried(Part):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
     Attributes:
@@ -305,7 +305,7 @@ class Carried(Value):
     extra_state: dict[str, Json] = Field(default_factory=dict)
     transcript: ChainRef = ChainRef()
     steps: int = 0
-    costs: Costs = Costs()
+    costs: Costs = Field(default_factory=Costs)
     log: Recorded = Recorded()
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False

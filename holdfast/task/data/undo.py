@@ -11,7 +11,7 @@ from typing import Generic, Literal, Self, TypeVar
 from pydantic import Field
 
 from holdfast.task.data.commands import UpdateRequest
-from holdfast.values.base import ChainRef, Json, Value, canonical
+from holdfast.values.base import ChainRef, Json, Part, Value, canonical
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.steps import TaskStep
@@ -341,7 +341,7 @@ class UndoRequest(UpdateRequest):
     reason: str = ""
 
 
-class UndoState(Value):
+class UndoState(Part):
     """An undo in progress.
 
     Attributes:

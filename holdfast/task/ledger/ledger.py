@@ -6,23 +6,39 @@ knows fits into a `Carried`, plus the entries since the last segment that went t
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Literal
 
+from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
 from holdfast.task.data.calls import Called
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import (
     Entry,
+    LeftStep,
     Mark,
     OpenState,
     OpenStep,
     StepRecord,
     usual_step,
 )
-from holdfast.task.data.state import AgentRules, Described
-from holdfast.task.data.undo import NO_FOLLOWUP, Before
+from holdfast.task.data.state import AgentRules, Carried, Described, TaskInput
+from holdfast.task.data.undo import UNCHANGED, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
-from holdfast.task.ledger.queue import found_by, pending, problem, queued_with, taken_from
+from holdfast.task.ledger.calls import OpenCalls
+from holdfast.task.ledger.ledger_state import INLINE_BYTES, LedgerState
+from holdfast.task.ledger.money import Money
+from holdfast.task.ledger.queue import (
+    Upcoming,
+    found_by,
+    lasts_after,
+    pending,
+    problem,
+    queued_with,
+    taken_from,
+)
 from holdfast.task.ledger.references import (
     cost_of,
     is_thought,
@@ -33,32 +49,57 @@ from holdfast.task.ledger.references import (
     results_of,
     turns_of,
     usage_of,
-    with_entry,
     without_adds,
 )
-from holdfast.task.ledger.steps import INLINE_BYTES, UpcomingSteps
+from holdfast.task.refusals import is_verdict
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.messages import Message, user
-from holdfast.values.steps import TaskStep
+from holdfast.values.steps import Task, TaskStep
+
+_WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
+_WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
 
 AT_DIGITS = 16
 """Digits of the transcript digest that an activity gets: 64 bits. The ledger keeps all of them."""
 
 
-class Ledger(UpcomingSteps):
-    """One task's state. Methods are called in the order in which things happened."""
+class Ledger(LedgerState):
+    """One task's state. Methods are called in the order in which things happened.
+
+    Attributes:
+        queue: The steps to come, and what waits next to them.
+        calls: The open calls of steps in progress.
+        money: What the task has cost and may cost.
+    """
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        super().__init__(given, task_id=task_id, now=now)
+        self.queue = Upcoming(self)
+        self.calls = OpenCalls(self)
+        self.money = Money(self)
+
+    def carried(self) -> Carried:
+        """Return the state with which the task continues as new."""
+        return self.s.model_copy(update={"log": self.log.recorded(), **self.queue.carry()})
 
     def described(self, result: Described) -> None:
         """Record the result of `describe`."""
-        self.change(described=result, failure=None)
+        self.s.described = result
+        self.s.failure = None
         if result.step != TaskStep() and self.s.steps == 0 and self.s.queue:
             first = self.s.queue[0]
             custom = result.step.model_copy(
                 update={"task_id": "", "step_id": result.step.step_id or first.step_id}
             )
-            self.change(queue=(custom, *self.s.queue[1:]))
+            self.s.queue = (custom, *self.s.queue[1:])
 
     def is_guarded(self, current: OpenState) -> bool:
         """Whether guardrails look at a step: its agent's, or those of the run."""
@@ -83,43 +124,13 @@ class Ledger(UpcomingSteps):
             owner: Id of the request.
             step_id: Id of the step, for a request that does not name one.
         """
-        ready, wanted = self.ready(), step_id or asked.step
-        step = ready[0]
-        if wanted not in ("", step.step_id):
-            step = next((s for s in ready if s.step_id == wanted), step)
-        # A follow-up belongs to one step. Another step that is run first leaves it to wait.
-        further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
-        place = self.s.queue.index(step)
-        queue = (*self.s.queue[:place], *self.s.queue[place + 1 :])
-        said: tuple[Message, ...] = ()
-        stored = further.stored if step.input is None else None  # else the input was edited
-        if step.step_id == "s1" and step.input == "" and self.s.steps == 0:
-            stored = self.given.stored  # the task's own input, kept there when it is large
-        if asked.images or asked.brings_input:
-            step = step.model_copy(update={"images": asked.images_after(step)})
-        if asked.input is not None:
-            if step.enters and step.input and further is NO_FOLLOWUP:  # what somebody has said
-                said = (user(step.input),)
-            step = step.model_copy(update={"input": asked.input})
-        notes = joined((*self.s.notes[: step.behind], *said, *self.s.notes[step.behind :]))
-        if asked.brings_input:
-            step = step.model_copy(update={"behind": len(notes)})
-        opened = OpenStep(
-            step=step,
-            state=self.s.extra_state,
-            tool_choice=asked.tool_choice,
-            stored=asked.stored if asked.brings_input else stored,
-            notes=notes,
-            inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done}
-            if step.prev_steps
-            else {},
-        )
+        opened, before = self.queue.take(asked, step_id or asked.step)
         # With a second step in progress no step can tell by itself what the one before it left: an
         # undo takes all of them together, by what the first one found.
         siblings, lane = self.s.opens, 0
         if siblings:
-            shared: dict[str, object] = {"alone": False, "before": Before()}
-            siblings = tuple(each.model_copy(update=shared) for each in siblings)
+            for each in siblings:
+                each.alone, each.before = False, Before()
             # The lowest free lane: a lane names the kept answer in the archive, which the next step
             # of the lane replaces, so two open steps must never share one.
             lane = min(set(range(len(siblings) + 1)) - {each.lane for each in siblings})
@@ -131,18 +142,13 @@ class Ledger(UpcomingSteps):
             lane=lane,
             started=now,
             owner=owner,
-            before=Before() if siblings else self.before(further.step),
+            before=Before() if siblings else before,
             stream=asked.stream,
         )
-        self.change(
-            queue=queue,
-            notes=(),
-            undo_notes=(),
-            further=NO_FOLLOWUP,
-            answered=False,
-            failure=None,
-            opens=(*siblings, self._marked(current, "start")),
-        )
+        self.s.answered = False
+        self.s.failure = None
+        self.log.mark(current, "start")
+        self.s.opens = (*siblings, current)
 
     def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try a step that failed again, from its journal or, when asked to, from nothing."""
@@ -156,49 +162,50 @@ class Ledger(UpcomingSteps):
             opened = opened.model_copy(update={"step": step, "stored": asked.stored})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
+        if asked.restart or current.is_unfit:
+            current = self._restarted(current, opened, now=now)
+        else:
+            current.open, current.failure = opened, None
+        current.owner, current.stream = owner, current.stream or asked.stream
+        self.tried_again(n)
+        self.s.failure = None
+        self.try_children_again(n)
+
+    def _restarted(self, current: OpenState, opened: OpenStep, *, now: float) -> OpenState:
+        """Drop what a step has done; return it as it begins once more, to read this."""
         # What was paid for stands in the ledger before it is dropped: costs and audit count it.
         # The journal of an unfit answer would give it once more.
-        if asked.restart or current.is_unfit:
-            dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
-            body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
-            self.leave(n, "restarted", now=now)
-            self.note("restarted", now=now, body=body)
-            # The new calls may get the same places. An undo of theirs must not count as done
-            # already.
-            mine = f"{self.s.branch}.{n}."
-            undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
-            unclear = {k: v for k, v in self.s.unclear_undos.items() if not k.startswith(mine)}
-            # they were of the calls dropped here
-            self.change(undone_effects=undone, unclear_undos=unclear)
-            self._forget_approvals(n)
-            if current.is_unfit:
-                answer = newest_answer(current.journal)
-                lacking = () if answer is None else answer.message.open_calls or answer.open_calls
-                changed = {"told": len(opened.notes), "unanswered": lacking}
-                opened = opened.model_copy(update=changed)
-            current = OpenState(
-                open=opened,
-                n=n,
-                at=current.at,
-                alone=current.alone,
-                lane=current.lane,
-                started=current.started,
-                before=current.before,
-                marks=current.marks[:1],
-                stream=current.stream,
-                tried=current.tried,
-                unbegun=True,
-            )
-        changes: dict[str, object] = {
-            "open": opened,
-            "failure": None,
-            "owner": owner,
-            "stream": current.stream or asked.stream,
-        }
-        self._put(current.model_copy(update=changes))
-        self.tried_again(n)
-        self.change(failure=None)
-        self.try_children_again(n)
+        n = current.n
+        dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
+        body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
+        self.leave(n, "restarted", now=now)
+        self.note("restarted", now=now, body=body)
+        # The new calls may get the same places. An undo of theirs must not count as done already.
+        mine = f"{self.s.branch}.{n}."
+        self.s.undone_effects = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
+        unclear = self.s.unclear_undos.items()
+        self.s.unclear_undos = {k: v for k, v in unclear if not k.startswith(mine)}
+        self.asked.forget(n)  # they were of the calls dropped here
+        if current.is_unfit:
+            answer = newest_answer(current.journal)
+            lacking = () if answer is None else answer.message.open_calls or answer.open_calls
+            changed = {"told": len(opened.notes), "unanswered": lacking}
+            opened = opened.model_copy(update=changed)
+        fresh = OpenState(
+            open=opened,
+            n=n,
+            at=current.at,
+            alone=current.alone,
+            lane=current.lane,
+            started=current.started,
+            before=current.before,
+            marks=current.marks[:1],
+            stream=current.stream,
+            tried=current.tried,
+            unbegun=True,
+        )
+        self.s.opens = tuple(fresh if each is current else each for each in self.s.opens)
+        return fresh
 
     def tried_again(self, n: int, *, lost: str = "") -> None:
         """Count the starts that the newest activity of a step may have had: another one follows.
@@ -209,8 +216,8 @@ class Ledger(UpcomingSteps):
         """
         current, described = self.at(n), self.s.described
         starts = described.rules(current.open.step.agent).starts if described is not None else 0
-        tried = current.tried + starts
-        self._put(current.model_copy(update={"tried": tried, "lost": lost or current.lost}))
+        current.tried += starts
+        current.lost = lost or current.lost
 
     def advance_input(
         self,
@@ -230,15 +237,26 @@ class Ledger(UpcomingSteps):
             dollars: Money that is reserved for its model call; None without a budget in money.
             keeps: Whether money for a last answer must be left after the call.
         """
-        current = self.at(n).chained()
-        current = self._begun_anew(current) if current.unbegun else current
-        self._put(current)
+        current = self.at(n)
+        if current.unbegun:  # it begins once more, with what was said to the model since
+            notes = joined((*current.open.notes, *self.s.notes))
+            current.open = current.open.model_copy(update={"notes": notes})
+            current.unbegun, self.s.notes = False, ()
+        length, known = current.chain
+        unchained = current.journal[length:]
+        current.chain = ChainRef(length + len(unchained), extend(known, unchained))
         opened = current.open.wire()
         usual = opened == usual_step(current.n)
         data = b"" if usual else canonical(opened)
         small = len(data) <= INLINE_BYTES
         described = self.s.described
         rules = AgentRules() if described is None else described.rules(current.open.step.agent)
+        limit: Literal["", "stop", "finish"] = "finish" if current.limit == "finish" else ""
+        tokens = 0
+        if self.given.budget is not None:
+            tokens = self.money.tokens(n)
+            if not current.limit and self.money.exceeded(now=now, n=n):
+                limit = "stop"
         return AdvanceInput(
             n=current.n,
             at=current.at._replace(digest=current.at.digest[:AT_DIGITS]),
@@ -247,8 +265,8 @@ class Ledger(UpcomingSteps):
             digest="" if small else digest(data),
             # The worker refuses to call the model beyond these; the workflow alone decides what
             # then.
-            limit=self._limit(current, now=now),
-            tokens=self.money.tokens(n),
+            limit=limit,
+            tokens=tokens,
             apart=apart,
             dollars=dollars,
             keeps=keeps,
@@ -261,13 +279,6 @@ class Ledger(UpcomingSteps):
             lost=current.lost,
             root="" if self.given.parent is None else self.given.parent.first,
         )
-
-    def _begun_anew(self, current: OpenState) -> OpenState:
-        """Return a step that is to begin once more, with what was said to the model since."""
-        notes = joined((*current.open.notes, *self.s.notes))
-        self.change(notes=())
-        opened = current.open.model_copy(update={"notes": notes})
-        return current.model_copy(update={"open": opened, "unbegun": False})
 
     def advanced(self, n: int, got: Advanced, *, now: float = 0.0) -> Failure | None:
         """Record the result of a step activity: an answer, the step's result, or calls of tools.
@@ -284,68 +295,68 @@ class Ledger(UpcomingSteps):
         # replay would find an answer that nobody has paid for.
         current = self.at(n)
         refused = self._refused(current, got)
-        lanes = max(self.s.lanes, current.lane + 1 if got.kept else 0)
-        self.money.count_lost(got.lost)
-        if lanes != self.s.lanes:
-            self.change(lanes=lanes)
-        unbegun = got.unbegun or current.unbegun
-        current = current.model_copy(update={"unbegun": unbegun, "lost": ""})
+        self.s.costs.lost += got.lost
+        if got.kept:
+            self.s.lanes = max(self.s.lanes, current.lane + 1)
+        current.unbegun, current.lost = got.unbegun or current.unbegun, ""
         # Counted even if what follows from the answer is refused: it was paid for.
         if got.answer is not None:
             self.money.needs.pop(n, None)
             if current.limit == "allow":
-                current = current.model_copy(update={"limit": ""})
+                current.limit = ""
             self.money.paid(cost_of(got.answer))
         said = turns_of(current.journal)
-        for entry in new_entries(got, last=current.limit == "finish"):
-            current = with_entry(current, entry)
+        current.journal = (*current.journal, *new_entries(got, last=current.limit == "finish"))
         if got.answer is not None and got.answer.message.items:
-            current = self._marked_hosted(current, got.answer, said)
+            for i in range(len(hosted_calls(got.answer.message.items)[:MOST_OUTLINES])):
+                self.log.mark(current, "hosted", i, batch=said)
         if is_thought(got, is_refused=refused is not None):
-            current = self._marked(current, "said", said)
+            self.log.mark(current, "said", said)
         if refused is None and (got.result is not None or got.calls):
-            current = self._with_found(current, got, now=now)
-        self._put(current)
+            self._find(current, got, now=now)
         # A call that a lost attempt had begun is noted, so that the audit shows that it ran again.
         if got.attempts > 1:  # else they failed in a way that may pass
             for i in got.cut:
-                self.call_lost(n, i, 1, now=now)
+                self.calls.lost(n, i, 1, now=now)
         return refused
 
-    def _with_found(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
+    def _find(self, current: OpenState, got: Advanced, *, now: float) -> None:
         """Add the result or the calls in its middle, and what is known of calls that have run."""
         result = got.result
-        found: dict[str, object] = {"calls": got.calls, "asked": got.asked}
-        if result is not None:
-            found = {"result": result, "calls": resolve_calls(result, current)}
-        patch, state = got.patch if result is None else result.patch, current.open.state
+        if result is None:
+            current.calls, current.asked, patch = got.calls, got.asked, got.patch
+        else:
+            current.calls, current.result = resolve_calls(result, current), result
+            patch = result.patch
+        current.state, current.outcomes = current.open.state, {}
         if patch:
-            state = merge_patch.apply(state, patch)
-        current = current.model_copy(update={**found, "state": state, "outcomes": {}})
-        return self._with_told(current, got, now=now) if current.calls else current
+            current.state = merge_patch.apply(current.state, patch)
+        if current.calls:
+            self._tell(current, got, now=now)
 
-    def _with_told(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
+    def _tell(self, current: OpenState, got: Advanced, *, now: float) -> None:
         """Add what an activity knows of the calls that it has run or begun."""
         batch = current.batch
         calls = [Mark(self.log.next_number(), "call", batch, i) for i in range(len(current.calls))]
         done = [Mark(self.log.next_number(), "done", batch, i) for i in sorted(got.told)]
-        outcomes = {
+        current.marks = (*current.marks, *calls, *done)
+        current.unruled = got.unruled
+        current.outcomes = {
             i: each.model_copy(
-                update={**self._facts(current, i), "worker": each.worker or got.worker}
+                update={**self.calls.facts(current, i), "worker": each.worker or got.worker}
             )
             if each.ended
             else each
             for i, each in got.outcomes.items()
         }
-        called = {i: Called(at=now, tried=1) for i in got.cut}
-        called |= {i: Called(at=now) for i in got.going}
+        called = dict.fromkeys(got.cut, Called(at=now, tried=1))
+        called |= dict.fromkeys(got.going, Called(at=now))
         for i, failure in got.stopped.items():
             if failure.type != NOT_STARTED:
                 called[i] = Called(at=now, error=failure.text, ended=now)
-        called = {i: each.model_copy(update=self._facts(current, i)) for i, each in called.items()}
-        marks = (*current.marks, *calls, *done)
-        known = {"outcomes": outcomes, "called": called, "marks": marks, "unruled": got.unruled}
-        return current.model_copy(update=known)
+        current.called = {
+            i: each.model_copy(update=self.calls.facts(current, i)) for i, each in called.items()
+        }
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
         """Say why the step's calls or its next steps cannot be taken, or return None."""
@@ -370,7 +381,8 @@ class Ledger(UpcomingSteps):
 
     def finish(self, n: int, *, now: float) -> StepRecord:
         """Close a step: append its record, move the head, queue its next steps."""
-        current = self._marked(self.at(n), "end")
+        current = self.at(n)
+        self.log.mark(current, "end")
         result = current.result
         if result is None:
             msg = "a step is finished only after its result is known"
@@ -384,12 +396,12 @@ class Ledger(UpcomingSteps):
             length=self.s.transcript.length + len(adds),
             digest=extend(self.s.transcript.digest, adds),
         )
-        before = current.before if current.alone else self.before()
-        found = found_by(before.found, self.recorded)
+        before = current.before if current.alone else self.queue.before()
+        found = found_by(before.found, self.queue.recorded)
         steps: tuple[TaskStep, ...] = ()
         if result.next:
             following = (step.after(current.open.step) for step in result.next)
-            steps = self._number([step.placed(transcript.length) for step in following])
+            steps = self.queue.number([step.placed(transcript.length) for step in following])
         queue = queued_with(pending(self.others(n), self.s.queue), steps)
         record = StepRecord(
             n=self.s.steps + 1,
@@ -419,10 +431,11 @@ class Ledger(UpcomingSteps):
         )
         self.messages.extend(adds)
         self.log.append(Entry(step=record))
-        self.recorded = queue
-        self.found = before.waiting.forward(self.found)
+        self.queue.recorded = queue
+        if before.waiting is not UNCHANGED:
+            self.queue.found = before.waiting.forward(self.queue.found)
         if self.s.approvals:
-            self._forget_approvals(n)
+            self.asked.forget(n)
         self._move_head(record, current, state=state, transcript=transcript)
         return record
 
@@ -436,6 +449,139 @@ class Ledger(UpcomingSteps):
         sides = [merge_patch.diff(found, self.s.extra_state), merge_patch.diff(found, mine)]
         state, more = merge_patch.merge(found, sides)
         return state, [*conflicts, *more]
+
+    def _move_head(
+        self,
+        record: StepRecord,
+        current: OpenState,
+        *,
+        state: dict[str, Json],
+        transcript: ChainRef,
+    ) -> None:
+        """Let the task go on from a step that is recorded, with its state and transcript."""
+        # Of several steps side by side no single one has the answer; a join makes it.
+        answered = record.last and current.alone
+        if not self.s.path or self.s.path[-1][0] != self.s.branch:
+            self.s.path = (*self.s.path, (self.s.branch, record.n))
+        self.s.opens = self.others(current.n)
+        self.s.steps = record.n
+        self.s.queue = queued_with(self.s.queue, record.next)
+        self.s.extra_state = state
+        self.s.transcript = transcript
+        self.s.answered = answered
+        self.s.concluded = answered
+        self.s.last_step = record.step if answered and record.step.agent else None
+        if not record.alone:
+            self.s.lasts = lasts_after(self.s.lasts, record)
+        self.queue.keep_output(record)
+        if answered and (self.s.notes or self.s.followups):
+            self.queue.follow_up(is_over=bool(self.money.exceeded(now=record.ended)))
+
+    def try_children_again(self, n: int) -> None:
+        """Let the child tasks of a step that is tried again go on from their failures as well.
+
+        The step may have stopped for another reason. A verdict is not tried again: it is this
+        task's to judge.
+        """
+        for name, child in self.s.children.items():
+            waits = child.status == "needs_attention" and not is_verdict(child.failure)
+            if waits and child.place[:2] == (self.s.branch, n):
+                self.put_child(name, child.model_copy(update={"told": True}))
+
+    def unheard(self, n: int, began: float) -> None:
+        """Record that a model call was cut off before its answer, so that its cost is not known."""
+        current = self.find(n)
+        if current is not None:
+            current.unheard = (*current.unheard, began)
+
+    def leave(
+        self, n: int, why: Literal["undone", "restarted"], *, now: float, by: str = ""
+    ) -> None:
+        """Record what a step in progress has done, before it is dropped.
+
+        Args:
+            n: The step.
+            why: Why it is dropped.
+            now: Time, seconds since the epoch.
+            by: Who asked for that.
+        """
+        # Without its state and input: the record of the branch has them, and an audit needs
+        # neither.
+        current = self.at(n).chained()
+        bare: dict[str, object] = {
+            "open": OpenStep(step=current.open.step),
+            "before": Before(),
+            "state": {},
+            "called": dict(current.called),
+        }
+        was = current.model_copy(update=bare)
+        left = LeftStep(was=was, branch=self.s.branch, at=now, why=why, by=by)
+        self.log.append(Entry(left=left))
+
+    def fail(self, failure: Failure, *, now: float, n: int = 0) -> None:
+        """Leave a step first among the upcoming ones, with its error.
+
+        Args:
+            failure: Why.
+            now: Time, seconds since the epoch.
+            n: The step; 0 for a failure of no step.
+        """
+        current = self.find(n)
+        # A step's failure stays with the step, so that steps side by side fail and go on one by
+        # one.
+        if current is None:
+            self.s.failure = failure
+        else:
+            current.failure = failure
+        body: dict[str, Json] = {"step": current.open.step.step_id} if current else {}
+        self.note("failed", now=now, text=f"{failure.type}: {failure.text}", body=body)
+
+    def show(self) -> None:
+        """Note that a client follows the answers of the open steps while they are made."""
+        for current in self.s.opens:
+            current.stream = True
+
+    def own(self, owner: str) -> None:
+        """Note that the open steps that are run for no request are run for this one."""
+        for current in self.s.opens:
+            current.owner = current.owner or owner
+
+    def disown(self) -> None:
+        """Forget whose requests the open steps are run for: they have been answered."""
+        for current in self.s.opens:
+            current.owner = ""
+
+    def task(self) -> Task:
+        """Describe the task."""
+        head, child, failure = self.given.head, self.child_paused, self.failure
+        return Task(
+            task_id=self.task_id,
+            input=self.given.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=self.s.extra_state,
+            status=self.status,
+            created=self.s.created,
+            steps=self.s.steps,
+            usage=self.money.spent,
+            unsettled=self.money.unsettled if self.s.closing is not None else {},
+            branch_usage=self.money.usage,
+            stored=self.given.stored,
+            images=self.given.images,
+            parent=self.given.parent.task if self.given.parent else "",
+            budget=self.money.budget,
+            waits="; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
+            paused=self.paused or (child and f"a person in task {child!r}"),
+            paused_by_run=self.s.paused_by_run,
+            error="" if failure is None else self._error(failure),
+        )
+
+    def _error(self, failure: Failure) -> str:
+        """Describe the failure of each step that has failed, or that of closing."""
+        failures = [c.failure for c in self.failed if c.failure is not None]
+        if len(failures) > 1 and self.s.closing is None:
+            return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
+        return f"{failure.type}: {failure.text}"
 
 
 def _too_many(count: int) -> Failure | None:

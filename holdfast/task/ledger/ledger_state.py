@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 
-from holdfast.task.data.calls import Approval
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
-from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.data.undo import Newest, WaitingChange
-from holdfast.task.ledger.queue import (
-    change_if_any,
-    pending,
-    recorded_queue,
-    recorded_waiting,
-    waiting,
-)
+from holdfast.task.data.state import Carried, TaskInput, head_digest, known_head
+from holdfast.task.data.undo import Newest
 from holdfast.task.ledger.recording import (
     CLOSED_EVENT,
     CREATED,
@@ -32,6 +24,9 @@ from holdfast.values.messages import Message
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import TaskStep
 
+INLINE_BYTES = 512
+"""Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
+
 
 class LedgerState:
     """One task's state.
@@ -39,11 +34,9 @@ class LedgerState:
     Attributes:
         s: What it carries, but for what its parts own.
         log: Its entries.
+        asked: Its approvals.
         questioned: Approvals that do not expire now: a decision may be in time for them.
         messages: Messages that the entries added to the transcript.
-        recorded: The queue as the newest completed step left it: the changes that the next record
-            and an undo need are counted from it. Empty before the first step.
-        found: What waited next to the queue when that step was found; for the same purpose.
     """
 
     def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
@@ -72,22 +65,13 @@ class LedgerState:
         # From here on `s.log` is what the run began with, and the log itself what is known now.
         self.log = Log(self.s.log)
         self.questioned: frozenset[str] = frozenset()
-        self._noted = (self.s.notes, _length(self.s.notes))
         if given.described is not None:
-            self.change(described=given.described)
-        # After a rollover the changes since the last record are counted from what was carried.
-        self.recorded = recorded_queue(self.s)
-        self.found = recorded_waiting(self.s)
-        self.change(since=None, waits_since=WaitingChange())
+            self.s.described = given.described
         self.messages: list[Message] = []
-        self._asked = Asked(self.s.approvals)
+        self.asked = Asked(self.s)
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
-
-    def change(self, **fields: object) -> None:
-        """Replace fields of the carried state."""
-        self.s = self.s.model_copy(update=fields)
 
     def note(
         self,
@@ -107,17 +91,28 @@ class LedgerState:
         self.log.append(Entry(event=event))
 
     @property
-    def noted(self) -> int:
-        """Length of the texts that wait for the next model call."""
-        if self._noted[0] is not self.s.notes:
-            self._noted = (self.s.notes, _length(self.s.notes))
-        return self._noted[1]
+    def head(self) -> TaskHead:
+        """The task's head, with the settings that its run was given since."""
+        changed = self.s.changed
+        return self.given.head if changed is None else changed.applied(self.given.head)
 
-    def add_note(self, note: Message) -> None:
-        """Add a message to the next model call."""
-        length = self.noted + len(note.text)
-        self.change(notes=(*self.s.notes, note))
-        self._noted = (self.s.notes, length)
+    @property
+    def takes_settings(self) -> bool:
+        """Whether its run may be given other settings: those of a nested one may be its own."""
+        return self.given.parent is None or self.given.head.run.inherits
+
+    @property
+    def changed_head(self) -> str:
+        """Digest of the head if it has changed since the task began; else empty.
+
+        A process that knows the task must be told that it has another head by now.
+        """
+        return "" if self.s.changed is None else self.head_digest
+
+    @property
+    def head_digest(self) -> str:
+        """Digest of the completed head."""
+        return head_digest(known_head(self.head, self.s.described))
 
     @property
     def status(self) -> TaskStatus:
@@ -211,17 +206,6 @@ class LedgerState:
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
-    def asked(self) -> Asked:
-        """Find approvals by id and by place."""
-        if self._asked.all is not self.s.approvals:
-            self._asked = Asked(self.s.approvals)
-        return self._asked
-
-    def put_approval(self, approval: Approval) -> None:
-        """Add an approval, or replace the one of its id."""
-        self.change(approvals=self.asked.put(approval))
-
-    @property
     def paused(self) -> str:
         """Who has paused the task or its parent, and why; else empty."""
         return self.s.paused or self.s.held
@@ -256,35 +240,16 @@ class LedgerState:
         """Store the state of a child task: in place, because there may be thousands."""
         self.s.children[id] = child
 
-    def upcoming(self) -> tuple[TaskStep, ...]:
-        """The steps in progress, then the queued ones."""
-        steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
-        return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
-
     @property
     def answer(self) -> Json:
         """The output of the newest step; a large one is named. None for none that is known."""
         record = records_here(self.log.entries, self.s.steps).get(self.s.steps)
         return self.s.answer if record is None else answer_of(record)
 
-    def carried(self) -> Carried:
-        """Return the state with which the task continues as new."""
-        return self.s.model_copy(
-            update={
-                "log": self.log.recorded(),
-                "since": change_if_any(self.recorded, pending(self.s.opens, self.s.queue)),
-                "waits_since": WaitingChange.between(self.found, waiting(self.s)),
-            }
-        )
-
     def archived(self, segment: SegmentRef) -> None:
         """Forget entries that are now in the archive; no step was completed meanwhile."""
         newest = self.log.archived(segment, self.s.steps)
         if newest is not None:
-            self.change(answer=answer_of(newest) if newest.last else None)
+            self.s.answer = answer_of(newest) if newest.last else None
         self.messages.clear()
         self.base = self.s.transcript.length
-
-
-def _length(messages: Iterable[Message]) -> int:
-    return sum(len(message.text) for message in messages)

@@ -43,38 +43,25 @@ class Money:
         self.reserved: dict[object, Decimal] = {}
         self.needs: dict[int, Decimal] = {}
         self._ledger = ledger
+        self._s = ledger.s
 
     def paid(self, usage: Usage) -> None:
         """Count a model call whose answer has arrived."""
-        costs = self._ledger.s.costs
+        costs = self._s.costs
+        costs.turns += 1
         # Twice: an undo restores what counts for the budget, and never what was spent.
-        counted = {"turns": costs.turns + 1, "usage": costs.usage + usage}
-        self._change(**counted, spent=costs.spent + usage)
-
-    def count_child(self, usage: Usage) -> None:
-        """Count the child task of a call that has its outcome now."""
-        self._change(usage=self._ledger.s.costs.usage + usage)
-
-    def count_lost(self, dollars: Decimal) -> None:
-        """Count what lost attempts of a model call can have cost at most."""
-        if dollars:
-            self._change(lost=self._ledger.s.costs.lost + dollars)
+        costs.usage += usage
+        costs.spent += usage
 
     def forget_children(self, gone: Collection[str]) -> None:
         """Drop the child tasks of undone calls; their cost stays in `spent`."""
-        costs, children = self._ledger.s.costs, self._ledger.s.children
-        cost = (children[id].usage for id in gone if not children[id].counted)
-        added: dict[str, object] = {
-            "spent": sum(cost, costs.spent),
-            "raised": sum((children[id].raised for id in gone), costs.raised),
-            "lost": sum((children[id].lost for id in gone), costs.lost),
-        }
-        kept = {id: child for id, child in children.items() if id not in gone}
-        # In one change: a child that is dropped and not counted would be money nobody has spent.
-        self._ledger.change(costs=costs.model_copy(update=added), children=kept)
-
-    def _change(self, **fields: object) -> None:
-        self._ledger.change(costs=self._ledger.s.costs.model_copy(update=fields))
+        costs, children = self._s.costs, self._s.children
+        # No await: a child that is dropped and not counted would be money nobody has spent.
+        for child in map(children.__getitem__, gone):
+            costs.spent += Usage() if child.counted else child.usage
+            costs.raised += child.raised
+            costs.lost += child.lost
+        self._s.children = {id: child for id, child in children.items() if id not in gone}
 
     @property
     def spent(self) -> Usage:
@@ -85,13 +72,13 @@ class Money:
         its child tasks, counted likewise. Unknown, and not counted, are calls that were cut off
         before their answer, and what tools and guardrails spend by clients of their own.
         """
-        asked = (child.usage for child in self._ledger.s.children.values() if not child.counted)
-        return sum(asked, self._ledger.s.costs.spent)
+        asked = (child.usage for child in self._s.children.values() if not child.counted)
+        return sum(asked, self._s.costs.spent)
 
     @property
     def unsettled(self) -> dict[str, Usage]:
         """The child tasks that may cost more than `spent` has of them, with what it has of each."""
-        children = self._ledger.s.children.items()
+        children = self._s.children.items()
         return {
             name: child.usage
             for name, child in children
@@ -108,15 +95,15 @@ class Money:
         # The cost of a child whose call has its outcome is in `costs.usage` already.
         open_calls = (
             child.usage
-            for child in self._ledger.s.children.values()
+            for child in self._s.children.values()
             if not child.left and self._is_open(*child.place)
         )
-        return sum(open_calls, self._ledger.s.costs.usage)
+        return sum(open_calls, self._s.costs.usage)
 
     def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
         """Whether a call is still in the ledger and has no outcome yet."""
         current = self._ledger.find(n)
-        if current is None or branch != self._ledger.s.branch:
+        if current is None or branch != self._s.branch:
             return False
         return batch == current.batch and i not in current.outcomes
 
@@ -146,13 +133,13 @@ class Money:
         own = self._own
         if own is None:
             return None
-        children = self._ledger.s.children.values()
-        return sum((child.raised for child in children), own + self._ledger.s.costs.raised)
+        children = self._s.children.values()
+        return sum((child.raised for child in children), own + self._s.costs.raised)
 
     @property
     def _own(self) -> Decimal | None:
         """The task's own budget in money, without what people have added in child tasks."""
-        raised = self._ledger.s.costs.max_dollars
+        raised = self._s.costs.max_dollars
         return self._given if raised is None else raised
 
     @property
@@ -164,8 +151,8 @@ class Money:
     @property
     def lost(self) -> Decimal:
         """The most that lost calls can have cost, in this task and its children."""
-        children = self._ledger.s.children.values()
-        return sum((child.lost for child in children), self._ledger.s.costs.lost)
+        children = self._s.children.values()
+        return sum((child.lost for child in children), self._s.costs.lost)
 
     def exceeded(self, *, now: float, n: int = 0) -> str:
         """Say which part of the budget is used up, or empty.
@@ -174,7 +161,7 @@ class Money:
             now: Time, seconds since the epoch.
             n: The step that asks; calls that other steps may be making count as made.
         """
-        budget, s = self._ledger.given.budget, self._ledger.s
+        budget, s = self._ledger.given.budget, self._s
         if budget is None:
             return ""
         turns = s.costs.turns + len(self.asking - {n})
@@ -204,7 +191,7 @@ class Money:
     def _taken(self) -> Decimal:
         """What is spent or reserved."""
         calls = sum(self.reserved.values(), self._settled)
-        return sum((child.reserves for child in self._ledger.s.children.values()), calls)
+        return sum((child.reserves for child in self._s.children.values()), calls)
 
     @property
     def free(self) -> Decimal:
@@ -219,7 +206,7 @@ class Money:
         there is as much.
         """
         left = self.free
-        others = sum(1 for c in self._ledger.s.opens if c.n != n and c.n not in self.asking)
+        others = sum(1 for c in self._s.opens if c.n != n and c.n not in self.asking)
         share = left / (1 + others) if others else left
         needs = self.needs.get(n, NOTHING)
         share = needs if share < needs <= left else share
@@ -285,5 +272,5 @@ class Money:
             return f"The budget is {dollars(limit)}: raise it to more than that."
         if amount > MOST_DOLLARS:
             return f"A budget may be raised to at most {dollars(MOST_DOLLARS)}."
-        self._change(max_dollars=plain((self._own or NOTHING) + amount - limit))
+        self._s.costs.max_dollars = plain((self._own or NOTHING) + amount - limit)
         return ""

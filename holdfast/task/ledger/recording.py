@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
-from holdfast.task.data.records import Entry, SegmentRef, StepRecord
-from holdfast.task.data.state import Recorded
+from holdfast.task.data.records import Entry, Mark, MarkKind, OpenState, SegmentRef, StepRecord
+from holdfast.task.data.state import Carried, Recorded
 from holdfast.values.base import ChainRef, Json, as_text, extend
 from holdfast.values.messages import shown
 from holdfast.values.text.redact import redact
@@ -219,19 +219,25 @@ def _digest(id: str) -> bytes:
 
 
 class Asked:
-    """An index of a task's approvals.
+    """The approvals of a task, and an index of them: a part of its ledger."""
 
-    Attributes:
-        all: The approvals, oldest first.
-    """
+    def __init__(self, s: Carried) -> None:
+        """Keep the approvals of this state, which no one else changes."""
+        self._s = s
+        self.keep(s.approvals)
 
-    def __init__(self, approvals: tuple[Approval, ...]) -> None:
-        """Index these approvals."""
-        self.all = approvals
+    def keep(self, kept: Iterable[Approval]) -> None:
+        """Keep these approvals alone, oldest first."""
+        self._s.approvals = tuple(kept)
         self._by_id: dict[str, int] = {}
         self._by_place: dict[tuple[int, int, int], list[int]] = {}
-        for k, approval in enumerate(approvals):
+        for k, approval in enumerate(self._s.approvals):
             self._add(k, approval)
+
+    def forget(self, n: int) -> None:
+        """Forget what was decided for a step in progress."""
+        if self._s.approvals:
+            self.keep(a for a in self._s.approvals if a.n != n)
 
     def _add(self, k: int, approval: Approval) -> None:
         self._by_id[approval.id] = k
@@ -241,26 +247,21 @@ class Asked:
     def find(self, id: str) -> Approval | None:
         """Return the approval of this id, or None."""
         k = self._by_id.get(id)
-        return None if k is None else self.all[k]
+        return None if k is None else self._s.approvals[k]
 
     def at(self, branch: int, n: int, i: int) -> Iterator[Approval]:
         """Give the approvals of a call of a step, the newest first."""
-        return (self.all[k] for k in reversed(self._by_place.get((branch, n, i), ())))
+        return (self._s.approvals[k] for k in reversed(self._by_place.get((branch, n, i), ())))
 
-    def put(self, approval: Approval) -> tuple[Approval, ...]:
-        """Add an approval, or replace the one of its id, which stays where it is.
-
-        Returns:
-            All approvals.
-        """
+    def put(self, approval: Approval) -> None:
+        """Add an approval, or replace the one of its id, which stays where it is."""
         # The index holds positions, so an approval that is replaced must stay where it is.
-        k = self._by_id.get(approval.id)
+        k, known = self._by_id.get(approval.id), self._s.approvals
         if k is None:
-            self._add(len(self.all), approval)
-            self.all = (*self.all, approval)
+            self._add(len(known), approval)
+            self._s.approvals = (*known, approval)
         else:
-            self.all = (*self.all[:k], approval, *self.all[k + 1 :])
-        return self.all
+            self._s.approvals = (*known[:k], approval, *known[k + 1 :])
 
 
 CREATED = "created"
@@ -336,6 +337,18 @@ class Log:
     def number(self) -> int:
         """Number of the last thing that happened."""
         return self._marks
+
+    def mark(self, current: OpenState, kind: MarkKind, i: int = 0, *, batch: int = 0) -> None:
+        """Add a mark to an open step: what happened, in the order in which followers get it.
+
+        Args:
+            current: The open step.
+            kind: What happened.
+            i: Position of the call that it happened to; of "said", how many answers the step had
+                before.
+            batch: The batch of that call; of "hosted", how many answers the step had before.
+        """
+        current.marks = (*current.marks, Mark(self.next_number(), kind, batch, i))
 
     def next_number(self) -> int:
         """Count one more thing that happened, and return its number."""

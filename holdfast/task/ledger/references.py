@@ -155,11 +155,6 @@ def place_of(reference: str) -> tuple[int, int | None]:
     return int(entry), int(call) if call else None
 
 
-def with_entry(current: OpenState, entry: JournalEntry) -> OpenState:
-    """Append an answered call to the journal of an open step."""
-    return current.model_copy(update={"journal": (*current.journal, entry)})
-
-
 def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
     """List what an activity adds to the journal, in the order in which it was made.
 

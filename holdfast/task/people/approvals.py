@@ -129,8 +129,8 @@ def ask(
     asker = ledger.given.head.asker
     approval = approval.model_copy(update=decisions.of_rule(rule, kind, asker=asker, now=now))
     approval = with_defaults(ledger, approval)
-    ledger.put_approval(approval)
-    ledger.change(approval_serial=serial)
+    ledger.asked.put(approval)
+    ledger.s.approval_serial = serial
     ledger.note("asked", now=now, text=text, body=_asked_of(ledger, approval))
     return approval
 
@@ -193,8 +193,7 @@ def undo_waits(ledger: Ledger) -> bool:
 
 def drop_undo(ledger: Ledger) -> None:
     """Drop the decisions on an undo that has ended: the next undo needs new ones."""
-    kept = tuple(approval for approval in ledger.s.approvals if approval.kind != "undo")
-    ledger.change(approvals=kept)
+    ledger.asked.keep(approval for approval in ledger.s.approvals if approval.kind != "undo")
 
 
 def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
@@ -211,7 +210,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     if found is None:
         known = decided_by(ledger.log.entries, wanted)
         why = f"it was decided already: {known}" if known else "its step may be over or undone"
-        still = named(each.id for each in ledger.asked.all if each.status == "open")
+        still = named(each.id for each in ledger.s.approvals if each.status == "open")
         return f"{NOT_OPEN} {wanted!r}; {why}. Open are: {still}."
     if found.status != "open":
         who, when = found.by or "the clock", time_shown(found.at)
@@ -281,7 +280,7 @@ def _snooze(ledger: Ledger, found: Approval, command: Command, *, now: float) ->
             " snoozed: say a time before that."
         )
     snoozed = {"snoozed_until": until, "snoozed_by": command.by}
-    ledger.put_approval(found.model_copy(update=snoozed))
+    ledger.asked.put(found.model_copy(update=snoozed))
     return ""
 
 
@@ -380,7 +379,7 @@ def escalate(ledger: Ledger, *, now: float) -> None:
     """Let more people decide approvals that have waited long enough; let the snoozed come back."""
     for approval in pending(ledger):
         if approval.snoozed_until and now >= approval.snoozed_until:
-            ledger.put_approval(approval.model_copy(update={**_AWAKE, "returned": now}))
+            ledger.asked.put(approval.model_copy(update={**_AWAKE, "returned": now}))
     for approval in pending(ledger):
         if approval.escalates and now >= approval.escalates and not approval.escalated:
             _escalate(ledger, approval, now=now)
@@ -391,7 +390,7 @@ def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
     body = {**_asked_of(ledger, wider), "escalate_to": list(approval.escalate_to)}
     text = f"Escalated to {', '.join(approval.escalate_to)}: no one has decided yet."
     ledger.note("escalated", now=now, text=text, body=body)
-    ledger.put_approval(wider)
+    ledger.asked.put(wider)
     return wider
 
 

@@ -161,9 +161,9 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         call = asked_call(approval, approval.effective)
         agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
         again = approval.model_copy(update={**_OPEN_AGAIN, **agreed})
-        ledger.put_approval(with_defaults(ledger, again))
+        ledger.asked.put(with_defaults(ledger, again))
         return
-    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
+    ledger.asked.put(approval.model_copy(update={"status": "approved"}))
     _tell_edit(ledger, approval)
 
 
@@ -175,7 +175,7 @@ def open_again(ledger: Ledger, approval: Approval, why: str, *, now: float) -> N
     body = {**facts(ledger, approval), "arguments": approval.effective}
     ledger.note("refused", now=now, by=approval.by, text=why, body=body)
     again = {**_OPEN_AGAIN, "effective": approval.agreed, "text": why}
-    ledger.put_approval(approval.model_copy(update=again))
+    ledger.asked.put(approval.model_copy(update=again))
 
 
 _OPEN_AGAIN: Mapping[str, object] = {"status": "open", "by": "", "at": 0.0, "note": ""}
@@ -214,7 +214,7 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
         # Bound all the same: who names the approval alone may mean the edited arguments.
         again = {"votes": (), "agreed": "", "bound": approval.digest, "effective": ""}
         return _consent(ledger, with_defaults(ledger, approval.model_copy(update=again)))
-    ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
+    ledger.asked.put(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
 
 
@@ -225,7 +225,7 @@ def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
         return refused
     effective = "" if same_json(arguments, approval.arguments) else arguments
     changes = {"status": "approved", "effective": effective}
-    ledger.put_approval(approval.model_copy(update=changes))
+    ledger.asked.put(approval.model_copy(update=changes))
     for other in ledger.s.approvals:
         if other.status == "open" and other.kind == "limit" and other.arguments:
             withdraw(ledger, other, now=approval.at)
@@ -235,7 +235,7 @@ def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
 def withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
     """Close an approval without a decision."""
     ledger.note("withdrawn", now=now, body=facts(ledger, approval))
-    ledger.put_approval(approval.model_copy(update={"status": "closed", "at": now}))
+    ledger.asked.put(approval.model_copy(update={"status": "closed", "at": now}))
 
 
 def _consent(ledger: Ledger, approval: Approval) -> str:
@@ -243,17 +243,17 @@ def _consent(ledger: Ledger, approval: Approval) -> str:
         votes = voted(approval, approval.by, now=approval.at, note=approval.note)
         approval = approval.model_copy(update={"votes": votes})
         if len(votes) < approval.quorum:
-            ledger.put_approval(approval.model_copy(update=_OPEN_AGAIN))
+            ledger.asked.put(approval.model_copy(update=_OPEN_AGAIN))
             return ""
         approval = approval.model_copy(update={"by": voters(votes)})
-    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
+    ledger.asked.put(approval.model_copy(update={"status": "approved"}))
     if approval.agreed:
         _tell_edit(ledger, approval)
     if approval.kind == "limit":
-        ledger.allow_one_more(approval.n)
+        ledger.at(approval.n).limit = "allow"
     if approval.kind == "unknown":
         text = f"It did not take effect: so says {approval.by}."
-        ledger.call_failed(approval.n, approval.i, text, now=approval.at)
+        ledger.calls.failed(approval.n, approval.i, text, now=approval.at)
     return ""
 
 
@@ -261,7 +261,7 @@ def reject(
     ledger: Ledger, approval: Approval, *, status: Literal["rejected", "expired"] = "rejected"
 ) -> str:
     """Reject a call, and record what the model reads in place of its result."""
-    ledger.put_approval(approval.model_copy(update={"status": status}))
+    ledger.asked.put(approval.model_copy(update={"status": status}))
     who = f" by {approval.by}" if approval.by else ""
     why = f": {approval.note}" if approval.note else "."
     match approval.kind:
@@ -274,14 +274,14 @@ def reject(
                     return ""
             text = approval.message or text
             refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
-            ledger.outcome(approval.n, approval.i, refused)
+            ledger.calls.outcome(approval.n, approval.i, refused)
         case "unknown":
             text = f"It is not known whether the call took effect; it was given up{who}{why}"
             edited = _edited(ledger, approval)
             given_up = Outcome(content=text, is_error=True, status="unknown", edited=edited)
-            ledger.settled(approval.n, approval.i, given_up, now=approval.at)
+            ledger.calls.settled(approval.n, approval.i, given_up, now=approval.at)
         case "limit":
-            ledger.finish_early(approval.n)
+            ledger.at(approval.n).limit = "finish"
         case "question":
             decline(ledger, approval, status)
         case "undo":
@@ -302,7 +302,7 @@ def _is_bare(ledger: Ledger, approval: Approval) -> bool:
 def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
     """Record the outcome of a rejected call, with the text of the run's formatter."""
     refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
-    ledger.outcome(n, i, refused)
+    ledger.calls.outcome(n, i, refused)
 
 
 def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
@@ -319,13 +319,13 @@ def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
         return f"{approval.quorum} people must decide, and a result is one person's: reject it."
     text = result if isinstance(result, str) else json.dumps(result)
     if approval.kind == "undo":  # it is undone already: the text says how that is known
-        ledger.put_approval(approval.model_copy(update={"status": "responded", "message": text}))
+        ledger.asked.put(approval.model_copy(update={"status": "responded", "message": text}))
         return ""
-    ledger.put_approval(approval.model_copy(update={"status": "responded"}))
+    ledger.asked.put(approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)
     said = Outcome(content=text, attempts=attempts, edited=edited)
-    ledger.settled(approval.n, approval.i, said, now=approval.at)
+    ledger.calls.settled(approval.n, approval.i, said, now=approval.at)
     return ""
 
 
@@ -339,4 +339,4 @@ def _edited(ledger: Ledger, approval: Approval) -> str:
 
 
 def _tell(ledger: Ledger, text: str) -> None:
-    ledger.change(notes=(*ledger.s.notes, system(text)))
+    ledger.s.notes = (*ledger.s.notes, system(text))

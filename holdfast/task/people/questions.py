@@ -86,7 +86,7 @@ def answer(ledger: Ledger, approval: Approval, given: Json) -> str:
             return problem
         answers[question.key] = {"action": "accept", "content": content}
     changes = {"status": "responded", "answers": answers}
-    ledger.put_approval(approval.model_copy(update=changes))
+    ledger.asked.put(approval.model_copy(update=changes))
     return ""
 
 
@@ -99,12 +99,12 @@ def decline(ledger: Ledger, approval: Approval, status: Literal["rejected", "exp
     if asks is None:
         return
     if asks.repeats:
-        ledger.outcome(approval.n, approval.i, Outcome(content=approval.after))
+        ledger.calls.outcome(approval.n, approval.i, Outcome(content=approval.after))
         return
     action = "decline" if status == "rejected" else "cancel"
     answers = {question.key: {"action": action} for question in asks.questions}
     changes = {"status": status, "answers": answers}
-    ledger.put_approval(approval.model_copy(update=changes))
+    ledger.asked.put(approval.model_copy(update=changes))
 
 
 def _content(question: Question, given: Json) -> tuple[dict[str, Json], str]:

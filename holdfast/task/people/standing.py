@@ -113,14 +113,16 @@ def revoke(ledger: Ledger, command: Command, *, now: float) -> str:
         rule.model_copy(update=ended) if rule.id == wanted else rule for rule in ledger.s.to_session
     )
     kept = {id: rule for id, rule in ledger.s.standing.items() if id != wanted}
-    ledger.change(standing=kept, to_session=handed)
+    ledger.s.standing = kept
+    ledger.s.to_session = handed
     return ""
 
 
 def _drop(ledger: Ledger, rule_id: str) -> None:
     kept = {id: rule for id, rule in ledger.s.standing.items() if id != rule_id}
     handed = tuple(rule for rule in ledger.s.to_session if rule.id != rule_id)
-    ledger.change(standing=kept, to_session=handed)
+    ledger.s.standing = kept
+    ledger.s.to_session = handed
 
 
 def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
@@ -156,9 +158,9 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
         agent=decided.agent,
     )
     if session:
-        ledger.change(to_session=(*ledger.s.to_session, rule))
+        ledger.s.to_session = (*ledger.s.to_session, rule)
     else:
-        ledger.change(standing={**ledger.s.standing, rule.id: rule})
+        ledger.s.standing = {**ledger.s.standing, rule.id: rule}
     for approval in approvals.pending(ledger):
         if approval.kind == "tool" and _holds(rule, approval):
             _apply(ledger, approval, rule, now=now)

@@ -141,7 +141,7 @@ def step_view(ledger: Ledger, n: int) -> StepView:
         return StepView(
             waiting_for=tuple(texts),
             approvals=tuple(approval.id for approval in waiting),
-            step=opens[0].open.step if opens else next(iter(ledger.upcoming()), TaskStep()),
+            step=opens[0].open.step if opens else next(iter(ledger.queue.upcoming()), TaskStep()),
             n=opens[0].n if opens else 0,
         )
     if ledger.s.undo is None and n > ledger.s.steps:

@@ -142,7 +142,7 @@ def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
 def upcoming_steps(ledger: Ledger) -> list[dict[str, Json]]:
     """List the steps in progress, with what they wait for, and then the queued ones."""
     opens = [body_of(current, branch=ledger.s.branch) for current in ledger.s.opens]
-    ready = {step.step_id for step in ledger.ready()}
+    ready = {step.step_id for step in ledger.queue.ready()}
     shown_steps = [
         *(_step(body, ledger) for body in opens),
         *(_queued(step, is_ready=step.step_id in ready) for step in ledger.s.queue),

@@ -108,7 +108,10 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
 
 def resume(ledger: Ledger) -> None:
     """End a pause."""
-    ledger.change(paused="", paused_by_run=False, paused_after=0, paused_until=0.0)
+    ledger.s.paused = ""
+    ledger.s.paused_by_run = False
+    ledger.s.paused_after = 0
+    ledger.s.paused_until = 0.0
 
 
 def _pause(ledger: Ledger, command: Command, *, now: float) -> str:
@@ -125,12 +128,10 @@ def _pause(ledger: Ledger, command: Command, *, now: float) -> str:
             return refused
         begun = ledger.s.steps or ledger.s.opens
         why += f"{', until' if begun else ', starts at'} {time_shown(until)}"
-    ledger.change(
-        paused=ledger.s.paused if stands else why,
-        paused_by_run=ledger.s.paused_by_run if stands else bool(command.body.get("run")),
-        paused_after=mark_of(after) or ledger.s.paused_after,
-        paused_until=ledger.s.paused_until if stands else until,
-    )
+    ledger.s.paused = ledger.s.paused if stands else why
+    ledger.s.paused_by_run = ledger.s.paused_by_run if stands else bool(command.body.get("run"))
+    ledger.s.paused_after = mark_of(after) or ledger.s.paused_after
+    ledger.s.paused_until = ledger.s.paused_until if stands else until
     return ""
 
 
@@ -145,16 +146,16 @@ def _feedback(ledger: Ledger, command: Command) -> str:
     if command.body.get("when", "next_model_call") == "queued":
         if len(ledger.s.followups) >= MOST_FOLLOWUPS:
             return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already: the most it takes."
-        ledger.change(followups=(*ledger.s.followups, text))
-    elif ledger.noted + len(text) > LONGEST_NOTES:
+        ledger.s.followups = (*ledger.s.followups, text)
+    elif (noted := ledger.queue.noted) + len(text) > LONGEST_NOTES:
         return (
-            f"{ledger.noted} characters of feedback wait for the next model call already; at most"
+            f"{noted} characters of feedback wait for the next model call already; at most"
             f" {LONGEST_NOTES} can. Let the task go on first."
         )
     else:
-        ledger.add_note(user(text))
+        ledger.queue.add_note(user(text))
     if ledger.s.answered:
-        ledger.follow_up()
+        ledger.queue.follow_up()
     return ""
 
 
@@ -197,7 +198,7 @@ def configure(ledger: Ledger, change: RunChange) -> str:
                 " already, and is not over. Give another model or tool choice once it is, or begin"
                 ' it again: run_step(restart="step").'
             )
-    ledger.change(changed=change.after(ledger.s.changed))
+    ledger.s.changed = change.after(ledger.s.changed)
     return ""
 
 
@@ -220,7 +221,7 @@ def _edit(ledger: Ledger, command: Command) -> str:
         return _not_queued(ledger, command)
     queue = list(ledger.s.queue)
     queue[at] = queue[at].model_copy(update={"input": text})
-    ledger.change(queue=tuple(queue))
+    ledger.s.queue = tuple(queue)
     return ""
 
 
@@ -231,11 +232,12 @@ def _drop(ledger: Ledger, command: Command) -> str:
     queue: list[TaskStep] = list(ledger.s.queue)
     del queue[at]
     over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
-    ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
+    ledger.s.queue = tuple(queue)
+    ledger.s.answered = ledger.s.answered or over
     if command.body.get("step") == ledger.s.further.step:
-        ledger.change(further=FollowUp())
-    if ledger.s.lasts and not ledger.s.opens and not ledger.ready():
-        ledger.join_lasts()
+        ledger.s.further = FollowUp()
+    if ledger.s.lasts and not ledger.s.opens and not ledger.queue.ready():
+        ledger.queue.join_lasts()
     return ""
 
 

@@ -172,12 +172,12 @@ class RunRequests:
                 return reply
         if asked.round and left and not self._ledger.s.opens:
             reply = RunReply(n=left[0], round=left)
-            self._change(undelivered=())
+            self._ledger.s.delivery.undelivered = ()
             self.remember(pending.id, reply)
             return reply
         if asked.all and not self._ledger.s.answered:
-            self._ledger.change(automatic=True)
-            self._change(undelivered=(), given=())
+            self._ledger.s.automatic = True
+            self._ledger.s.delivery.undelivered = self._ledger.s.delivery.given = ()
         return None
 
     def add(self, pending: Pending) -> None:
@@ -225,7 +225,7 @@ class RunRequests:
         rounds = s.delivery.rounds
         if owner in rounds:
             plan = {**rounds[owner], record.step.step_id: record.n}
-            self._change(rounds={**rounds, owner: plan})
+            s.delivery.rounds = {**rounds, owner: plan}
             self.close_rounds()
         elif owner:
             found += [p for p in (*self.waiting["step"], *self.waiting["join"]) if p.id == owner]
@@ -249,13 +249,13 @@ class RunRequests:
         if done:
             self._give(record.n, done)
         elif owner not in rounds and ledger.failure is None:
-            self._change(undelivered=(*ledger.s.delivery.undelivered, record.n))
+            s.delivery.undelivered = (*s.delivery.undelivered, record.n)
 
     def begin_round(self, pending: Pending, plan: Collection[TaskStep]) -> None:
         """Note which steps a round runs; open steps of no request are run for it."""
         self._ledger.own(pending.id)
         planned = {step.step_id: 0 for step in plan}
-        self._change(rounds={**self._ledger.s.delivery.rounds, pending.id: planned})
+        self._ledger.s.delivery.rounds = {**self._ledger.s.delivery.rounds, pending.id: planned}
 
     def close_rounds(self) -> None:
         """Answer the rounds that are done; drop from the others the steps that cannot begin.
@@ -265,7 +265,7 @@ class RunRequests:
         s = self._ledger.s
         if not s.delivery.rounds:
             return
-        ready = () if s.lasts and s.opens else self._ledger.ready()
+        ready = () if s.lasts and s.opens else self._ledger.queue.ready()
         there = {step.step_id for step in (*ready, *(current.open.step for current in s.opens))}
         left: dict[str, dict[str, int]] = {}
         for owner, planned in s.delivery.rounds.items():
@@ -278,8 +278,7 @@ class RunRequests:
                 self.remember(owner, reply)
             elif plan:
                 left[owner] = plan
-        if left != s.delivery.rounds:
-            self._change(rounds=left)
+        s.delivery.rounds = left
 
     def settle(self) -> None:
         """Answer requests that would wait for a person or a resume, or that nothing can answer."""
@@ -297,7 +296,7 @@ class RunRequests:
             n = s.opens[0].n if s.opens else s.steps
             self.rest("waits", RunReply(n=n, status="paused"))
         elif failure is None and (s.answered or not s.opens):
-            is_ready = bool(ledger.ready())
+            is_ready = bool(ledger.queue.ready())
             none = refusals.none_ready(s.queue) if s.queue and not is_ready else None
             if s.answered:
                 reply, none = RunReply(n=s.steps), none or refusals.NO_STEPS
@@ -311,7 +310,7 @@ class RunRequests:
         """Answer all requests, as `tell` does: no step in progress is any of theirs then."""
         self._ledger.disown()
         self.tell(outcome, reply, failure)
-        self._change(rounds={})
+        self._ledger.s.delivery.rounds = {}
 
     def tell(
         self, outcome: Outcome, reply: RunReply | None = None, failure: Failure | None = None
@@ -372,7 +371,7 @@ class RunRequests:
             return
         answer = s.steps if s.answered else 0
         left = [each for each in s.delivery.given if caller not in each[1] or each[0] == answer]
-        self._change(given=tuple(left))
+        s.delivery.given = tuple(left)
 
     def ungiven(self, caller: str) -> int:
         """Return the first completed step that no one is known to have got, this caller included.
@@ -398,11 +397,7 @@ class RunRequests:
             given[n] = (*given.get(n, ()), caller)
         if n in left:
             left = tuple(each for each in left if each != n)
-        self._change(given=tuple(sorted(given.items())[-GIVEN_KEPT:]), undelivered=left)
-
-    def _change(self, **fields: object) -> None:
-        ledger = self._ledger
-        ledger.change(delivery=ledger.s.delivery.model_copy(update=fields))
+        known.given, known.undelivered = tuple(sorted(given.items())[-GIVEN_KEPT:]), left
 
 
 def _nested_run_goes_on(ledger: Ledger) -> bool:

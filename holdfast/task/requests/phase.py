@@ -48,10 +48,6 @@ class Ending:
     def _wanted(self) -> Closing | None:
         return self._ledger.s.closing
 
-    def _change(self, **fields: object) -> None:
-        if self._wanted is not None:
-            self._ledger.change(closing=self._wanted.model_copy(update=fields))
-
     @property
     def status(self) -> TaskStatus | None:
         """The status with which the task must be closed; None while it is open."""
@@ -87,21 +83,24 @@ class Ending:
     def begin(self, status: TaskStatus, why: str = "") -> None:
         """Accept an end; the one that was accepted first stays."""
         if self._wanted is None:
-            self._ledger.change(closing=Closing(status=status, why=why))
+            self._ledger.s.closing = Closing(status=status, why=why)
 
     def abandon(self, why: str) -> None:
         """Accept an abandon; it also takes the place of another end that cannot be reached."""
-        if self.is_stuck and self.status != "abandoned":
-            self._ledger.change(verdict=None)
-            self._change(status="abandoned", why=why, is_prepared=False)
+        closing = self._wanted
+        if closing is not None and self.is_stuck and closing.status != "abandoned":
+            self._ledger.s.verdict = None
+            closing.status, closing.why, closing.is_prepared = "abandoned", why, False
         self.begin("abandoned", why)
         self.try_again()
 
     def prepare(self) -> bool:
         """Return whether the work before the archive is still to be done; true only once."""
-        wanted = self._wanted
-        self._change(is_prepared=True)
-        return wanted is not None and not wanted.is_prepared
+        closing = self._wanted
+        if closing is None or closing.is_prepared:
+            return False
+        closing.is_prepared = True
+        return True
 
     def failed(self, failure: Failure, *, now: float, pause: float) -> Failure:
         """Record that an attempt has failed; return the failure with which the task waits.
@@ -111,8 +110,10 @@ class Ending:
             now: Time, seconds since the epoch.
             pause: Seconds until the first new attempt; each later pause is twice as long.
         """
-        wait = pause_of(self.failures, pause, LONGEST_PAUSE_SECONDS)
-        self._change(failures=self.failures + 1, due=now + wait)
+        wait, closing = pause_of(self.failures, pause, LONGEST_PAUSE_SECONDS), self._wanted
+        if closing is not None:
+            closing.failures += 1
+            closing.due = now + wait
         why = failure.message.rstrip(".")
         text = (
             f"The task will be {self._end}, but closing it failed: {why}. No step runs any more."
@@ -129,9 +130,10 @@ class Ending:
 
     def try_again(self) -> None:
         """Let the next attempt to close begin now."""
-        if self.is_stuck:
-            self._change(due=0.0)
-            self._ledger.change(failure=None)
+        closing = self._wanted
+        if closing is not None and self.is_stuck:
+            closing.due = 0.0
+            self._ledger.s.failure = None
 
     @property
     def _end(self) -> str:
@@ -249,7 +251,7 @@ class Agenda:
     def next_steps(self) -> tuple[TaskStep, ...]:
         """List the steps that may be begun for the requests that wait, or by the task itself."""
         s, all_ready = self._ledger.s, self.requests.round
-        ready = self._ledger.ready()
+        ready = self._ledger.queue.ready()
         if all_ready is not None:
             known = s.delivery.rounds.get(all_ready.id)
             return ready if known is None else tuple(r for r in ready if r.step_id in known)
@@ -272,7 +274,7 @@ class Agenda:
         """
         s = self._ledger.s
         free = tuple(current.open.step for current in s.opens if not current.owner)
-        return free if s.lasts and s.opens else (*free, *self._ledger.ready())
+        return free if s.lasts and s.opens else (*free, *self._ledger.queue.ready())
 
     @property
     def has_new_requests(self) -> bool:
@@ -508,9 +510,9 @@ def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
         return None if step_id in failed else refusals.other_failed(failed[0])
     queued = next((step for step in ledger.s.queue if step.step_id == step_id), None)
     if queued is None:
-        return refusals.no_such_step(step_id, ledger.upcoming())
-    if queued not in ledger.ready():
-        pending = {step.step_id for step in ledger.upcoming()}
+        return refusals.no_such_step(step_id, ledger.queue.upcoming())
+    if queued not in ledger.queue.ready():
+        pending = {step.step_id for step in ledger.queue.upcoming()}
         return refusals.not_ready(step_id, unmet(queued, pending))
     return None
 
@@ -523,7 +525,7 @@ def _refuse_idle(ledger: Ledger, asked: RunRequest) -> Failure | None:
     if not queue:
         ended = refusals.NO_STEPS if ledger.s.answered else refusals.NONE_FOLLOWED
         return refusals.stalled("") if asked.all else ended
-    if not ledger.ready() and ledger.s.described is not None:
+    if not ledger.queue.ready() and ledger.s.described is not None:
         return refusals.none_ready(queue)
     return None
 

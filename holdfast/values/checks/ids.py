@@ -86,7 +86,7 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
         size = len(given)
         msg = f"{what} may have at most {longest} characters; this has {size}: {shown(given)}"
         raise InvalidArgumentError(msg)
-    odd = next((each for each in given if _is_unseen(each)), None)
+    odd = next(filter(_is_unseen, given), None)
     if odd is not None:
         msg = (
             f"{what} may not have control characters, lone surrogates, blanks but the usual one or"

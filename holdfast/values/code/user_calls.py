@@ -98,12 +98,8 @@ def context_of(task_id: str) -> Context:
         known = _kept.get(outermost(task_id))
         made = Context() if known is None else known.copy()
     for variable, value in copy_context().items():
-        made.run(_set, variable, value)
+        made.run(variable.set, value)
     return made
-
-
-def _set(variable: ContextVar[Any], value: Any) -> None:
-    variable.set(value)
 
 
 class RaisedBy(str):

@@ -32,7 +32,7 @@ from holdfast.workers.context.journal import (
     request_digest,
     settings_within,
     told_again,
-    usable,
+    verdict,
 )
 from holdfast.workers.context.offer import (
     AgentCode,
@@ -195,7 +195,7 @@ class StepContext:
         self.is_asked_again = opened.told >= 0
         self._head = head
         self._before = tuple(transcript) if before is None else before
-        self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
+        self.paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
         self._retrieve = retrieve
         self._ask_task = ask_task
         self._view = opened.step.history
@@ -263,7 +263,7 @@ class StepContext:
 
     def respond_by(self, wrap: Callable[[Respond], Respond]) -> None:
         """Wrap how this run of the step makes a model call that is not recorded yet."""
-        self._paid.respond = wrap(self._paid.respond)
+        self.paid.respond = wrap(self.paid.respond)
 
     async def prepare(self) -> None:
         """Call the agent's code for instructions and tools, once per step, and record the result.
@@ -271,10 +271,9 @@ class StepContext:
         Raises:
             Exception: An error that the agent's code raised.
         """
-        if self.code.is_asked:
-            said = await self.memo(TURN, lambda: self.code.turn(self.state), costly=False)
-            self.agent = await self.code.taken(said)
-            self.offer = Offer(self.agent, self._head, self._retrieve, self.code)
+        said = await self.memo(TURN, lambda: self.code.turn(self.state), costly=False)
+        self.agent = await self.code.taken(said)
+        self.offer = Offer(self.agent, self._head, self._retrieve, self.code)
 
     @property
     def limit_reached(self) -> bool:
@@ -407,7 +406,9 @@ class StepContext:
             given = (*before, *said) if said else messages
             answer = await self._call_model(given, tools, choice, output_type, instructions)
             try:
-                return check(usable(answer, self._head, last=self.finished))
+                if not self.finished and (error := verdict(answer, self._head)) is not None:
+                    raise error
+                return check(answer)
             except ModelBehaviorError as error:
                 said += told_again(answer, error, self.rules, asked, last=self.finished)
         raise RuntimeError  # unreachable: the loop returns or raises
@@ -451,7 +452,7 @@ class StepContext:
             return recorded.answer
         # One costly call per activity: its answer must be in the task's history before the next
         # one is made, so that a lost worker process loses at most one paid answer.
-        await self.settled()
+        await self.paid.settled()
         self.stop.go_on()
         if self.finished:
             await self.stop.interrupt(Interrupt(kind="over"))
@@ -459,7 +460,7 @@ class StepContext:
             await self.stop.interrupt(Interrupt(kind="limit"))
         if self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        return await self._paid.answer(request, key, self._head, last=finishing)
+        return await self.paid.answer(request, key, self._head, last=finishing)
 
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
@@ -491,11 +492,11 @@ class StepContext:
         recorded = self.record.next(key, f"memo {name!r}", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.memo is not None:
             return copy.deepcopy(recorded.memo.output)
-        await self.settled()
+        await self.paid.settled()
         self.stop.go_on()
         if costly and self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        return await self._paid.memo(name, key, make, costly=costly)
+        return await self.paid.memo(name, key, make, costly=costly)
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run tools in the middle of the step.
@@ -518,7 +519,7 @@ class StepContext:
         key = digest(canonical([call.wire() for call in calls]))[:16]
         recorded = self.record.next(key, "tool calls", n=self.n, task_id=self.task_id)
         if recorded is None:
-            await self.settled()
+            await self.paid.settled()
             if self.finished:
                 await self.stop.interrupt(Interrupt(kind="over"))
             await self.stop.interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
@@ -527,7 +528,3 @@ class StepContext:
         self.state.clear()
         self.state.update(merged)
         return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
-
-    async def settled(self) -> None:
-        """Wait for the model call or memo in flight: stopping it would lose a paid answer."""
-        await self._paid.settled()

@@ -12,6 +12,7 @@ import asyncio
 import copy
 import inspect
 import itertools
+import operator
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -128,6 +129,9 @@ class StepStop:
         raise asyncio.CancelledError
 
 
+_IS_LAST: Callable[[JournalEntry], bool] = operator.attrgetter("last")
+
+
 class StepJournal:
     """The answered calls of a step: the recorded ones, and the ones made here.
 
@@ -135,6 +139,7 @@ class StepJournal:
         fresh: Calls that were answered in this activity.
         has_spent: Whether a model call or a costly memo is among them: the task must record it
             before the next costly call is made.
+        is_finished: Whether the last model call that the budget allows has its answer.
     """
 
     def __init__(
@@ -158,6 +163,7 @@ class StepJournal:
         self._unrecorded = unrecorded
         self._keep = keep
         self._position = 0
+        self.is_finished = any(map(_IS_LAST, recorded))
 
     @property
     def all(self) -> tuple[JournalEntry, ...]:
@@ -173,11 +179,6 @@ class StepJournal:
     def is_paid(self) -> bool:
         """Whether an answer was paid for that has not reached the task yet."""
         return self._unrecorded is not None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the last model call that the budget allows has its answer."""
-        return any(entry.last for entry in self.all)
 
     @property
     def next_is_last(self) -> bool | None:
@@ -221,6 +222,7 @@ class StepJournal:
     def add(self, entry: JournalEntry, *, costly: bool) -> None:
         """Add an answer; pass a costly one to `keep`, so that it outlives the activity."""
         self.fresh.append(entry)
+        self.is_finished = self.is_finished or entry.last
         self.has_spent = self.has_spent or costly
         if costly and self._keep is not None:
             self._keep(entry)
@@ -267,24 +269,6 @@ def read(answer: ModelAnswer, *, renames: bool) -> ModelAnswer:
     changes = {"calls": tuple(apart.values()), "item_ids": left}
     message = answer.message.model_copy(update=changes)
     return answer.model_copy(update={"message": message})
-
-
-def usable(answer: ModelAnswer, head: TaskHead, *, last: bool) -> ModelAnswer:
-    """Return an answer with which the task can go on.
-
-    Args:
-        answer: The answer.
-        head: The task's head.
-        last: Whether it is the last one that the budget allows; such an answer is not checked.
-
-    Raises:
-        ModelBehaviorError: The task cannot go on with it: it is empty, or such answers end the run.
-        UnfitAnswerError: The task cannot go on with it, and waits for a person.
-    """
-    error = None if last else verdict(answer, head)
-    if error is not None:
-        raise error
-    return answer
 
 
 def verdict(answer: ModelAnswer, head: TaskHead) -> HoldfastError | None:
@@ -367,8 +351,9 @@ def told_again(
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     calls = answer.message.calls
     items = answer.message.items
-    is_search = (i.get("type") == SEARCH_CALL and i.get("execution") == "client" for i in items)
-    if items and any(is_search):
+    if items and any(
+        i.get("type") == SEARCH_CALL and i.get("execution") == "client" for i in items
+    ):
         return (
             "Client-executed tool_search calls are not supported: the model asks this process to"
             ' search tools, as ToolSearchTool(execution="client") tells it. Leave execution out, so'

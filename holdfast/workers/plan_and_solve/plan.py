@@ -10,11 +10,11 @@ from pydantic import ValidationError, field_validator
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import OutputSpec
-from holdfast.task.ledger.queue import circle
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.values.messages import clean
+from holdfast.values.steps import circle
 
 DEFAULT_NAME = "default"
 """Name of the one sub-task that replaces a plan that could not be read."""

@@ -132,7 +132,7 @@ async def replayed(reader: Reader, task_id: str) -> Replayed:
             ledger.task(),
             entries,
             ledger.s.opens,
-            list(ledger.upcoming()),
+            list(ledger.queue.upcoming()),
             list(approvals.asked_everywhere(ledger)),
             next((e.event_time.ToMicroseconds() / 1e6 for e in ended), 0.0),
         )
