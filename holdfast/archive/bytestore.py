@@ -49,6 +49,10 @@ class ByteStore(Protocol):
         """
         ...
 
+    def add(self, path: str, data: bytes) -> None:
+        """Write a path whose name is made of its bytes, unless it is there in whole length."""
+        ...
+
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write a path unless it is there; of two creators, one decides.
 
@@ -86,6 +90,8 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
     import fsspec.core
 
     shown = without_credentials(url)
+    if url.startswith(("s3://", "s3a://")):  # with more, s3fs asks for the size before each read
+        options = {"max_concurrency": 1, **options}
     core: Any = fsspec.core  # fsspec ships no types
     try:
         filesystem, root = core.url_to_fs(url, **options)
@@ -148,6 +154,11 @@ class LocalStore:
             raise
         if forced:
             _sync_directory(target.parent)
+
+    def add(self, path: str, data: bytes) -> None:
+        """Write a file unless it is there: by size, which heals what was cut short."""
+        if self.size(path) != len(data):
+            self.write(path, data)
 
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Create a file with its content in one step; an existing one is left as it is."""
@@ -236,6 +247,14 @@ class FsspecStore:
         """Replace an object; a bucket has it for good."""
         del forced
         self._fs.pipe_file(f"{self._root}/{path}", data)
+
+    def add(self, path: str, data: bytes) -> None:
+        """Write an object in one request, if it is not there: to ask first costs two more."""
+        with suppress(OSError, *_NO_MODE):
+            self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
+            return
+        if self.size(path) != len(data):  # what failed otherwise fails again
+            self.write(path, data)
 
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write an object unless it is there, exclusively where the file system can.

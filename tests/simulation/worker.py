@@ -59,6 +59,10 @@ class MemoryStore:
         del forced
         self._data[path] = data
 
+    def add(self, path: str, data: bytes) -> None:
+        if self.size(path) != len(data):
+            self.write(path, data)
+
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         del exclusively
         return self._data.setdefault(path, data) is data

@@ -91,6 +91,12 @@ class EncryptedStore:
         named = self._named(path)
         self._inner.write(named, self._sealed(named, data), forced=forced)
 
+    def add(self, path: str, data: bytes) -> None:
+        """Write a path unless the scope has it."""
+        self.data_keys.own(made=True)
+        named = self._named(path)
+        self._inner.add(named, self._sealed(named, data))
+
     def create(self, path: str, data: bytes, *, exclusively: bool = False) -> bool:
         """Write a path unless it is there."""
         self.data_keys.own(made=True)
