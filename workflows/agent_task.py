@@ -122,13 +122,27 @@ class AgentTask(Opening):
             except asyncio.CancelledError:  # a task ends by closing only: its record is written
                 core.moving = False
                 core.abandon(CANCELLED)
-        if reporter is not None:
-            await reporter.finish()
-        # A signal or update that comes now is answered from the closed ledger. The server drops
-        # what it could not deliver before the workflow ends: so all handlers finish first.
-        await workflow.wait_condition(lambda: self.is_done() and not core.ledger.s.to_session)
+        await self._rest(reporter)
         core.background.cancel()
         return self._result()
+
+    async def _rest(self, reporter: Reporter | None) -> None:
+        """Wait until all is told, once the task is closed.
+
+        A signal or update that comes now is answered from the closed ledger. The server drops what
+        it could not deliver before the workflow ends: so all handlers finish first.
+        """
+        core = self.core
+        while True:
+            try:
+                if reporter is not None:
+                    await reporter.finish()
+                await workflow.wait_condition(
+                    lambda: self.is_done() and not core.ledger.s.to_session
+                )
+            except asyncio.CancelledError:  # it has its end; without a seal, that would not count
+                continue
+            return
 
     def _orphaned(self, *_: str) -> None:
         """Abandon this task: its parent has ended."""

@@ -18,7 +18,7 @@ ACTIVITIES = (*("tool",) * 5, *("step", "undo") * 2, *("close", "archive", "nest
 AT_WORK = {"say": ("tool", "tool", "check"), "undo": ("undo",), "finalize": ("close", "commit")}
 """Activities that a choice makes, for a fate of theirs."""
 
-TOOLS = ("look", "book", "pay", "send", "mark", "move", "helper")
+TOOLS = ("look", "book", "pay", "send", "mark", "move", "helper", "order", "sleep_until")
 TROUBLES = ("lost", "stalled", "late", "long", *FATES)
 """What happens to them."""
 
@@ -54,6 +54,16 @@ STEERING: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Commands of people that are no decisions."""
 
+OF_WAITS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("complete", {"token": "newest", "result": "delivered"}),
+    ("complete", {"token": "oldest", "result": "delivered"}),
+    ("complete", {"token": "newest", "error": "sold out"}),
+    ("complete", {"token": "newest", "until": EPOCH + 9000}),
+    ("wake", {"by": "ann"}),
+    ("wake", {"by": "ann", "until": EPOCH + 50}),
+)
+"""Commands about calls that wait."""
+
 REQUESTS: tuple[dict[str, Any], ...] = (
     *({"all": True},) * 6,
     {},
@@ -69,6 +79,9 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 
 class Author:
     """Writes one schedule."""
+
+    waits: tuple[str, ...] = ()
+    """Further tools, whose calls wait for a time, or for an outcome from outside."""
 
     def __init__(self, seed: int, length: int) -> None:
         self._chance = Random(seed)
@@ -116,13 +129,16 @@ class Author:
         chance = self._chance
         if self._has_child and not nested and chance.random() < 0.5:
             return ["helper", {"input": json.dumps(self._plan(1, nested=True))}]
-        name = chance.choice(("look", "mark", "send", *("book", "move") * 2, *("pay",) * 3))
+        name = chance.choice(
+            ("look", "mark", "send", *("book", "move") * 2, *("pay",) * 3, *self.waits)
+        )
         value = chance.randint(1, 9)
         known: dict[str, dict[str, Any]] = {
             "look": {"what": str(value)},
             "pay": {"amount": value},
             "send": {"text": str(value)},
             "mark": {"text": str(value)},
+            "sleep_until": {"when": f"{10**value % 10007} s", "note": "look again"},
         }
         return [name, known.get(name, {"thing": str(value)})]
 
@@ -149,6 +165,7 @@ class Author:
             (3, self._blind_edit),
             (6, self._unclear_undo),
             (3, self._hard_end),
+            *([(12, self._end_wait)] if self.waits else []),
         ]
         weights, made = zip(*kinds, strict=True)
         [kind] = self._chance.choices(made, weights)
@@ -238,6 +255,10 @@ class Author:
         verb, body = self._chance.choice(STEERING)
         return ("say", self._who(), verb, dict(body))
 
+    def _end_wait(self) -> Choice:
+        verb, body = self._chance.choice(OF_WAITS)
+        return ("say", self._who() if verb == "wake" else "token", verb, dict(body))
+
     def _finalize(self) -> Choice:
         return ("finalize", 0, self._id("f"))
 
@@ -275,6 +296,12 @@ class Author:
         return ("wait", self._chance.choice((0.5, 5, 30, 4000)))
 
 
+class PatientAuthor(Author):
+    """Writes schedules in which calls wait."""
+
+    waits = ("order", "sleep_until")
+
+
 class CalmAuthor(Author):
     """Writes schedules of which a real server decides nothing: each choice is settled."""
 
@@ -309,5 +336,6 @@ def calm_schedule_of(seed: int) -> Schedule:
 
 
 def schedule_of(seed: int, length: int = LENGTH) -> Schedule:
-    """Return the schedule of a seed."""
-    return Author(seed, length).write()
+    """Return the schedule of a seed; in each eighth, calls may wait."""
+    author = PatientAuthor if seed % 8 == 5 else Author
+    return author(seed, length).write()

@@ -11,6 +11,7 @@ task, and so on; "session" is the session.
 | ("run", who, id, {...}) | the update `run`, with the fields of a RunRequest |
 | ("finalize", who, id), ("undo", who, id, {...}) | likewise |
 | ("say", who, verb, {...}) | a command; its approval is a number, or "open" for the first that is |
+| ("say", "token", verb, {...}) | with the "newest" or "oldest" token, to the task of the token |
 | ("raw", who, signal, [text, ...]) | a signal with these data, as they are |
 | ("query", who, name) | a query |
 | ("cancel", who), ("terminate", who) | by Temporal's own tools |
@@ -229,6 +230,11 @@ class Simulation:
         self._update(who, id, "undo", UndoRequest.model_validate(fields))
 
     def _say(self, who: int | str, verb: str, body: dict[str, Any]) -> None:
+        if who == "token":
+            tokens = self.world.tokens or [f"{TASK}:0.1.0.0:guessed"]
+            token = tokens[0 if body["token"] == "oldest" else -1]
+            self.server.signal(token.partition(":")[0], verb, payloads({**body, "token": token}))
+            return
         target = self.id_of(who)
         if body.get("approval") == "open":
             run = self.run_of(0)

@@ -1,5 +1,7 @@
 """Schedules that have failed once, as the simulator has shrunk and printed them."""
 
+import json
+
 import pytest
 
 from tests.simulation.play import Schedule, play
@@ -143,3 +145,22 @@ def test_hundreds_of_questions_of_one_answer_take_several_workflow_tasks() -> No
     played = play(Schedule(plan=plan, choices=[("run", 0, "r1", {"all": True}), ("settle",)]))
     assert not played.violation, "\n".join([*played.trace, played.violation])
     assert sum("workflow task of t" in line for line in played.trace) >= 5
+
+
+def test_a_cancellation_of_a_closed_task_that_still_tells_its_children_changes_no_end() -> None:
+    moves = [["move", {"thing": "1"}], ["move", {"thing": "2"}]]
+    child = ["helper", {"input": json.dumps([moves, "done"])}]
+    assert_holds(
+        Schedule(
+            plan=[[child], [child]],
+            choices=[
+                ("run", 0, "r1", {"all": True}),
+                ("settle",),
+                ("say", 0, "reject", {"approval": "open", "by": "ann"}),
+                ("go", 0, 0, 2),
+                ("cancel", 0),
+                ("settle",),
+            ],
+            options={"max_turns": 2, "finalize": True},
+        )
+    )
