@@ -76,6 +76,7 @@ _FAMILIES = {
     "sonar": "Perplexity",
     "qwen": "Alibaba",
     "kimi": "Moonshot",
+    "glm-": "Z.ai",
 }
 """How the names of other providers' models begin."""
 
@@ -237,7 +238,10 @@ def misdirected(name: str, base_url: str | None) -> str:
     if prefix in _PROVIDERS:
         whose = f"a model of {prefix!r}"
     else:
-        family = next((family for family in _FAMILIES if lower.startswith(family)), None)
+        parts = lower.split(".")  # as in us.anthropic.claude-sonnet-4-5
+        family = next(
+            (begin for begin in _FAMILIES for part in parts if part.startswith(begin)), None
+        )
         if family is None:
             wrong = unknown_prefix(name, base_url)
             return wrong + _OBJECT if wrong else ""

@@ -106,6 +106,8 @@ def test_a_script_of_what_is_no_answer_is_refused(script: Any, said: str) -> Non
         "chat:claude-sonnet-4-5",
         "responses:claude-sonnet-4-5",
         "gemini-2.5-pro",
+        "us.anthropic.claude-sonnet-4-5-v1:0",
+        "glm-4.6",
         "google-gla:gemini-2.5-pro",
         "gemini/gemini-2.5-pro",
         "vertex_ai/gemini-2.5-pro",
