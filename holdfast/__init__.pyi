@@ -71,12 +71,10 @@ from holdfast.agents.tools.guardrails import (
 from holdfast.agents.tools.guardrails import (
     tool_output_guardrail as tool_output_guardrail,
 )
+from holdfast.agents.tools.events import wait_for_event as wait_for_event
 from holdfast.agents.tools.waiting import sleep_until as sleep_until
 from holdfast.agents.tools.retriever import (
     KeywordToolRetriever as KeywordToolRetriever,
-)
-from holdfast.agents.tools.retriever import (
-    ToolRetriever as ToolRetriever,
 )
 from holdfast.agents.tools.foreign.frameworks import (
     agents_sdk_tool as agents_sdk_tool,

@@ -20,7 +20,7 @@ from holdfast.cli.arguments import (
     TaskArgument,
     login_name,
 )
-from holdfast.cli.commands.lists.typed import schedule
+from holdfast.cli.commands.lists.typed import event, schedule
 from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.groups import Commands
@@ -343,6 +343,7 @@ app.add_typer(start)
 app.add_typer(people)
 app.add_typer(desk, name="desk")
 app.add_typer(schedule, name="schedule", help="Begin tasks at set times.")
+app.add_typer(event, name="event", help="Send an event to the calls that wait for it.")
 
 
 @app.command(epilog=EPILOG)

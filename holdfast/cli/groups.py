@@ -15,7 +15,7 @@ from holdfast.values.runs.verbs import VERBS
 
 GROUPS = {
     "Begin": ("init", "doctor", "keys"),
-    "Run tasks": ("demo", "run", "attach", "step", "finalize", "schedule"),
+    "Run tasks": ("demo", "run", "attach", "step", "finalize", "schedule", "event"),
     "See what there is": (
         *("tasks", "show", "sessions", "approvals"),
         *("audit", "report", "export", "record"),

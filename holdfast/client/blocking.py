@@ -310,6 +310,7 @@ class AgentRunner(_Twin):
     verify = _sync(_async.AgentRunner.verify)
     wake = _sync(_async.AgentRunner.wake)
     complete = _sync(_async.AgentRunner.complete)
+    send_event = _sync(_async.AgentRunner.send_event)
     add_schedule = _sync(_async.AgentRunner.add_schedule)
     list_schedules = _sync(_async.AgentRunner.list_schedules)
     pause_schedule = _sync(_async.AgentRunner.pause_schedule)

@@ -17,12 +17,13 @@ from starlette.routing import Match
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.events import events
+from holdfast.desk.api.hooks import hooks
 from holdfast.desk.api.reads import reads
 from holdfast.desk.api.writes import writes
 from holdfast.desk.identity.guard import Guard, Proxy, is_loopback
 from holdfast.desk.identity.login import login
 from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
-from holdfast.desk.identity.protection import LOGIN, Limits, Protection, Rates
+from holdfast.desk.identity.protection import HOOKS, LOGIN, Limits, Protection, Rates
 from holdfast.desk.identity.tenants import tenant_of
 from holdfast.desk.identity.tokens import LocalTokens, May, Tokens
 from holdfast.desk.pages.feed import Feed
@@ -161,6 +162,7 @@ def desk_app(
     )
     _describe(app)
     app.include_router(login)
+    app.include_router(hooks, prefix=HOOKS.rstrip("/"))
     if oidc is not None:
         from holdfast.desk.identity import oidc as sign_in
 

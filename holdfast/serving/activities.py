@@ -11,6 +11,7 @@ from holdfast.activities.data.registry import Registry, described_ahead
 from holdfast.activities.data.source import Source
 from holdfast.activities.erasure import ErasingActivities
 from holdfast.activities.error_handlers import HandlingActivities
+from holdfast.activities.events import deliver
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.long_calls import LongCalls
 from holdfast.activities.notices import NoticeActivities, Notifier, checked_notifiers
@@ -31,12 +32,14 @@ from holdfast.models.prices import Prices
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described
 from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import ErasureRun, Session
 
 if TYPE_CHECKING:
     from holdfast.governor.providers import Provider
 
-WORKFLOWS: list[type] = [AgentTask, Session, ErasureRun]
+WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun]
+OF_SESSIONS = {"index", "rest", "deliver"}
 
 
 class Activities:
@@ -45,7 +48,7 @@ class Activities:
     Attributes:
         registry: The agents that they serve; more may be added while the worker runs.
         all: The activity functions.
-        of_sessions: The activities of sessions.
+        of_sessions: The activities of sessions and of mailboxes.
         long_calls: Tool calls that may go on while their task continues as new.
     """
 
@@ -89,7 +92,7 @@ class Activities:
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
         self._notices = NoticeActivities(notifiers)
-        of_sessions: list[Callable[..., Any]] = [closing.index, closing.rest]
+        of_sessions: list[Callable[..., Any]] = [closing.index, closing.rest, deliver]
         activities: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -120,7 +123,7 @@ class Activities:
         tool = tools.tool if loops is None else loops.apart(tools.tool)
         self.long_calls = LongCalls(tool)
         apart = activities if loops is None else [loops.apart(each) for each in activities]
-        self.of_sessions = [each for each in apart if each.__name__ in {"index", "rest"}]
+        self.of_sessions = [each for each in apart if each.__name__ in OF_SESSIONS]
         self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
         self._cache = source.cache
 

@@ -172,12 +172,13 @@ def _activities(
 
 
 def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
-    """Build the worker of the default app's sessions, which every process of the app has."""
+    """Build the worker of the default app's sessions and mailboxes; every process has it."""
+    from holdfast.workflows.requests.events import EventMailbox
     from holdfast.workflows.session import Session
 
     settings: dict[str, Any] = {
         "task_queue": queue_of(DEFAULT_APP),
-        "workflows": [Session],
+        "workflows": [Session, EventMailbox],
         "activities": activities.of_sessions,
         "max_concurrent_workflow_task_polls": 2,
         "max_concurrent_activity_task_polls": 1,

@@ -122,8 +122,11 @@ def _wake(ledger: Ledger, command: Command, *, now: float) -> str:
 
 def _extend(ledger: Ledger, n: int, i: int, over: Outcome, command: Command, *, now: float) -> str:
     until, refused = approvals.time_to_come(command.body["until"], now=now)
+    wait = cast("Wait", over.asks)
+    if wait.waits == "event":  # where the event comes in has its time
+        refused = "The time of a wait for an event is fixed. End the wait, without a time."
     if not refused:
-        wait = cast("Wait", over.asks).model_copy(update={"until": until})
+        wait = wait.model_copy(update={"until": until})
         ledger.calls.wait(n, i, over.model_copy(update={"asks": wait}))
     return refused
 

@@ -33,18 +33,29 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, sleep_until, tool
+from holdfast import (
+    Agent,
+    AgentRunner,
+    TaskStep,
+    TaskStepOutput,
+    ToolContext,
+    sleep_until,
+    tool,
+    wait_for_event,
+)
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.events import EventTool
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from holdfast.agents.tools.waiting import made_as
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
@@ -163,7 +174,13 @@ def make_tools(job: Job) -> dict[str, Tool]:
         (job.home / f"token.{thing}").write_text(ctx.completion_token)
         return await act(ctx, thing)
 
-    known = (look, peek, book, charge, nap, order)
+    async def hear(ctx: ToolContext, thing: str) -> str:
+        note(home, "start", tool="hear", thing=thing)
+        said: str = await wait_for_event.function(ctx, "paid", {"thing": thing})
+        return said
+
+    made = Tool.from_function(hear, description="Wait.", idempotent=True)
+    known = (look, peek, book, charge, nap, order, made_as(EventTool, made))
     return {each.name: each for each in known}
 
 

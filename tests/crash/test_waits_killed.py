@@ -87,3 +87,27 @@ async def test_a_schedule_goes_on_after_server_and_worker_were_killed(own_lab: L
     await lab.runner.delete_schedule(name)
     assert before < await ids()
     assert schedule.missed == 0
+
+
+async def test_an_event_sent_twice_reaches_both_tasks_once_after_server_and_worker_were_killed(
+    own_lab: Lab,
+) -> None:
+    lab = own_lab
+    await lab.serve()
+    tasks = [await lab.create("hear:tea look:b", step_mode="automatic") for _ in range(2)]
+    for task in tasks:
+        await until_waits(lab, task)
+    await lab.kill_server()
+    for worker in [each for each in lab.processes if each.exitcode is None]:
+        await lab.kill(worker)
+    await lab.restart_server()
+    for _ in range(2):  # while no worker is up
+        sent = await lab.runner.send_event("paid", {"thing": "tea"}, id="e1")
+        assert sent.status == "recorded"
+    lab.start()
+    for task in tasks:
+        await lab.until_status(task, "answered")
+        heard = str((await lab.runner.run_task(task)).output)
+        assert heard.count('"id": "e1"') == 1
+        assert "look(b)" in heard
+    assert (await lab.runner.send_event("paid", {"thing": "tea"}, id="e1")).waiters == len(tasks)

@@ -51,6 +51,7 @@ BODIES: dict[str, Any] = {
     "snooze": {"until": "2100-01-01T00:00:00Z"},
     "wake": None,
     "complete": {"result": "x"},
+    "send_event": {"data": {"x": 1}},
 }
 """A body that fits for each route that acts; a new route needs one, and is tested by it."""
 

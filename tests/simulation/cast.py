@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, sleep_until, tool
+from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, sleep_until, tool, wait_for_event
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import ModelRequestError, ModelUnavailableError, OutcomeUnknownError
@@ -205,7 +205,7 @@ def tools_of(world: World) -> dict[str, Tool]:
         world.tokens.append(ctx.completion_token)
         return f"ordered {thing}"
 
-    tools = (look, book, move, pay, send, mark, order, sleep_until)
+    tools = (look, book, move, pay, send, mark, order, sleep_until, wait_for_event)
     return {each.name: each for each in tools}
 
 

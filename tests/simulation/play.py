@@ -1,7 +1,7 @@
 """Plays a schedule: plain data that says what people and machines do to a task.
 
 A choice is a tuple. `who` is a task: 0 is the one that the schedule begins with, 1 its first child
-task, and so on; "session" is the session.
+task, and so on; "session" is the session, "paid" the mailbox of events of that name.
 
 | choice | what happens |
 | --- | --- |
@@ -40,6 +40,7 @@ from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import UndoRequest
+from holdfast.task.mailbox import mailbox_id
 from holdfast.values.settings import Budget
 from tests.simulation.cast import World, agents_of
 from tests.simulation.clock import EPOCH, Clock, StuckError, virtual_time
@@ -62,6 +63,7 @@ FATES = {
 }
 TASK = "t"
 SESSION = "~session~s"
+NAMED = {"session": SESSION, "paid": mailbox_id("hf-sim", "paid")}
 QUERIES = (("task",), ("completed_steps",), ("upcoming_steps",), ("approval_values",), ("effects",))
 FAR = 60.0
 """Seconds of a timer that `settle` does not wait for."""
@@ -158,7 +160,7 @@ class Simulation:
     def id_of(self, who: int | str) -> str:
         """Return the id of a workflow."""
         tasks = self.tasks
-        return SESSION if isinstance(who, str) else tasks[who % len(tasks)]
+        return NAMED[who] if isinstance(who, str) else tasks[who % len(tasks)]
 
     def run_of(self, who: int | str) -> Run | None:
         """Return the newest run of a workflow; None when there is none."""

@@ -35,12 +35,14 @@ from temporalio.workflow import _Definition as Definition  # pyright: ignore[rep
 import holdfast
 from holdfast.engine.converter import holdfast_converter
 from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 
 T = TypeVar("T")
 
 CONVERTER: DataConverter = holdfast_converter(None)
-DEFINITIONS = {d.name: d for d in map(Definition.must_from_class, (AgentTask, Session))}
+SERVED = (AgentTask, Session, EventMailbox)
+DEFINITIONS = {d.name: d for d in map(Definition.must_from_class, SERVED)}
 RUNNER = UnsandboxedWorkflowRunner()
 
 Job = wa.WorkflowActivationJob

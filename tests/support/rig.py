@@ -39,6 +39,7 @@ from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.steps import ListedTask
 from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 from tests.replay.recorded import Kind, kinds, record
 from tests.support.scale import EXHAUSTIVE
@@ -237,7 +238,7 @@ async def assert_replays(
     client = where.client if isinstance(where, AgentRunner) else where
     workflow_id = workflow if isinstance(workflow, str) else workflow.task_id
     replayer = Replayer(
-        workflows=[AgentTask, Session],
+        workflows=[AgentTask, Session, EventMailbox],
         data_converter=client.data_converter,
         build_id=BUILD_ID,  # the default is made of all modules' code, each time
     )

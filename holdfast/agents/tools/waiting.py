@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, fields
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import PreparedTool, QuestionAskedError
@@ -117,6 +117,12 @@ class LaterTool(PreparedTool):
 
 
 _FIELDS = [each.name for each in fields(Tool) if each.init]
+MadeT = TypeVar("MadeT", bound=Tool[..., Any])
+
+
+def made_as(kind: type[MadeT], made: Tool[..., Any], **own: Any) -> MadeT:
+    """Return a tool as one of another class, with attributes of its own."""
+    return kind(**{name: getattr(made, name) for name in _FIELDS} | {"inline": False} | own)
 
 
 def later_tool(function: Callable[..., Any], options: ToolOptions) -> LaterTool:
@@ -131,6 +137,4 @@ def later_tool(function: Callable[..., Any], options: ToolOptions) -> LaterTool:
         msg = f"completes={shown(how)} is not 'later'; leave it out for a tool that ends with it."
         raise DeclarationError(msg)
     made = Tool.from_function(function, **given)
-    own: dict[str, Any] = {name: getattr(made, name) for name in _FIELDS}
-    own["inline"] = False
-    return LaterTool(**own, completion_seconds=seconds)
+    return made_as(LaterTool, made, completion_seconds=seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.client.agent_runner.approvals import TaskApprovals
 from holdfast.client.agent_runner.control import TaskControl
 from holdfast.client.agent_runner.erasing import TaskErasing
+from holdfast.client.agent_runner.events import EventSending
 from holdfast.client.agent_runner.runs import TaskStreaming
 from holdfast.client.agent_runner.schedules import TaskScheduling
 from holdfast.client.agent_runner.time_travel import TimeTravel
@@ -13,7 +14,13 @@ from holdfast.engine.tracebacks import without_plumbing
 
 @without_plumbing
 class AgentRunner(
-    TaskStreaming, TaskControl, TaskApprovals, TimeTravel, TaskScheduling, TaskErasing
+    TaskStreaming,
+    TaskControl,
+    TaskApprovals,
+    TimeTravel,
+    TaskScheduling,
+    TaskErasing,
+    EventSending,
 ):
     """Creates tasks, runs their steps, and steers them.
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, StringConstraints, create_model
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from holdfast.client.agent_runner.creation import Attempts
+from holdfast.client.agent_runner.events import EventReceipt
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
+from holdfast.desk.identity.tokens import NotAllowedError
 from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
 from holdfast.task.happenings import happenings
+from holdfast.task.mailbox import DAY, LONGEST_KEPT
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of, serves, task_of
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.verbs import VERBS, Part, Verb, signature_of
@@ -104,6 +108,14 @@ class Rewind(Undo):
     """The last step to keep, by its id."""
 
     to: str
+
+
+class NewEvent(Body):
+    """An event; see `AgentRunner.send_event`."""
+
+    data: dict[str, Any] = {}
+    id: str | None = None
+    keep_seconds: Annotated[float, Field(gt=0, le=LONGEST_KEPT)] = DAY
 
 
 class Fork(Body):
@@ -251,6 +263,21 @@ async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
 async def _is_fork(asked: Asked, task_id: str, of: str) -> bool:
     origin = origin_of(list(happenings(await asked.runner.ledger(task_id))))
     return origin is not None and origin.task_id == of
+
+
+@writes.post("/events/{event:path}", status_code=202)
+async def send_event(asked: Asked, event: str, body: NewEvent) -> EventReceipt:
+    """Send an event to the calls that wait for it; sent again with its id, it changes nothing.
+
+    Raises:
+        NotAllowedError: The sender is of a tenant.
+    """
+    await asked.may("send_event", "")
+    if asked.visitor.tenant:
+        msg = "An event reaches the tasks of all tenants: who is of one may not send it."
+        raise NotAllowedError(msg)
+    keep = timedelta(seconds=body.keep_seconds)
+    return await asked.runner.send_event(event, body.data, id=body.id, keep=keep)
 
 
 @writes.post("/rules/{rule_id:path}/revoke")

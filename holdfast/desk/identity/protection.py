@@ -29,6 +29,9 @@ OPEN = frozenset({LOGIN, f"{LOGIN}/oidc", f"{LOGIN}/oidc/callback"})
 """Addresses for those who have not signed in."""
 
 API = "/api/"
+HOOKS = "/hooks/"
+"""Begins the addresses of webhooks: who sends one is known by its signature."""
+
 VISITOR = "holdfast.desk.visitor"
 """Key in a request's scope of the identity that sends it."""
 
@@ -131,6 +134,9 @@ class Protection:
         if length.isdecimal() and int(length) > self._limits.body_bytes:
             return self._too_large()
         path = path_of(scope)
+        if path.startswith(HOOKS) and scope["type"] == "http" and is_write:
+            wait = self._writes.wait(f"{HOOKS}{connection.client and connection.client.host}")
+            return too_many(wait) if wait else None
         try:
             if path in OPEN and self._guard.serves(connection):
                 return None
@@ -203,7 +209,7 @@ def is_foreign(connection: HTTPConnection) -> bool:
 
 
 def _with_headers(send: Send, path: str) -> Send:
-    is_data = path.startswith(API)
+    is_data = path.startswith((API, HOOKS))
 
     async def adding(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -48,6 +48,7 @@ Verb = Literal[
     "undo",
     "rewind",
     "fork",
+    "send_event",
     "approve_always",
     "edit",
     "reject_always",
@@ -66,7 +67,9 @@ def _of_role(role: Role, *more: Verb) -> frozenset[Verb]:
 
 ALLOWED: Mapping[Role, frozenset[Verb]] = {
     "viewer": frozenset((READ,)),
-    "operator": _of_role("operator", "create", "run", "finalize", "undo", "rewind", "fork"),
+    "operator": _of_role(
+        "operator", "create", "run", "finalize", "undo", "rewind", "fork", "send_event"
+    ),
     "approver": _of_role("approver", "approve_always", "edit", "reject_always"),
 }
 """The verbs that each role allows. Every role may read."""

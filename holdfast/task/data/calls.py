@@ -68,11 +68,13 @@ class Wait(Value):
             has its token.
         until: Time at which it is over, seconds since the epoch; 0 for never.
         note: What it is about; of an event, its name.
+        since: When it began, likewise; 0 where that is not told.
     """
 
     waits: Literal["sleep", "event", "answer"]
     until: float = 0.0
     note: str = ""
+    since: float = 0.0
 
     @property
     def said(self) -> str:
@@ -80,7 +82,8 @@ class Wait(Value):
         what = {"sleep": "sleeps", "event": "waits for event", "answer": "waits for its outcome"}
         until = f" until {time_shown(self.until)}" if self.until else ""
         if self.waits == "event":
-            return f"{what['event']} {self.note!r}{until}"
+            since = f" since {time_shown(self.since)}" if self.since else ""
+            return f"{what['event']} {self.note!r}{since}{until}"
         return f"{what[self.waits]}{until}{self.note and f', {self.note}'}"
 
 

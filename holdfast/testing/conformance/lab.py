@@ -34,6 +34,7 @@ from holdfast.values.checks.ids import queue_of
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers.base import AgentWorker
 from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ class Lab:
             Exception: The present code does not give the recorded history.
         """
         replayer = Replayer(
-            workflows=[AgentTask, Session],
+            workflows=[AgentTask, Session, EventMailbox],
             data_converter=self.bench.client.data_converter,
             build_id=BUILD_ID,  # the default id is computed from the code of all modules, each time
         )

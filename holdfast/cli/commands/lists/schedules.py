@@ -1,7 +1,8 @@
-"""`schedule`: tasks that begin at set times, how they go, and what was missed."""
+"""`schedule`: tasks that begin at set times, and what was missed; `event`: what calls wait for."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from holdfast.cli import output
@@ -9,8 +10,10 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.schedules import Schedule, span_of
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.runs.times import span_in
 from holdfast.values.settings import Budget
-from holdfast.values.text.shown import time_shown
+from holdfast.values.text.shown import shown, time_shown
 
 
 async def add_command(
@@ -72,3 +75,40 @@ def _told(common: Common, found: list[Schedule]) -> ExitCode:
 
 def _next(schedule: Schedule) -> str:
     return time_shown(schedule.next[0]) if schedule.next else "never"
+
+
+async def send_command(
+    common: Common,
+    name: str,
+    data: str,
+    *,
+    id: str | None,
+    keep: str,
+    app: str | None,
+    queue: str | None,
+) -> ExitCode:
+    """Send an event and say whether calls wait for it.
+
+    Raises:
+        InvalidArgumentError: The data are no JSON object.
+    """
+    try:
+        found: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        msg = f"--data takes a JSON object, as '{{\"order\": 7}}'; this is {shown(data)}."
+        raise InvalidArgumentError(msg)
+    if (kept := span_in(keep)) is None:
+        msg = f"--keep takes a time, as '30 min', '2 h' or '1 d'; this is {shown(keep)}."
+        raise InvalidArgumentError(msg)
+    async with engine_of(common) as engine:
+        runner = engine.runner(app=app, queue=queue)
+        receipt = await runner.send_event(name, found, id=id, keep=kept)
+    if common.json:
+        output.emit(receipt.wire())
+    elif receipt.status == "recorded":
+        output.say(f"Event {receipt.id} is recorded. No worker process has seen it yet.")
+    else:
+        output.say(f"Event {receipt.id} is kept. Calls that it has found: {receipt.waiters}.")
+    return ExitCode.OK

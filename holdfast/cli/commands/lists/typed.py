@@ -1,4 +1,4 @@
-"""`schedule` as it is typed."""
+"""`schedule` and `event` as they are typed."""
 
 from __future__ import annotations
 
@@ -124,3 +124,36 @@ async def _change(common: Common, verb: str, name: str, *given: object) -> ExitC
     from holdfast.cli.commands.lists.schedules import change_command
 
     return await change_command(common, verb, name, *given)
+
+
+event = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@event.command(epilog=EPILOG)
+@shared
+async def send(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as order.paid.")],
+    *,
+    data: Annotated[
+        str, typer.Option("--data", metavar="JSON", help="What is known of it.")
+    ] = "{}",
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="Tells it apart: sent again with it, it changes nothing."),
+    ] = None,
+    keep: Annotated[
+        str, typer.Option("--keep", help="How long it is kept for calls that wait later.")
+    ] = "1 d",
+    app: AppOption = None,
+    queue: QueueOption = None,
+) -> ExitCode | None:
+    """Send an event to the calls that wait for it, now or soon."""
+    from holdfast.cli.commands.lists.schedules import send_command
+
+    return await send_command(common, name, data, id=id, keep=keep, app=app, queue=queue)
+
+
+@event.callback()
+def of_events() -> None:
+    """Send events."""

@@ -1,0 +1,293 @@
+"""Events of one name: what its mailbox keeps, and which calls that wait are given which. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, Field
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json, Value, canonical
+from holdfast.values.checks.ids import MADE, check_name
+from holdfast.values.text.shown import named, shown
+
+MAILBOX = "Mailbox"
+"""Type of the workflow."""
+
+DAY = 86_400.0
+LONGEST_KEPT = 30 * DAY
+LONGEST_NAME = 100
+LARGEST_EVENT = 32 * 1024
+"""Most bytes of an event's data, as JSON: a call that it is given to has them in its history."""
+
+MOST_EVENTS = 10_000
+MOST_BYTES = 8 * 1024 * 1024
+MOST_WAITERS = 10_000
+MOST_FIELDS = 20
+KEPT_REFUSALS = 100
+
+
+class Event(Value):
+    """Something that has happened elsewhere.
+
+    Attributes:
+        id: Tells it apart: sent again with the same id while it is kept, it changes nothing.
+        data: What is known of it.
+        keep: How long calls that wait later find it, seconds.
+        at: When it came, seconds since the epoch.
+        size: Bytes of its data.
+    """
+
+    id: str = Field(min_length=1, max_length=200)
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
+    keep: Annotated[float, Field(gt=0, le=LONGEST_KEPT, allow_inf_nan=False)] = DAY
+    at: float = 0.0
+    size: int = 0
+
+
+class Waiter(Value):
+    """A call that waits for an event.
+
+    Attributes:
+        key: Its idempotency key.
+        token: With it, the call is given the event.
+        match: Dotted names of fields of the data to what they must be.
+        until: When its time is over, seconds since the epoch.
+    """
+
+    key: str
+    token: str
+    match: dict[str, Json] = Field(default_factory=dict[str, Json])
+    until: float = 0.0
+
+    @property
+    def task(self) -> str:
+        """Id of its task."""
+        return self.token.rpartition(":")[0].rpartition(":")[0]
+
+    def takes(self, data: Mapping[str, Json]) -> bool:
+        """Whether the data of an event fit."""
+        return all(same(_at(data, name), wanted) for name, wanted in self.match.items())
+
+
+class Heard(Value):
+    """How a mailbox has taken an event, or a call that waits.
+
+    Attributes:
+        refused: Why not; empty when it was taken.
+        waiters: Of an event, how many calls it has found so far.
+    """
+
+    refused: str = ""
+    waiters: int = 0
+
+
+class Delivery(Value):
+    """An event that a call gets.
+
+    Attributes:
+        name: Name of the event.
+        event: The event.
+        waiter: The call.
+    """
+
+    name: str
+    event: Event
+    waiter: Waiter
+
+
+class Mailbox(BaseModel):
+    """The events of one name, and the calls that wait for them.
+
+    Attributes:
+        events: What is kept, by id, oldest first.
+        waiters: The calls, by key, oldest first.
+        due: Key of a call to the id of the event that it gets.
+        given: Id of a kept event to the keys of the calls that have it, and their tasks.
+        refusals: Why an event or a call was refused, by its id or key; the newest ones.
+        size: Bytes of all data.
+    """
+
+    events: dict[str, Event] = Field(default_factory=dict[str, Event])
+    waiters: dict[str, Waiter] = Field(default_factory=dict[str, Waiter])
+    due: dict[str, str] = Field(default_factory=dict[str, str])
+    given: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
+    refusals: dict[str, str] = Field(default_factory=dict[str, str])
+    size: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept, and no call waits."""
+        return not self.events and not self.waiters
+
+    def heard(self, key: str) -> Heard:
+        """Say how an event or a call was taken.
+
+        Args:
+            key: Id of the event, or key of the call.
+        """
+        finds = sum(event == key for event in self.due.values()) + len(self.given.get(key, ()))
+        return Heard(refused=self.refusals.get(key, ""), waiters=finds)
+
+    def take_event(self, event: Event, *, now: float) -> None:
+        """Keep an event, for calls that wait now or later; or note why not."""
+        if event.id in self.events:
+            return
+        size = len(canonical(event.data))
+        why = ""
+        if size > LARGEST_EVENT:
+            why = f"Its data have {size:,} bytes; an event may have {LARGEST_EVENT:,}."
+        elif len(self.events) >= MOST_EVENTS or self.size + size > MOST_BYTES:
+            why = (
+                f"{len(self.events):,} events of this name with {self.size:,} bytes are kept; there"
+                f" may be {MOST_EVENTS:,} with {MOST_BYTES:,}. Keep them for a shorter time, or"
+                " spread them over several names, as order.paid.eu."
+            )
+        if why:
+            self._refuse(event.id, why)
+            return
+        self.refusals.pop(event.id, None)
+        self.events[event.id] = event.model_copy(update={"at": now, "size": size})
+        self.size += size
+        for key, waiter in self.waiters.items():
+            if key not in self.due and waiter.takes(event.data):
+                self.due[key] = event.id
+
+    def take_waiter(self, waiter: Waiter) -> None:
+        """Let a call wait, or have the oldest event that its task has not had; or note why not."""
+        if waiter.key in self.waiters:
+            return
+        if len(self.waiters) >= MOST_WAITERS:
+            why = f"{MOST_WAITERS:,} calls wait for events of this name; there may be no more."
+            self._refuse(waiter.key, why)
+            return
+        self.refusals.pop(waiter.key, None)
+        if any(waiter.key in keys for keys in self.given.values()):
+            return  # an attempt that was made again: the call has its event
+        self.waiters[waiter.key] = waiter
+        for event in self.events.values():
+            has_it = waiter.task in self.given.get(event.id, {}).values()
+            if not has_it and waiter.takes(event.data):
+                self.due[waiter.key] = event.id
+                return
+
+    def leave(self, key: str) -> None:
+        """Forget a call that was undone, and that it had an event: its task may have it again."""
+        self.waiters.pop(key, None)
+        self.due.pop(key, None)
+        for keys in self.given.values():
+            keys.pop(key, None)
+
+    def delivered(self, sent: Delivery, *, taken: bool) -> None:
+        """Note that a call was sent an event.
+
+        Args:
+            sent: The event and the call.
+            taken: Whether the call has it; else it waits no longer.
+        """
+        key, id = sent.waiter.key, sent.event.id
+        if self.waiters.pop(key, None) is None:  # it was undone meanwhile
+            return
+        self.due.pop(key, None)
+        if taken and id in self.events:
+            self.given.setdefault(id, {})[key] = sent.waiter.task
+
+    def deliveries(self, name: str, but: Iterable[str]) -> list[Delivery]:
+        """List what must be delivered.
+
+        Args:
+            name: Name of the events.
+            but: Keys of calls that are being sent theirs.
+        """
+        busy = {*but}
+        return [
+            Delivery(name=name, event=self.events[id], waiter=self.waiters[key])
+            for key, id in self.due.items()
+            if key not in busy
+        ]
+
+    def next_end(self) -> float:
+        """Return when the time of the next event or call is over; 0 for never."""
+        ends = [event.at + event.keep for event in self._free_events()]
+        ends += [each.until for key, each in self.waiters.items() if key not in self.due]
+        return min(ends, default=0.0)
+
+    def expire(self, *, now: float) -> None:
+        """Forget events and calls whose time is over, but for what is being delivered."""
+        for event in [each for each in self._free_events() if each.at + each.keep <= now]:
+            del self.events[event.id]
+            self.size -= event.size
+            self.given.pop(event.id, None)
+        over = [key for key, each in self.waiters.items() if each.until <= now]
+        for key in [each for each in over if each not in self.due]:
+            del self.waiters[key]
+
+    def _free_events(self) -> list[Event]:
+        going = {*self.due.values()}
+        return [each for each in self.events.values() if each.id not in going]
+
+    def _refuse(self, key: str, why: str) -> None:
+        self.refusals[key] = why
+        while len(self.refusals) > KEPT_REFUSALS:
+            del self.refusals[next(iter(self.refusals))]
+
+
+def same(found: Json, wanted: Json) -> bool:
+    """Whether two plain values are equal; 1 and true are not, 1 and 1.0 are."""
+    return isinstance(found, bool) == isinstance(wanted, bool) and found == wanted
+
+
+_MISSING: Any = object()
+
+
+def _at(data: Json, name: str) -> Json:
+    """Return the field of a dotted name; nothing equals one that is missing."""
+    found: Any = data
+    for part in name.split("."):
+        found = found.get(part, _MISSING) if isinstance(found, dict) else _MISSING
+    return cast("Json", found)
+
+
+def mailbox_id(queue: str, name: str) -> str:
+    """Return the workflow id of the mailbox of an event's name.
+
+    Args:
+        queue: Task queue of the app, not of an agent in it.
+        name: Name of the event.
+
+    Raises:
+        InvalidArgumentError: No event can have the name.
+    """
+    checked = check_name("The name of an event", name, LONGEST_NAME)
+    if MADE in checked:
+        msg = f"The name of an event may not have the character {MADE!r}; it was {shown(name)}."
+        raise InvalidArgumentError(msg)
+    return f"{queue}{MADE}event{MADE}{checked}"
+
+
+def event_name(workflow_id: str) -> str:
+    """Return the name of a mailbox's events."""
+    return workflow_id.rpartition(MADE)[2]
+
+
+def check_match(match: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what an event's data must have, checked.
+
+    Raises:
+        InvalidArgumentError: A value is not plain, a name has an empty part, or there are too many.
+    """
+    if len(match) > MOST_FIELDS:
+        msg = f"match may name {MOST_FIELDS} fields; it names {len(match)}."
+        raise InvalidArgumentError(msg)
+    for name, wanted in match.items():
+        if not all(name.split(".")):
+            msg = f"match names fields as 'order.id'; {shown(name)} has an empty part."
+            raise InvalidArgumentError(msg)
+        if not isinstance(wanted, str | int | float | bool | None):
+            msg = (
+                f"match compares plain values; for {name!r} there is {shown(wanted)}. Name fields"
+                f" within it, as {named([f'{name}.id'])}, or leave it out."
+            )
+            raise InvalidArgumentError(msg)
+    return dict(match)

@@ -1,0 +1,156 @@
+"""Calls that wait for events, and who sends these: Python, the command line, Temporal, webhooks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from datetime import timedelta
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from holdfast import Agent, AgentRunner, Task, wait_for_event
+from holdfast.desk.api.hooks import SECRETS_VARIABLE, WINDOW_SECONDS, checked, secrets_of
+from holdfast.desk.identity.tokens import NotAuthenticatedError
+from holdfast.desk.server import desk_app
+from holdfast.errors import InvalidArgumentError
+from holdfast.task.mailbox import LARGEST_EVENT, mailbox_id
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import ToolCall
+from tests.live.test_waits import results, until_waits
+from tests.support.rig import Rig, until_status
+
+KEY = bytes(range(32))
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+
+
+async def waiting(rig: Rig, tasks: int = 1) -> tuple[AgentRunner, list[Task]]:
+    """Serve an agent, and begin tasks of it whose first call waits for the order 7."""
+    wanted = {"name": "paid", "match": {"order.id": 7}, "timeout": "1 d"}
+    wait = ToolCall(id="", name="wait_for_event", arguments=json.dumps(wanted))
+    model = ScriptedModel([wait] * tasks + ["done"] * tasks)
+    await rig.serve(Agent(name="agent", model=model, tools=[wait_for_event]))
+    runner = rig.runner()
+    begun = [await runner.create_task("q", step_mode="automatic") for _ in range(tasks)]
+    for task in begun:
+        assert "waits for event 'paid' since 20" in await until_waits(runner, task, "event")
+    return runner, begun
+
+
+def read(text: str) -> dict[str, Any]:
+    """Read the result of a wait."""
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+async def test_an_event_that_fits_ends_the_wait_and_is_its_result(rig: Rig) -> None:
+    runner, [task] = await waiting(rig)
+    assert await runner.pending_approvals(task) == []
+    assert (await runner.send_event("paid", {"order": {"id": 8}})).waiters == 0
+    sent = await runner.send_event("paid", {"order": {"id": 7}}, id="e1")
+    assert (sent.id, sent.status, sent.waiters) == ("e1", "kept", 1)
+    await until_status(runner, task, "answered")
+    [text] = await results(runner, task)
+    assert {**read(text), "at": ""} == {
+        "event": "paid",
+        "id": "e1",
+        "at": "",
+        "data": {"order": {"id": 7}},
+    }
+    again = await runner.send_event("paid", {"order": {"id": 7}}, id="e1")
+    assert again.waiters == 1
+    assert "event paid" in str(await runner.audit(task))
+
+
+async def test_one_event_reaches_each_task_that_waits(rig: Rig) -> None:
+    runner, tasks = await waiting(rig, 2)
+    assert (await runner.send_event("paid", {"order": {"id": 7}}, id="e1")).waiters == len(tasks)
+    for task in tasks:
+        await until_status(runner, task, "answered")
+
+
+async def test_plain_temporal_sends_an_event(rig: Rig) -> None:
+    runner, [task] = await waiting(rig)
+    mailbox = runner.client.get_workflow_handle(mailbox_id(f"hf.{runner.app}", "paid"))
+    await mailbox.signal("event", {"id": "e1", "data": {"order": {"id": 7}}})
+    await until_status(runner, task, "answered")
+
+
+async def test_what_can_be_no_event_is_refused_before_it_is_sent(rig: Rig) -> None:
+    runner = rig.runner()
+    with pytest.raises(InvalidArgumentError, match=f"there may be {LARGEST_EVENT:,}"):
+        await runner.send_event("paid", {"text": "x" * LARGEST_EVENT})
+    with pytest.raises(InvalidArgumentError, match="may not have the character"):
+        await runner.send_event("a~b")
+    with pytest.raises(InvalidArgumentError):
+        await runner.send_event("paid", keep=timedelta(days=31))
+
+
+def signed(body: bytes, *, id: str = "e1", at: float = 0, key: bytes = KEY) -> dict[str, str]:
+    """Return the headers of a webhook."""
+    stamp = str(int(at or time.time()))
+    made = hmac.digest(key, f"{id}.{stamp}.".encode() + body, hashlib.sha256)
+    signature = f"v1a,other v1,{base64.b64encode(made).decode()}"
+    return {"webhook-id": id, "webhook-timestamp": stamp, "webhook-signature": signature}
+
+
+async def test_a_signed_webhook_is_an_event_and_no_other_request_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, [task] = await waiting(rig)
+    monkeypatch.setenv(SECRETS_VARIABLE, f"other={SECRET[:-4]}AAA= paid={SECRET}")
+    transport = httpx.ASGITransport(desk_app(runner), client=("203.0.113.7", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://desk.example") as http:
+        body = json.dumps({"order": {"id": 7}}).encode()
+        for headers, said in (
+            ({}, "not signed"),
+            (signed(body, key=b"another key of ours"), "No secret"),
+            (signed(b"{}"), "No secret"),
+            (signed(body, at=time.time() - WINDOW_SECONDS - 5), "more than 300 seconds"),
+        ):
+            refused = await http.post("/hooks/paid", content=body, headers=headers)
+            assert refused.status_code == 401
+            assert said in refused.json()["detail"]
+            assert SECRET[6:] not in refused.text
+        wrong = await http.post("/hooks/else", content=body, headers=signed(body))
+        assert wrong.status_code == 401
+        bad = await http.post("/hooks/paid", content=b"[1]", headers=signed(b"[1]"))
+        assert bad.status_code == 422
+        assert (await http.get("/hooks/paid")).status_code == 401
+        assert (await runner.get_task(task)).status == "running"
+        sent = await http.post("/hooks/paid", content=body, headers=signed(body))
+        assert (sent.status_code, sent.json()["waiters"]) == (202, 1)
+        again = await http.post("/hooks/paid", content=body, headers=signed(body))
+        assert again.status_code == 202
+    await until_status(runner, task, "answered")
+    [text] = await results(runner, task)
+    assert read(text)["id"] == "e1"
+
+
+def test_a_signature_is_that_of_the_standard() -> None:
+    """The example of Standard Webhooks 1.0."""
+    key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    [secret] = secrets_of("x", key)
+    body = b'{"test": 2432232314}'
+    headers = {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    assert len(secret) == 24
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(SECRETS_VARIABLE, key)
+        assert checked("x", headers, body, now=1614265331) == headers["webhook-id"]
+        with pytest.raises(NotAuthenticatedError, match="No secret"):
+            checked("x", headers, body + b" ", now=1614265331)
+
+
+def test_a_part_that_is_no_secret_is_named_and_not_shown() -> None:
+    with pytest.raises(InvalidArgumentError, match="Part 2 of") as raised:
+        [*secrets_of("x", f"{SECRET} whsec_c2hvcnQ=")]
+    assert "c2hvcnQ" not in str(raised.value)
+    assert [*secrets_of("x", f"y={SECRET}")] == []

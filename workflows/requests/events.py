@@ -1,0 +1,136 @@
+"""The mailbox of an event's name: a small workflow that keeps events, and gives them to calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from holdfast.task.mailbox import (
+    MAILBOX,
+    Delivery,
+    Event,
+    Heard,
+    Mailbox,
+    Waiter,
+    event_name,
+)
+from holdfast.values.base import Json
+from holdfast.workflows.activity_calls import time_left
+from holdfast.workflows.workflow_input import Opening
+
+MOST_AT_ONCE = 50
+"""Deliveries at the same time."""
+
+DELIVERY_SECONDS = timedelta(seconds=30)
+DELIVERY_MINUTES = timedelta(minutes=10)
+"""How long a delivery is tried; then another one begins, as the mailbox may have to roll."""
+
+
+@workflow.defn(name=MAILBOX, sandboxed=False)
+class EventMailbox(Opening):
+    """The events of one name in an app. It ends when nothing is kept and no call waits."""
+
+    takes = Mailbox
+
+    @workflow.init
+    def __init__(self, box: Mailbox) -> None:
+        """Begin empty, or go on after continue-as-new."""
+        self._box = box
+        self._going: dict[str, asyncio.Task[None]] = {}
+        self._news = True
+
+    @workflow.run
+    async def run(self, box: Mailbox) -> None:
+        """Run until nothing is left, or it continues as new; events and calls arrive as signals."""
+        del box
+        while True:
+            # Before anything is looked at: what comes during an await below is looked at again.
+            self._news = False
+            self._box.expire(now=workflow.time())
+            self._settle()
+            if self._rolls():
+                # No delivery begins; those that are tried end within minutes.
+                if not self._going:
+                    workflow.continue_as_new(self._box)
+            else:
+                self._deliver()
+                # The server takes no end from a workflow task that has not seen all signals.
+                if self._box.is_empty and not self._going:
+                    return
+            due = self._box.next_end()
+            left = time_left(due, now=workflow.time()) if due else None
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: self._news, timeout=left)
+
+    def _settle(self) -> None:
+        for key in [key for key, each in self._going.items() if each.done()]:
+            self._going.pop(key).result()
+
+    def _deliver(self) -> None:
+        name = event_name(workflow.info().workflow_id)
+        room = MOST_AT_ONCE - len(self._going)
+        for each in self._box.deliveries(name, self._going)[:room]:
+            self._going[each.waiter.key] = asyncio.create_task(self._send(each))
+
+    async def _send(self, sent: Delivery) -> None:
+        """Send one event to one call; where that fails, it is sent again."""
+        try:
+            taken = await workflow.execute_activity(
+                "deliver",
+                sent,
+                result_type=bool,
+                start_to_close_timeout=DELIVERY_SECONDS,
+                schedule_to_close_timeout=DELIVERY_MINUTES,
+                summary=f"{sent.event.id} to {sent.waiter.task}",
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("An event is sent again: %s", error.cause)
+        else:
+            self._box.delivered(sent, taken=taken)
+        finally:
+            self._news = True
+
+    def _rolls(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested()
+
+    @workflow.signal(dynamic=True)
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take an event, a call that waits, or the key of one that waits no longer.
+
+        It never raises, whatever was sent: that would block the mailbox.
+        """
+        try:
+            [data] = [arg.payload.data for arg in args]
+            match name:
+                case "event":
+                    event = Event.model_validate_json(data)
+                    self._box.take_event(event, now=workflow.time())
+                case "wait":
+                    self._box.take_waiter(Waiter.model_validate_json(data))
+                case "leave":
+                    self._box.leave(Waiter.model_validate_json(data).key)
+                case _:
+                    workflow.logger.warning("A signal %r that is no event was dropped", name[:80])
+        except (ValidationError, ValueError) as error:
+            workflow.logger.warning("A signal %r was dropped: %s", name[:80], error)
+        self._news = True
+
+    @workflow.query(name="heard")
+    def heard(self, key: str) -> Heard:
+        """Say how an event was taken, by its id."""
+        return self._box.heard(key)
+
+    @workflow.query(name="state")
+    def state(self) -> dict[str, Json]:
+        """Show the events that are kept, and whose calls wait for which."""
+        waiters = [{"task": each.task, "match": each.match} for each in self._box.waiters.values()]
+        return {"events": [each.wire() for each in self._box.events.values()], "waiters": waiters}
