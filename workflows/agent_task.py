@@ -127,7 +127,7 @@ class AgentTask(Opening):
         return self._result()
 
     async def _rest(self, reporter: Reporter | None) -> None:
-        """Wait until all is told, once the task is closed.
+        """Wait until everyone has their answer, once the task is closed.
 
         A signal or update that comes now is answered from the closed ledger. The server drops what
         it could not deliver before the workflow ends: so all handlers finish first.

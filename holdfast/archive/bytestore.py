@@ -156,7 +156,7 @@ class LocalStore:
             _sync_directory(target.parent)
 
     def add(self, path: str, data: bytes) -> None:
-        """Write a file unless it is there: by size, which heals what was cut short."""
+        """Write a file unless it is there: of that size, for another was cut short."""
         if self.size(path) != len(data):
             self.write(path, data)
 
