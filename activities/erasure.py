@@ -14,20 +14,25 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
-from holdfast.archive.kept_answers import drop_answers, drop_folders
-from holdfast.archive.names import CONTENTS_SCOPE, ERASURES, record_name, writing_for
+from holdfast.archive.holds import ERASURE, certificate_name, refuse_held
+from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
+from holdfast.archive.names import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn
-from holdfast.engine.search_attributes import TASKS, is_
-from holdfast.errors import CommandRefusedError
+from holdfast.engine.search_attributes import is_
+from holdfast.errors import CommandRefusedError, ErasedError, TaskNotFoundError
+from holdfast.reading.erasable import all_tasks, plan_erasure
+from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import find_run
 from holdfast.task.data.seal import record_digest, signed
 from holdfast.task.data.state import CommitRef
-from holdfast.task.data.wire import Erasure
+from holdfast.task.data.wire import Erasure, Retention
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.ids import is_nested
+from holdfast.values.checks.json_shapes import as_object, is_object
 from holdfast.values.messages import Message
 from holdfast.values.pauses import pauses
+from holdfast.values.text.logs import log
 
 PLACE = "This part of the conversation was erased."
 REMAINS = (
@@ -36,6 +41,7 @@ REMAINS = (
     "What processes have in memory, until they end.",
     "A session that the caller keeps.",
     "Forks that Temporal had forgotten.",
+    "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (
     "The archive's folder keys/ in backups: what they have cannot be read without it.",
@@ -45,7 +51,7 @@ WITHOUT_KEYS = ("Values in the archive's blobs/: it has no keys, and other tasks
 
 
 class ErasingActivities:
-    """Erases tasks for the workers of a namespace."""
+    """Erases tasks and sessions for the workers of a namespace."""
 
     def __init__(self, archive: Archive) -> None:
         """Erase in this archive."""
@@ -53,67 +59,135 @@ class ErasingActivities:
 
     @activity.defn(name="erase")
     async def erase(self, given: Erasure) -> str:
-        """Erase tasks; return the digest of the certificate, which is written once all is gone.
+        """Erase; return the digest of the certificate, which is written once all is gone.
 
         Raises:
-            ApplicationError: One of the tasks is open; nothing was erased.
+            ApplicationError: One of the tasks is open, or held; nothing was erased.
         """
         archive, client = self._archive, activity.client()
-        name = record_name(ERASURES, given.task)
+        name = certificate_name(given)
         async with heartbeats():
             with writing_for(CONTENTS_SCOPE):
                 if not await archive.ahas_record(name):
-                    await self._refuse_open(client, given)
+                    try:
+                        await self._refuse(client, given)
+                    except CommandRefusedError as error:
+                        raise ApplicationError(
+                            str(error), type=CommandRefusedError.__name__, non_retryable=True
+                        ) from None
                 done = await self._erased(client, given, name)
         return record_digest(done)
 
-    async def _refuse_open(self, client: Client, given: Erasure) -> None:
-        """Refuse while a task is open: once one is erased it cannot be opened again."""
+    @activity.defn(name="expired")
+    async def expired(self, rule: Retention) -> list[str]:
+        """Return the tasks that a rule of retention ends, the longest closed first."""
+        async with heartbeats():
+            found = await self._expired(rule)
+        return sorted(found, key=found.__getitem__)[: rule.batch]
+
+    async def _expired(self, rule: Retention) -> dict[str, float]:
+        reader, until = Reader(activity.client(), self._archive), time.time() - rule.days * 86_400
+        tasks, _ = await all_tasks(reader, open_too=False)
+        return {
+            each: seen.ended
+            for each, seen in tasks.items()
+            if seen.head.agent == rule.agent and not is_nested(each) and 0 < seen.ended < until
+        }
+
+    @activity.defn(name="plan_expired")
+    async def plan_expired(self, rule: Retention, task_id: str) -> list[Erasure]:
+        """Return what goes with a task; nothing while a hold, or a fork that is kept, keeps it."""
+        reader = Reader(activity.client(), self._archive)
+        async with heartbeats():
+            try:
+                plan = await plan_erasure(
+                    reader,
+                    "task",
+                    task_id,
+                    by=f"retention, set by {rule.by}",
+                    reason=f"closed for {rule.days:g} days",
+                    queue_for=lambda _: activity.info().task_queue,
+                )
+            except (CommandRefusedError, ErasedError, TaskNotFoundError) as error:
+                log.info("Task %r is not erased: %s", task_id, error)
+                return []
+        return [] if plan.opens or plan.forks else [plan.erasure]
+
+    async def _refuse(self, client: Client, given: Erasure) -> None:
+        """Refuse while a task is open or held, unless one is erased: that must come to an end.
+
+        Raises:
+            CommandRefusedError: One is.
+        """
+        for each in given.tasks:
+            data = await self._archive.afind_record(record_name("tasks", each))
+            if is_object(data) and "erased" in data:
+                return
         for each in given.tasks:
             newest = await find_run(client, each)
             if newest is not None and newest.close_time is None:
                 msg = f"Task {each!r} is open. Finalize or abandon it; nothing was erased."
-                raise ApplicationError(msg, type=CommandRefusedError.__name__, non_retryable=True)
+                raise CommandRefusedError(msg)
+        await refuse_held(self._archive, given.held_by)
 
     async def _erased(self, client: Client, given: Erasure, name: str) -> dict[str, Json]:
         archive = self._archive
-        why = f"Task {given.task!r} was erased by {given.by}: {given.reason}"
         for turn in given.turns:
             with writing_for(turn.session):
                 message = Message(role="assistant", content=PLACE)
                 sha256 = await write_messages(archive, [message])
             ref = CommitRef(task=f"-erased {turn.task}", sha256=sha256, count=1, erases=turn.task)
             await commit_turn(client, archive, turn.session, turn.queue, ref)
-        values = 0
+        values, scopes = 0, (*given.tasks, *given.sessions)
         # In keys/ all is in plain text: no reason, which may name a person.
-        told = f"Task {given.task!r} was erased: {name!r} of the archive says by whom and why."
-        while found := await archive.aerase_scopes(given.tasks, told):
-            values += found
-        for each in given.tasks:
-            # In place of the record: the id stays taken.
-            await archive.aput_record(record_name("tasks", each), {"erased": why, "by": name})
-            await drop_answers(archive, each)
-            await drop_folders(archive, each)
-            for pause in pauses(0.05, 2.0):
-                if not await _delete(client, each):
-                    break
-                await asyncio.sleep(pause)
+        what = f"{given.kind.capitalize()} {given.task!r} was erased"
+        told = f"{what}: {name!r} of the archive says by whom and why."
+        places = [record_name("tasks", each) for each in given.tasks]
+        places += [record_name("sessions", each) for each in given.sessions]
+        left = [*zip(scopes, places, strict=True)]
+        while left:
+            for each, place in left:
+                # In place of the record, and first: the id stays taken, and from now on all goes.
+                why = f"{each!r} was erased by {given.by}: {given.reason}"
+                await archive.aput_record(place, {"erased": why, "by": name})
+            while found := await archive.aerase_scopes(scopes, told):
+                values += found
+            for each in scopes:
+                for pause in pauses(0.05, 2.0):
+                    if not await _delete(client, each):
+                        break
+                    await asyncio.sleep(pause)
+            for each in given.tasks:
+                await drop_answers(archive, each)
+                await drop_folders(archive, each)
+                await forget_turn(archive, each)
+            # An activity of a session that was open may have written its record meanwhile.
+            left = [
+                (each, place)
+                for each, place in left
+                if "erased" not in as_object(await archive.afind_record(place))
+                or await find_run(client, each) is not None
+            ]
         certificate: dict[str, Json] = {
-            **given.model_dump(mode="json"),
+            **given.model_dump(mode="json", exclude={"held_by"}),
             "values": values,
             "done": time.time(),
             "remains": list[Json](
                 REMAINS + (WITHOUT_KEYS if archive.encrypted is None else WITH_KEYS)
             ),
         }
-        made = signed(certificate, given.task, "holdfast erasure")
+        made = signed(certificate, given.task, ERASURE)
         there = await archive.acreate_record(name, made)  # of two attempts one decides
         return as_object(there)
 
 
 async def _delete(client: Client, task_id: str) -> bool:
-    """Have Temporal delete what it has of a task; return whether it had anything yet."""
-    listed = client.list_workflows(f"{TASKS}{is_('WorkflowId', task_id)}")
+    """Have Temporal delete what it has of a task or session; return whether it had anything yet.
+
+    What is open is terminated.
+    """
+    wanted = is_("WorkflowId", task_id).removeprefix(" AND ")
+    listed = client.list_workflows(wanted)
     found = {run.run_id async for run in listed if run.id == task_id}
     newest = await find_run(client, task_id)
     found |= {newest.run_id} if newest is not None else set()

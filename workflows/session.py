@@ -16,7 +16,6 @@ from temporalio.exceptions import ActivityError
 from holdfast.engine.search_attributes import HF_RULES
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
-from holdfast.task.data.wire import Erasure
 from holdfast.values.base import extend
 from holdfast.workflows.workflow_input import Opening
 
@@ -35,10 +34,6 @@ WRITES: dict[str, Any] = {
     "start_to_close_timeout": INDEX_TIMEOUT,
     "schedule_to_close_timeout": INDEX_ATTEMPTS * INDEX_TIMEOUT,
     "retry_policy": RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
-}
-ERASES: dict[str, Any] = {
-    "start_to_close_timeout": timedelta(minutes=10),
-    "heartbeat_timeout": timedelta(seconds=30),
 }
 _SHA256 = re.compile(r"([0-9a-f]{64})?")
 
@@ -232,19 +227,3 @@ def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:
     except ValueError:
         return None
     return turn if _SHA256.fullmatch(turn.sha256) else None
-
-
-@workflow.defn(name="Erasure", sandboxed=False)
-class ErasureRun:
-    """Erases a task, with its turn in a session: it goes on until nothing is found."""
-
-    @workflow.run
-    async def run(self, given: Erasure) -> str:
-        """Erase; return the digest of the certificate."""
-        erased: str = await workflow.execute_activity(
-            "erase",
-            given,
-            result_type=str,
-            **ERASES,
-        )
-        return erased

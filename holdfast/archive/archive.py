@@ -92,7 +92,7 @@ class Archive:
         check_arguments(Archive.__init__, url=url, options=options)
         conceal(credentials_of(str(url), options or {}))
         self.url = without_credentials(str(url))
-        self._store = open_store(str(url), options or {})
+        self._store = self._kept = open_store(str(url), options or {})
         self._is_directory = isinstance(self._store, LocalStore)
         self.encrypted: EncryptedStore | None = None
         if keys is not None or os.environ.get(KEYS_VARIABLE):
@@ -296,6 +296,27 @@ class Archive:
             return message_of(error)
         return ""
 
+    def fingerprint(self, path: str) -> str:
+        """Return the SHA-256 of a file as it is kept, encrypted or not; empty of a deleted one.
+
+        Raises:
+            ArchiveError: The archive cannot be read at all.
+        """
+        with self._failures("read", path):
+            try:
+                return digest(self._kept.read(path))
+            except FileNotFoundError:
+                return ""
+
+    def age(self, path: str) -> tuple[int, float]:
+        """Return how many bytes a file has, and when it was written, seconds since the epoch.
+
+        Raises:
+            ArchiveError: The archive cannot be read.
+        """
+        with self._failures("read", path):
+            return self._kept.size(path) or 0, self._kept.written(path)
+
     def archive_id(self) -> str:
         """Return the archive's id, made at the first call by whichever process comes first.
 
@@ -497,6 +518,14 @@ class Archive:
         """Run `problem_of` in a thread."""
         return await asyncio.to_thread(self.problem_of, path)
 
+    async def afingerprint(self, path: str) -> str:
+        """Run `fingerprint` in a thread."""
+        return await asyncio.to_thread(self.fingerprint, path)
+
+    async def aage(self, path: str) -> tuple[int, float]:
+        """Run `age` in a thread."""
+        return await asyncio.to_thread(self.age, path)
+
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""
         return await asyncio.to_thread(self.archive_id)
@@ -508,6 +537,12 @@ class Archive:
     async def amac(self, text: str) -> str:
         """Run `mac` in a thread, unless the key is known already."""
         return self.mac(text) if self._key else await asyncio.to_thread(self.mac, text)
+
+
+def places_of(archive: Archive, sha256: str) -> set[str]:
+    """Return the paths that a blob may have, in an encrypted archive without the scope."""
+    path = blob_path(sha256)
+    return {path} if archive.encrypted is None else {path, archive.encrypted.coded(path)}
 
 
 def time_store(archive: Archive, timed: Callable[[str, Callable[..., Any]], Any]) -> None:

@@ -39,6 +39,10 @@ class ByteStore(Protocol):
         """Return the number of bytes of a path, or None when it is missing."""
         ...
 
+    def written(self, path: str) -> float:
+        """Return when a path was written last, seconds since the epoch."""
+        ...
+
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace the bytes of a path in one step.
 
@@ -144,6 +148,10 @@ class LocalStore:
         except FileNotFoundError:
             return None
 
+    def written(self, path: str) -> float:
+        """Return when a file was written last."""
+        return (self._root / path).stat().st_mtime
+
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace a file: written next to it, then renamed, so that no reader sees half of it."""
         target, temporary = self._temporary(path, data, forced=forced)
@@ -242,6 +250,10 @@ class FsspecStore:
             return int(self._fs.info(f"{self._root}/{path}")["size"])
         except FileNotFoundError:
             return None
+
+    def written(self, path: str) -> float:
+        """Return when an object was written last."""
+        return float(self._fs.modified(f"{self._root}/{path}").timestamp())
 
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace an object; a bucket has it for good."""

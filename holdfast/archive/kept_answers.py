@@ -79,5 +79,22 @@ async def drop_folders(archive: Archive, task_id: str) -> None:
             await archive.adelete_record(name)
 
 
+async def forget_turn(archive: Archive, task_id: str) -> None:
+    """Delete what is known of the writing of a task's turn to a session of its caller's.
+
+    Raises:
+        ArchiveError: The archive cannot be written.
+    """
+    await archive.adelete_record(turn_name(task_id, "done"))
+    for number in itertools.count():
+        if not await archive.adelete_record(turn_name(task_id, number)):
+            return
+
+
+def turn_name(task_id: str, part: str | int) -> str:
+    """Return the name of a claim to write a turn, or of the note that it is written."""
+    return record_name("caller_turns", f"{task_id} {part}")
+
+
 def _name(task_id: str, lane: int) -> str:
     return record_name("answers", f"{task_id}.{lane}")

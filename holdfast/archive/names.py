@@ -68,6 +68,8 @@ EFFECTS = "effects"
 """Marks of a task's calls that must not be repeated (`activities/tools/begun_effects.py`)."""
 ERASURES = "erasures"
 """Certificates of tasks that were erased; none is ever changed."""
+HOLDS = "holds"
+"""What must not be erased or deleted, and who has ended that; none is ever changed."""
 SUPERSEDED = "superseded"
 """Records of a task's ends that others have replaced."""
 

@@ -19,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import record_name
+from holdfast.archive.segments import check_erased
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.seal import record_digest, signed
@@ -48,9 +49,11 @@ async def read_resting(
 
     Raises:
         ArchiveError: It is damaged, or missing though the session rests.
+        ErasedError: The session was erased.
     """
     name = record_name("sessions", session_id)
     data = await archive.afind_record(name)
+    check_erased(data)
     try:
         if data is not None:
             kept, now = SessionState.model_validate(data), time.time()

@@ -62,7 +62,7 @@ async def make(
     role: Annotated[
         list[str] | None,
         typer.Option(
-            "--role", help="viewer, operator or approver, and groups of rules; may be given again."
+            "--role", help="viewer, operator, approver, custodian; groups of rules; repeatable."
         ),
     ] = None,
     days: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -315,19 +315,139 @@ async def fork(
 @shared
 async def erase(
     common: Common,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Whole id of a task.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="SELECTOR", help="Whole id of a task; or session:NAME, or person:NAME."
+        ),
+    ],
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is in the certificate.")],
     by: ByOption = "",
     with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase tasks that were forked from it as well.")
     ] = False,
+    abandon_open: Annotated[
+        bool, typer.Option("--abandon-open", help="Undo and abandon tasks that are open.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Erase a session or a person; else they are listed.")
+    ] = False,
+    app: AppOption = None,
 ) -> ExitCode | None:
-    """Erase a closed task for good: history, record, values, its turn in the session."""
-    from holdfast.cli.commands.audit import erase_command
+    """Erase a task, a session or a person for good: histories, records, values, turns."""
+    from holdfast.cli.commands.keeping import erase_command
 
-    forks: Literal["refuse", "erase"] = "erase" if with_forks else "refuse"
-    return await erase_command(common, task, by=by or login_name(), reason=reason, forks=forks)
+    return await erase_command(
+        common,
+        task,
+        app=app,
+        by=by or login_name(),
+        reason=reason,
+        forks="erase" if with_forks else "refuse",
+        open_tasks="abandon" if abandon_open else "refuse",
+        is_sure=yes,
+    )
+
+
+hold = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+people.add_typer(hold, name="hold", help="Keep what a case needs: it is not erased or deleted.")
+SelectorArgument = Annotated[
+    str, typer.Argument(metavar="SELECTOR", help="task:ID, session:NAME or person:NAME.")
+]
+CaseOption = Annotated[str, typer.Option("--case", help="The case that it is held for.")]
+
+
+@hold.command("add", epilog=EPILOG)
+@shared
+async def add_hold(
+    common: Common,
+    selector: SelectorArgument,
+    *,
+    case: CaseOption,
+    reason: ReasonOption = "",
+    by: ByOption = "",
+    app: AppOption = None,
+) -> ExitCode | None:
+    """Refuse to erase or delete a task, a session or a person's data."""
+    from holdfast.cli.commands.keeping import hold_command
+
+    given = {"case": case, "reason": reason, "by": by or login_name()}
+    return await hold_command(common, selector, ends=False, app=app, **given)
+
+
+@hold.command("end", epilog=EPILOG)
+@shared
+async def end_hold(
+    common: Common,
+    selector: SelectorArgument,
+    *,
+    case: CaseOption,
+    reason: ReasonOption = "",
+    by: ByOption = "",
+    app: AppOption = None,
+) -> ExitCode | None:
+    """End a hold; the record that there was one stays."""
+    from holdfast.cli.commands.keeping import hold_command
+
+    given = {"case": case, "reason": reason, "by": by or login_name()}
+    return await hold_command(common, selector, ends=True, app=app, **given)
+
+
+@hold.command("list", epilog=EPILOG)
+@shared
+async def list_holds(
+    common: Common,
+    *,
+    ended: Annotated[bool, typer.Option("--ended", help="Also what is not held now.")] = False,
+) -> ExitCode | None:
+    """List what is held, for which case, by whom and why."""
+    from holdfast.cli.commands.keeping import holds_command
+
+    return await holds_command(common, ended=ended)
+
+
+retention = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+people.add_typer(retention, name="retention", help="Erase closed tasks after some days.")
+RetainedOption = Annotated[str, typer.Option("--agent", help="The agent of the tasks.")]
+
+
+@retention.command("set", epilog=EPILOG)
+@shared
+async def set_retention(
+    common: Common,
+    *,
+    agent: RetainedOption,
+    days: Annotated[float, typer.Option("--days", help="Days since a task was closed.")],
+    rate: Annotated[float, typer.Option("--rate", help="Most tasks in a minute.")] = 60.0,
+    by: ByOption = "",
+    app: AppOption = None,
+) -> ExitCode | None:
+    """Erase closed tasks of an agent after some days, each night, with certificates."""
+    from holdfast.cli.commands.keeping import retention_command
+
+    who = by or login_name()
+    return await retention_command(common, agent, days, app=app, rate=rate, by=who)
+
+
+@retention.command("list", epilog=EPILOG)
+@shared
+async def list_retentions(common: Common, app: AppOption = None) -> ExitCode | None:
+    """List how long closed tasks are kept."""
+    from holdfast.cli.commands.keeping import retention_command
+
+    return await retention_command(common, "", None, app=app, rate=0, by="")
+
+
+@retention.command("end", epilog=EPILOG)
+@shared
+async def end_retention(
+    common: Common, *, agent: RetainedOption, app: AppOption = None
+) -> ExitCode | None:
+    """Keep the closed tasks of an agent again."""
+    from holdfast.cli.commands.keeping import retention_command
+
+    return await retention_command(common, agent, None, app=app, rate=0, by="")
 
 
 @people.command(epilog=EPILOG)

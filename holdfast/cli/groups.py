@@ -28,10 +28,11 @@ GROUPS = {
         "revoke",
         *(verb.replace("_", "-") for verb, each in VERBS.items() if each.form is not None),
     ),
-    "Go back, and elsewhere": ("undo", "rewind", "fork", "erase"),
+    "Go back, and elsewhere": ("undo", "rewind", "fork"),
+    "Keep and erase": ("erase", "hold", "retention"),
     "Servers and workers": (
         *("dev", "desk", "mcp", "worker", "deploys", "metrics"),
-        *("codec", "archive", "restore", "stop"),
+        *("codec", "archive", "gc", "backup", "restore", "stop"),
     ),
 }
 """Every command, in the order of the help."""

@@ -24,6 +24,8 @@ from holdfast.engine.search_attributes import (
     INPUT_MEMO,
     ORIGIN_MEMO,
     SESSIONS,
+    TASKS,
+    is_,
 )
 from holdfast.errors import KeyMissingError, message_of
 from holdfast.reading.listing import UNREAD, facts
@@ -92,6 +94,18 @@ async def find_run(client: Client, workflow_id: str) -> WorkflowExecutionDescrip
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         return None
+
+
+async def children_of(client: Client, task_id: str) -> set[str]:
+    """List the child tasks of a task that Temporal knows.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    query = f"{TASKS}{is_('ParentWorkflowId', task_id)}"
+    with server_errors():
+        found = client.list_workflows(query)
+        return {each.id async for each in found if each.parent_id == task_id}
 
 
 async def read_memo(converter: DataConverter, found: WorkflowExecutionInfo) -> Mapping[str, Any]:

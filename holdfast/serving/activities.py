@@ -32,13 +32,14 @@ from holdfast.models.prices import Prices
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described
 from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.requests.erasing import ErasureRun, RetentionRun
 from holdfast.workflows.requests.events import EventMailbox
-from holdfast.workflows.session import ErasureRun, Session
+from holdfast.workflows.session import Session
 
 if TYPE_CHECKING:
     from holdfast.governor.providers import Provider
 
-WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun]
+WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun, RetentionRun]
 OF_SESSIONS = {"index", "rest", "deliver"}
 
 
@@ -91,6 +92,7 @@ class Activities:
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
+        erasing = ErasingActivities(archive)
         self._notices = NoticeActivities(notifiers)
         of_sessions: list[Callable[..., Any]] = [closing.index, closing.rest, deliver]
         activities: list[Callable[..., Any]] = [
@@ -116,7 +118,9 @@ class Activities:
             nesting.is_own,
             nesting.end_nested,
             nesting.ended,
-            ErasingActivities(archive).erase,
+            erasing.erase,
+            erasing.expired,
+            erasing.plan_expired,
             session_rules,
             sent_at,
         ]

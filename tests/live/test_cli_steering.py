@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -339,6 +340,25 @@ def test_only_a_whole_id_is_erased_and_twice_gives_one_certificate(run: Here) ->
     assert first["reason"] == "asked for"
 
 
+def test_what_is_held_stays_and_a_session_is_listed_before_it_is_erased(run: Here) -> None:
+    task = create(run, "to-be-held", "")
+    run("abandon", task, "--reason", "no longer wanted")
+    run("hold", "add", f"task:{task}", "--case", "A-17", "--reason", "court")
+    assert "A-17" in run("erase", task, "--reason", "asked for", expect=1).err
+    assert run("hold", "list", "--json").json["name"] == task
+    run("hold", "end", f"task:{task}", "--case", "A-17")
+    assert "A-17" in run("hold", "list", "--ended").out
+    run("run", "desk", "do book rome", "--session", "gone")
+    listed = run("erase", "session:gone", "--reason", "asked for", expect=1)
+    assert "Nothing was erased" in listed.err
+    assert "gone" in listed.out
+    run("erase", "session:gone", "--reason", "asked for", "--yes", "--abandon-open")
+    assert "was erased" in run("run", "desk", "hi", "--session", "gone", expect=1).err
+    run("retention", "set", "--agent", "desk", "--days", "90")
+    assert run("retention", "list", "--json").json["days"] == 90
+    run("retention", "end", "--agent", "desk")
+
+
 def test_a_session_is_verified_by_its_name(run: Here) -> None:
     run("run", "desk", "do book rome", "--session", "memo")
     said = run("audit", "--session", "memo", "--verify").out
@@ -403,3 +423,21 @@ def test_the_package_starts_as_a_program_too(cli: Cli) -> None:
     done = subprocess.run(command, env=cli.environment(), capture_output=True, check=False)
     assert done.returncode == 2
     assert b"--limit" in done.stderr
+
+
+def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli) -> None:
+    create(run, "to-be-copied", "")
+    copy, manifest = cli.home / "copy", str(cli.home / "manifest.json")
+    run("abandon", "to-be-copied", "--reason", "no longer wanted")
+    run("backup", manifest)
+    archive = next(each.parent for each in cli.home.rglob("archive.json"))
+    shutil.copytree(archive, copy)
+    assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []
+    record = next(copy.glob("tasks/*.json"))
+    record.unlink()
+    broken = run("backup", manifest, "--copy", str(copy), "--json", expect=1).json["broken"]
+    assert broken == [{"what": f"tasks/{record.name}", "why": "missing"}]
+    (cli.home / "manifest.json").write_text("{}")
+    assert (
+        "another file than a manifest" in run("backup", manifest, "--copy", str(copy), expect=2).err
+    )

@@ -479,3 +479,27 @@ def _events(text: str) -> list[dict[str, str]]:
         if "event" in fields:
             found.append({"id": fields.get("id", ""), **fields})
     return found
+
+
+async def test_an_erasure_is_listed_before_it_is_made(
+    rig: Rig, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    runner = await rig.serving(make_agent(name="clerk", model=ScriptedModel(["Done."])))
+    task = await runner.create_task("hello")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    tokens = Tokens(tmp_path / "tokens.json")
+    app = desk_app(runner, tokens=tokens)
+    async with client_of(app, token=tokens.make("cus", ["custodian"])) as client:
+        body: dict[str, Any] = {"task": task.task_id, "reason": "asked for"}
+        listed = (await client.post("/api/v1/erasures", json=body)).json()
+        assert (listed["erased"], listed["tasks"]) == (False, [task.task_id])
+        assert (await runner.get_task(task)).status == "finished"
+        done = (await client.post("/api/v1/erasures", json={**body, "sure": True})).json()
+        assert (done["by"], done["tasks"]) == ("cus", [task.task_id])
+        gone = await client.get(f"/api/v1/tasks/{task.task_id}")
+        assert "was erased by cus" in gone.text
+        held = await client.post(
+            "/api/v1/erasures", json={"task": "t", "session": "s", "reason": "r"}
+        )
+        assert held.status_code == 422

@@ -52,6 +52,7 @@ BODIES: dict[str, Any] = {
     "wake": None,
     "complete": {"result": "x"},
     "send_event": {"data": {"x": 1}},
+    "erase": {"task": "t1", "reason": "x", "sure": True},
 }
 """A body that fits for each route that acts; a new route needs one, and is tested by it."""
 
@@ -148,7 +149,8 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
                 else:
                     assert answered.json()["type"] == "urn:holdfast:error:NotAllowed"
     deciding = {"approve", "edit", "reject", "respond", "snooze", "uncover", "revoke"}
-    assert allowed == {"vic": set(), "ole": set(BODIES) - deciding, "ada": deciding}
+    steering = set(BODIES) - deciding - {"erase"}
+    assert allowed == {"vic": set(), "ole": steering, "ada": deciding, "cus": {"erase"}}
     assert (await runner.get_task(task)).status == "running"
     asked: list[tuple[str, str, str]] = []
 

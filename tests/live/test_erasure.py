@@ -1,25 +1,43 @@
 """Erased tasks: nothing of them is left, and all else goes on."""
 
 import json
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from holdfast import Agent, AgentRunner, Session, ToolCall, tool
+from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, tool
 from holdfast.activities.erasure import PLACE, ErasingActivities
-from holdfast.archive import Keys
+from holdfast.archive import Keys, hashed
+from holdfast.archive.archive import places_of
 from holdfast.archive.bytestore import LocalStore
-from holdfast.archive.names import key_id
+from holdfast.archive.holds import certificate_name
+from holdfast.archive.names import key_id, writing_for
 from holdfast.cli.commands.lists.archive import check
+from holdfast.cli.commands.lists.garbage import unused
+from holdfast.cli.commands.start.restore import Forgotten, brought_back
 from holdfast.cli.connection import Engine
-from holdfast.errors import ArchiveError, CommandRefusedError, ErasedError, TaskExistsError
+from holdfast.errors import (
+    ArchiveError,
+    CommandRefusedError,
+    ErasedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TaskExistsError,
+)
 from holdfast.task.data.wire import ErasedTurn, Erasure
 from holdfast.testing import ScriptedModel
+from holdfast.values.checks.json_shapes import as_object
 from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.rig import until
 
 __all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
@@ -150,16 +168,20 @@ async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched
             await runner.get_task(fork)
 
 
+@pytest.mark.parametrize("kind", ["task", "session"])
 async def test_an_erasure_that_is_cut_off_anywhere_ends_erased_with_one_certificate(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Literal["task", "session"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt fails at its next request to the archive, as if its worker was killed there."""
     async with AgentRunner.local(served(), data_dir=None, keys=keys()) as runner:
         await finished(runner, "MKquestion", session="talk", task_id="t1")
+        session = runner.session("talk").id
         given = Erasure(
-            task="t1",
+            kind=kind,
+            task="t1" if kind == "task" else session,
             tasks=("t1",),
-            turns=(ErasedTurn(task="t1", session=runner.session("talk").id, queue="hf"),),
+            sessions=() if kind == "task" else (session,),
+            turns=(ErasedTurn(task="t1", session=session, queue="hf"),) * (kind == "task"),
             by="ann",
             reason="r",
             asked=1.0,
@@ -191,9 +213,259 @@ async def test_an_erasure_that_is_cut_off_anywhere_ends_erased_with_one_certific
                 except ArchiveError:
                     cuts += 1
         assert cuts >= 10
-        assert await runner.archive.alist_records("erasures") == ["erasures/t1.json"]
+        assert await runner.archive.alist_records("erasures") == [certificate_name(given)]
         assert not await is_known(runner.client, "t1")
+        if kind == "session":
+            assert not await is_known(runner.client, session)
+            with pytest.raises(ErasedError):
+                await texts(runner.session("talk"))
+            return
         assert await texts(runner.session("talk")) == [PLACE]
         ends = f"~/{key_id('t1').hex()}"
         assert not [each for each in runner.archive.files() if each.endswith(ends)]
         assert (await runner.erase("t1", by="bo", reason="again"))["by"] == "ann"
+
+
+async def test_a_session_goes_with_its_tasks_and_its_name_stays_taken(tmp_path: Path) -> None:
+    agent = served("MKanswer 2", "other answer")
+    async with AgentRunner.local(agent, data_dir=tmp_path, keys=keys()) as runner:
+        place = Path(runner.archive.url)
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await finished(runner, "MKquestion", session="talk", task_id="t2")
+        await runner.session("talk").append([Message(role="user", content="MKsmall")])
+        await finished(runner, "other", session="elsewhere", task_id="t3")
+        open_task = await runner.create_task("MKquestion", session="talk", task_id="t4")
+        with pytest.raises(CommandRefusedError, match="'t4' is open; nothing was erased"):
+            await runner.erase(session="talk", by="ann", reason="r")
+        assert (await runner.get_task(open_task)).status == "running"
+
+        plan = await runner.plan_erasure(session="talk")
+        assert (set(plan.erasure.tasks), plan.opens) == ({"t1", "t2", "t4"}, ("t4",))
+        given = await runner.erase(session="talk", by="ann", reason="r", open_tasks="abandon")
+        assert (set(given["tasks"]), given["abandoned"]) == ({"t1", "t2", "t4"}, ["t4"])
+        assert given["sessions"] == [runner.session("talk").id]
+        assert not marks_in(place)
+        for each in ("t1", "t2", "t4", runner.session("talk").id):
+            assert not await is_known(runner.client, each)
+        assert [each.task_id for each in await runner.list_tasks()] == ["t3"]
+        assert await texts(runner.session("elsewhere")) == ["other", "other answer"]
+        assert await runner.erase(session="talk", by="bo", reason="again") == given
+        for asked in (runner.session("talk").chat_history, runner.session("talk").reset):
+            with pytest.raises(ErasedError, match="was erased by ann"):
+                await asked()
+        assert (await check(Engine(runner.client, runner.archive, _none)))[2] == []
+
+
+async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOLDFAST_NAMES_KEY", "k" * 16)
+    agent = served("kim's answer", "in kim's session", "bo's answer", "later answer")
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+
+        async def asked(text: str, by: str, session: str, task_id: str) -> None:
+            await runner.create_task(text, by=by, session=session, task_id=task_id)
+            await runner.run_task(task_id)
+            await runner.finalize_response(task_id)
+
+        await asked("MKquestion", "Kim", "shared", "t1")
+        await asked("MKquestion", "", "shared", "t2")
+        await asked("MKquestion", "bo", hashed("kim"), "t3")
+        with pytest.raises(NotFoundError, match="nothing of the person 'zoe'"):
+            await runner.erase(person="zoe", by="ann", reason="r")
+        given = await runner.erase(person="kim", by="ann", reason="r")
+        assert set(given["tasks"]) == {"t1", "t3"}
+        assert given["sessions"] == [runner.session(hashed("kim")).id]
+        assert "kim" not in json.dumps(given).casefold()
+        assert await texts(runner.session("shared")) == [PLACE, "MKquestion", "kim's answer"]
+        assert await runner.erase(person="KIM", by="bo", reason="again") == given
+        await asked("MKquestion", "kim", "shared", "t4")
+        later = await runner.erase(person="kim", by="ann", reason="r")
+        assert later["tasks"] == ["t4"]
+        assert len(await runner.archive.alist_records("erasures/persons")) == 2
+
+
+async def test_open_tasks_take_back_what_they_did_before_they_are_erased() -> None:
+    done = list[str]()
+
+    def cancel(effect: Effect) -> None:
+        done.append(f"cancelled {effect.arguments['text']}")
+
+    @tool(undo=cancel)
+    def book(text: str) -> str:
+        """Book."""
+        done.append(f"booked {text}")
+        return "MKsmall"
+
+    calls = ToolCall(id="", name="book", arguments='{"text": "MKargument"}')
+    agent = Agent(name="clerk", model=ScriptedModel([calls, "MKanswer"]), tools=[book])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        task = await runner.create_task("MKquestion", by="kim")
+        await runner.run_task(task)
+        assert done == ["booked MKargument"]
+        await runner.erase(person="kim", by="ann", reason="r", open_tasks="abandon")
+        assert done == ["booked MKargument", "cancelled MKargument"]
+        with pytest.raises(ErasedError):
+            await runner.get_task(task)
+
+
+async def test_what_is_held_is_neither_erased_nor_deleted_until_the_hold_ends() -> None:
+    async with AgentRunner.local(served(), data_dir=None) as runner:
+        task = await runner.create_task("MKquestion", by="kim", session="talk", task_id="t1")
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+        with pytest.raises(InvalidArgumentError, match="task:ID, session:NAME or person:NAME"):
+            await runner.hold("t1", case="A-1", by="ann")
+        for selector in ("task:t1", "session:talk", "person:Kim"):
+            held = await runner.hold(selector, case="A-1", by="ann", reason="court order")
+            assert await runner.hold(selector, case="A-1", by="bo") == held
+            told = f"{selector.partition(':')[0]} .* is held for the case 'A-1' by ann.*court order"
+            for erased in (
+                runner.erase("t1", by="bo", reason="r"),
+                runner.erase(session="talk", by="bo", reason="r"),
+                runner.erase(person="kim", by="bo", reason="r"),
+                runner.delete_task("t1"),
+            ):
+                with pytest.raises(CommandRefusedError, match=told):
+                    await erased
+            assert str(await runner.response("t1")) == "MKanswer"
+            with pytest.raises(NotFoundError, match="it is held for: 'A-1'"):
+                await runner.end_hold(selector, case="A-2", by="bo")
+            assert (await runner.list_holds()) == [held]
+            await runner.end_hold(selector, case="A-1", by="bo", reason="settled")
+            assert await runner.list_holds() == []
+        ended = await runner.list_holds(ended=True)
+        assert [(each.kind, each.by, each.ended_by) for each in ended] == [
+            (each, "ann", "bo") for each in ("task", "session", "person")
+        ]
+        given = Erasure(
+            task="t1",
+            tasks=("t1",),
+            held_by=("task t1",),
+            by="a",
+            reason="r",
+            asked=1.0,
+            queue="hf",
+        )
+        await runner.hold("task:t1", case="A-3", by="ann")  # once the erasure was asked for
+        with pytest.raises(ApplicationError, match="A-3"):
+            await ActivityEnvironment(runner.client).run(
+                ErasingActivities(runner.archive).erase, given
+            )
+        assert str(await runner.response("t1")) == "MKanswer"
+
+
+async def test_retention_erases_what_is_old_but_neither_what_is_held_nor_what_others_did() -> None:
+    other = Agent(name="other", model=ScriptedModel(["other answer"]))
+    async with AgentRunner.local(served("held answer"), other, data_dir=None) as runner:
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await finished(runner, "held", session="talk", task_id="t2")
+        await finished(runner, "other", agent="other", task_id="t3")
+        await runner.create_task("open", task_id="t4")
+        await runner.hold("task:t2", case="A-1", by="ann")
+        rule = await runner.set_retention("clerk", 1e-6, by="ann", every="1 s", rate=6000)
+        assert await runner.list_retentions() == [rule]
+        assert await runner.list_schedules() == []
+
+        async def certificate(task_id: str) -> dict[str, Any]:
+            return as_object(await runner.archive.afind_record(f"erasures/{task_id}.json"))
+
+        first = await until(lambda: certificate("t1"))
+        assert (first["by"], first["reason"]) == ("retention, set by ann", "closed for 1e-06 days")
+        query = "WorkflowType = 'Retention' AND ExecutionStatus = 'Completed'"
+
+        async def ran_again() -> bool:
+            return len([each async for each in runner.client.list_workflows(query)]) > 1
+
+        await until(ran_again)
+        assert await texts(runner.session("talk")) == [PLACE, "held", "held answer"]
+        await runner.end_hold("task:t2", case="A-1", by="ann")
+        await until(lambda: certificate("t2"))
+        assert str(await runner.response("t3")) == "other answer"
+        assert (await runner.get_task("t4")).status == "running"
+        await runner.end_retention("clerk")
+        assert await runner.list_retentions() == []
+        with pytest.raises(NotFoundError, match="no retention for the agent 'clerk'"):
+            await runner.end_retention("clerk")
+
+
+async def test_what_a_restored_database_brings_back_is_listed_and_erased_again() -> None:
+    async with AgentRunner.local(served(), data_dir=None) as runner:
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        given = await runner.erase(session="talk", by="ann", reason="r")
+        engine = Engine(runner.client, runner.archive, _none)
+        found = list[Forgotten]()
+        assert await brought_back(engine, 0.0, found) == []
+        # Stands for the old run of a database of before.
+        await runner.client.start_workflow("AgentTask", "MKquestion", id="t1", task_queue="nobody")
+        assert await brought_back(engine, 0.0, found) == [given]
+        assert [(each.task, each.kind) for each in found] == [("t1", "erased")]
+        assert await brought_back(engine, float(str(given["done"])) + 1, found) == []
+        assert await runner.erase_again(given) == given
+        assert await brought_back(engine, 0.0, found) == []
+
+
+async def test_a_certificate_or_a_hold_that_was_changed_or_deleted_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "secret")
+    async with AgentRunner.local(served("second answer"), data_dir=None) as runner:
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await finished(runner, "MKquestion", session="talk", task_id="t2")
+        await runner.hold("task:t2", case="A-1", by="ann")
+        await runner.end_hold("task:t2", case="A-1", by="ann")
+        given = await runner.erase("t1", by="ann", reason="r")
+        await runner.erase("t2", by="ann", reason="r")
+        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
+        assert (await check(engine))[2] == []
+        changed = ["erasures/t1.json", *archive.list_records("holds")]
+        for name in changed:
+            archive.put_record(name, {**as_object(archive.get_record(name)), "by": "zoe"})
+        assert given["signature"]
+        archive.delete_record("erasures/t2.json")
+        broken = dict((await check(engine))[2])
+        assert set(broken) == {*changed, "tasks/t2.json"}
+        assert "no certificate says so" in broken["tasks/t2.json"]
+
+
+@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+async def test_only_values_that_nothing_refers_to_are_garbage(own: Keys | None) -> None:
+    agent = served(*[ToolCall(id="", name="big", arguments='{"text": "x"}'), "open answer"])
+    async with AgentRunner.local(agent, data_dir=None, keys=own) as runner:
+        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await runner.run_task(await runner.create_task("open", session="talk"))
+        await runner.session("talk").append([Message(role="user", content="appended " * 9000)])
+        fork = await runner.fork("t1", at="s1")
+        await forgotten(runner.client, "t1")
+        await runner.add_schedule("later", "scheduled " * 9000, every="day 09:00")
+        with writing_for("t1"):
+            loose = archive.put(b"loose")
+        ended = time.time() + 60
+
+        async def listed() -> set[str]:
+            return {each.path.partition("~")[0] for each in await unused(engine, ended)}
+
+        [garbage] = await listed()
+        assert garbage in places_of(archive, loose)
+        assert await unused(engine, time.time() - 3600) == []
+        await runner.delete_task(fork)
+        await runner.delete_task("t1")
+        await until(lambda: _is_more(listed))
+
+
+async def forgotten(client: Client, workflow_id: str) -> None:
+    """Have Temporal forget a workflow, as its retention does; the archive has its record."""
+    request = DeleteWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=workflow_id)
+    )
+    await client.workflow_service.delete_workflow_execution(request)
+
+    async def is_gone() -> bool:
+        return not await is_known(client, workflow_id)
+
+    await until(is_gone)
+
+
+async def _is_more(listed: Callable[[], Awaitable[set[str]]]) -> bool:
+    return len(await listed()) > 1

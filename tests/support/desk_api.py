@@ -55,5 +55,6 @@ def guarded(runner: AgentRunner, directory: Path, **options: Any) -> tuple[Any, 
         "vic": tokens.make("vic", ["viewer"]),
         "ole": tokens.make("ole", ["operator"]),
         "ada": tokens.make("ada", ["approver"]),
+        "cus": tokens.make("cus", ["custodian"]),
     }
     return desk_app(runner, tokens=tokens, **options), made

@@ -31,16 +31,13 @@ from holdfast.archive.archive import Archive, record_name
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.prices import Prices
-from holdfast.serving.activities import Activities
+from holdfast.serving.activities import WORKFLOWS, Activities
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.steps import ListedTask
-from holdfast.workflows.agent_task import AgentTask
-from holdfast.workflows.requests.events import EventMailbox
-from holdfast.workflows.session import Session
 from tests.replay.recorded import Kind, kinds, record
 from tests.support.scale import EXHAUSTIVE
 
@@ -238,7 +235,7 @@ async def assert_replays(
     client = where.client if isinstance(where, AgentRunner) else where
     workflow_id = workflow if isinstance(workflow, str) else workflow.task_id
     replayer = Replayer(
-        workflows=[AgentTask, Session, EventMailbox],
+        workflows=WORKFLOWS,
         data_converter=client.data_converter,
         build_id=BUILD_ID,  # the default is made of all modules' code, each time
     )

@@ -44,7 +44,7 @@ async def test_a_local_desk_serves_who_can_read_its_users_token_and_no_other_use
     assert desk_url(app, "http://x/desk/") == f"http://x/desk/login#token={token}"
     async with client_of(app, token=token) as client:
         me = (await client.get("/api/v1/me")).json()
-        assert (me["source"], len(me["roles"])) == ("local", 3)
+        assert (me["source"], len(me["roles"])) == ("local", 4)
         forwarded = await client.get("/api/v1/me", headers={"x-forwarded-for": "192.0.2.7"})
         assert forwarded.status_code == 401
 
@@ -211,7 +211,7 @@ async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_th
 @pytest.mark.parametrize(
     ("roles", "why"),
     [
-        (["finance"], "Roles are viewer, operator, approver; 'finance' was given"),
+        (["finance"], "Roles are viewer, operator, approver, custodian; 'finance' was given"),
         ([], "no role was given"),
         (["viewer", "approvr"], "Did you mean 'approver'"),
         (["viewer", "role:finance"], "without 'role:'"),

@@ -85,6 +85,10 @@ class EncryptedStore:
         """Whether any scope has a blob."""
         return any(self._inner.size(place) is not None for place in self._places(path))
 
+    def written(self, path: str) -> float:
+        """Return when a path was written last."""
+        return self._inner.written(path)
+
     def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace the bytes of a path in one step."""
         self.data_keys.own(made=True)
@@ -137,7 +141,7 @@ class EncryptedStore:
         if path.startswith(f"{KEYS_FOLDER}/"):
             self.data_keys.read(path)
         plain = blob_path(digest(data))
-        own = self._coded(plain)
+        own = self.coded(plain)
         return data, path in {plain, own, copy_path(own, raw[len(MAGIC) :][:KEY_ID_BYTES])}
 
     def encrypt_plain(self) -> Iterator[bool]:
@@ -160,7 +164,7 @@ class EncryptedStore:
                     self._inner.delete(path)
             yield is_plain
 
-    def _coded(self, path: str) -> str:
+    def coded(self, path: str) -> str:
         """Return the path that tells nothing of a blob; any other path stays as it is."""
         if not path.startswith(f"{BLOBS}/") or (own := self.data_keys.own()) is None:
             return path
@@ -168,7 +172,7 @@ class EncryptedStore:
 
     def _named(self, path: str) -> str:
         """Return the path under which the present scope keeps something."""
-        coded, scope = self._coded(path), _scope_now()
+        coded, scope = self.coded(path), _scope_now()
         return (
             coded if coded == path or scope == CONTENTS_SCOPE else copy_path(coded, key_id(scope))
         )
@@ -178,7 +182,7 @@ class EncryptedStore:
 
         Values pass from task to task by their digests, as the turns of a session do.
         """
-        coded = self._coded(path)
+        coded = self.coded(path)
         yield from dict.fromkeys((self._named(path), coded))
         if coded != path:
             yield from self._inner.find(copy_path(coded, b"").rstrip("/"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
 
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import find_task
@@ -38,27 +37,6 @@ async def record_command(common: Common, typed: str, secrets: Sequence[str]) -> 
         task_id = await find_task(engine, typed)
         case = await record_run(engine.runner(), task_id, secrets=secrets)
     output.answer(case.to_json().rstrip("\n"))
-    return ExitCode.OK
-
-
-async def erase_command(
-    common: Common, task: str, *, by: str, reason: str, forks: Literal["refuse", "erase"]
-) -> ExitCode:
-    """Erase a task for good, and print what of it remains elsewhere.
-
-    The id must be whole, because an erasure cannot be taken back.
-
-    Raises:
-        CommandRefusedError: One of the tasks is open, has forks, or belongs to another.
-    """
-    async with engine_of(common) as engine:
-        done = await engine.runner().erase(task, by=by, reason=reason, forks=forks)
-    if common.json:
-        output.emit(done)
-        return ExitCode.OK
-    output.answer(f"{task} was erased. What remains elsewhere:")
-    for each in cast("list[str]", done["remains"]):
-        output.answer(f"  {each}")
     return ExitCode.OK
 
 

@@ -175,6 +175,7 @@ class TaskReading(RunnerBase):
 
         Raises:
             TaskNotFoundError: No task has this id.
+            CommandRefusedError: It is held for a case.
             ConnectError: The server could not be reached.
         """
         await self._tasks.delete(id_of(task))

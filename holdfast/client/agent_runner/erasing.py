@@ -1,8 +1,11 @@
-"""Erasing tasks: what a person said, and what was done with it, is gone for good."""
+"""Erasing tasks, sessions and people for good; and holds, which keep them."""
 
 from __future__ import annotations
 
-import time
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 from temporalio.client import WorkflowFailureError
@@ -10,23 +13,33 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
+from holdfast.archive.holds import (
+    Hold,
+    Kind,
+    add_hold,
+    certificate_name,
+    certificates_of,
+    code_of,
+    end_hold,
+    read_holds,
+)
 from holdfast.archive.names import ERASURES, record_name
-from holdfast.archive.segments import committing_tasks, has_record
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
-from holdfast.client.caller_sessions.turns import forget_turn
-from holdfast.engine.search_attributes import TASKS
-from holdfast.errors import CommandRefusedError, TaskNotFoundError
-from holdfast.reading.audit.audit import audit_events
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_client.updates import unique_id
+from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
+from holdfast.reading.erasable import Plan, plan_erasure
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import find_run, origin_of
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.seal import record_digest
-from holdfast.task.data.wire import ErasedTurn, Erasure
+from holdfast.task.data.undo import UndoRequest
+from holdfast.task.data.wire import Erasure
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import check_by
+from holdfast.values.checks.ids import check_by, check_name
 from holdfast.values.checks.json_shapes import as_object
-from holdfast.values.runs.status import CLOSED
+from holdfast.values.pauses import pauses
+
+SELECTOR = re.compile(r"(task|session|person):(.+)", re.DOTALL)
 
 
 class TaskErasing(RunnerBase):
@@ -34,139 +47,281 @@ class TaskErasing(RunnerBase):
 
     async def erase(
         self,
-        task: TaskLike,
+        task: TaskLike | None = None,
         *,
+        session: str | Session | None = None,
+        person: str | None = None,
         by: str,
         reason: str,
         forks: Literal["refuse", "erase"] = "refuse",
+        open_tasks: Literal["refuse", "abandon"] = "refuse",
     ) -> dict[str, Json]:
-        """Erase a closed task with its child tasks: history, record, values, its turn in a session.
+        """Erase a task, a session or a person: histories, records, values, turns in sessions.
 
-        A workflow does it, and goes on whatever is killed. Of an encrypted archive the task's data
-        key is deleted, so that a backup without the folder `keys/` has nothing that can be read.
-        Asked again, it returns the same certificate, and erases what a restored database has again.
+        A workflow does it, and goes on whatever is killed. Of an encrypted archive the data keys
+        are deleted, so that a backup without the folder `keys/` has nothing that can be read.
+        Asked again, it returns the same certificate, and erases what there is again.
 
         Args:
-            task: The task.
+            task: A task, with its child tasks.
+            session: A session with its tasks, in place of a task. Its name stays taken.
+            person: In place of a task, the tasks that a person has created (`by` of
+                `create_task`), and the sessions that have their name or its `hashed`. Texts that
+                name the person are not looked for.
             by: Who asks.
             reason: Why.
-            forks: Whether tasks that were forked from it are erased as well. They have copies.
+            forks: Whether tasks that were forked from these are erased as well. They have copies.
+            open_tasks: "abandon": what open tasks did in the world is undone first as far as their
+                tools can, and they are abandoned. An undo may wait for a person.
 
         Returns:
             The certificate, as the archive keeps it in `erasures/`: what was erased, for whom and
             why, and what remains where. Signed, if the worker process has a signing key.
 
         Raises:
-            CommandRefusedError: One of the tasks is open, has forks, or is a child task. Nothing
-                was erased.
-            TaskNotFoundError: No task has this id.
-            NoWorkerError: No worker process serves the task's queue.
+            CommandRefusedError: One of the tasks is open, has forks, is held, or is a child task.
+                Nothing was erased.
+            NotFoundError: There is nothing of that name.
+            NoWorkerError: No worker process serves the queue.
             ConnectError: The server could not be reached.
         """
-        check_arguments(TaskErasing.erase, reason=reason, forks=forks)
-        task_id, who = id_of(task), check_by(by)
+        check_arguments(TaskErasing.erase, reason=reason, forks=forks, open_tasks=open_tasks)
+        kind, name = self._selected(task, session, person)
+        who = check_by(by)
         if not who or not reason.strip():
             msg = "An erasure has a person and a reason: by=..., reason=..."
             raise CommandRefusedError(msg)
-        name = record_name(ERASURES, task_id)
-        run_id = f"{task_id}~erasure"
-        done = as_object(await self.archive.afind_record(name))
-        if done and not await self._tasks.is_known(task_id):
-            return done
-        handle = self.client.get_workflow_handle(run_id, result_type=str)
-        with server_errors(RPCStatusCode.NOT_FOUND):
-            begun = await find_run(self.client, run_id)
-            if begun is None or begun.close_time is not None:
-                if done:  # the database was restored from a backup of before
-                    known = {key: done[key] for key in Erasure.model_fields}
-                    asked = Erasure.model_validate(known)
-                else:
-                    asked = await self._erasure(task_id, who, reason, with_forks=forks == "erase")
-                await self._read.presence.expect(asked.queue, task_id=task_id)
-                await forget_turn(self.archive, task_id)
-                await self.client.start_workflow(
-                    "Erasure",
-                    asked,
-                    id=run_id,
-                    task_queue=asked.queue,
-                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                )
-            try:
-                await handle.result()
-            except WorkflowFailureError as error:
-                cause = getattr(error.cause, "cause", None)
-                if not isinstance(cause, ApplicationError):
-                    raise
-                raise CommandRefusedError(cause.message) from None
-        self._read.records.forget(task_id)
-        return as_object(await self.archive.aget_record(name))
+        code = name if kind != "person" else await code_of(self.archive, kind, name)
+        done = as_object(await self._certificate(kind, code))
+        if done and kind == "task":
+            if not await self._tasks.is_known(name):
+                return done
+            return await self.erase_again(done)  # a database of before was restored
+        with server_errors():
+            begun = await find_run(self.client, f"{code}~erasure")
+        if begun is not None and begun.close_time is None:
+            await self._ended(code)
+            return as_object(await self._certificate(kind, code))
+        try:
+            plan = await self.plan_erasure(
+                task, session=session, person=person, by=who, reason=reason, forks=forks
+            )
+        except NotFoundError:
+            if done:
+                return done
+            raise
+        ended = plan.opens
+        if ended and open_tasks == "abandon" and not plan.forks:
+            for each in ended:
+                await self._abandoned(each, who, reason)
+            plan = await self.plan_erasure(
+                task, session=session, person=person, by=who, reason=reason, forks=forks
+            )
+        _refuse(plan)
+        return await self._erased(plan.erasure.model_copy(update={"abandoned": ended}))
 
-    async def _erasure(self, task_id: str, by: str, reason: str, *, with_forks: bool) -> Erasure:
-        """Find all that goes with a task."""
-        forks = await self._forks()
-        heads, todo = dict[str, TaskHead](), [task_id]
-        while todo:
-            each = todo.pop()
-            if each in heads:
-                continue
-            try:
-                found = await self._read.task(each)
-                heads[each] = await self._read.head(each)
-            except TaskNotFoundError:
-                if each == task_id:
-                    raise
-                continue
-            if found.status not in CLOSED:
-                msg = f"Task {each!r} is open. Finalize or abandon it first; nothing was erased."
-                raise CommandRefusedError(msg)
-            if of_it := forks.get(each):
-                if not with_forks:
-                    msg = (
-                        f"Task {each!r} has forks, which have copies of its texts:"
-                        f" {', '.join(of_it)}. Nothing was erased."
-                    )
-                    remedy = "Name them as well: forks='erase', or --with-forks."
-                    raise CommandRefusedError(msg, remedy=remedy)
-                todo += of_it
-            entries = await self._read.entries(each)
-            todo += [event.child for event in audit_events(entries, opens=()) if event.child]
-            todo += await self._tasks.children(each)
-        above = task_id.rpartition("~")[0]
-        if above and (await has_record(self.archive, above) or await self._tasks.is_known(above)):
-            msg = f"Task {task_id!r} belongs to another task. Erase that one; nothing was erased."
-            raise CommandRefusedError(msg)
-        find = self.archive.afind_record
-        records = {each: as_object(await find(record_name("tasks", each))) for each in heads}
-        turns = [await self._turn_of(each, head) for each, head in heads.items()]
-        queue = await self._read.presence.queue_if_known(task_id)
-        return Erasure(
-            task=task_id,
-            tasks=tuple(heads),
-            records={each: record_digest(data) for each, data in records.items() if data},
-            turns=tuple([turn for turn in turns if turn is not None]),
+    async def erase_again(self, certificate: Mapping[str, Json]) -> dict[str, Json]:
+        """Erase what a certificate names, as when a restored database has brought it back.
+
+        Returns:
+            The certificate, which stays as it is.
+
+        Raises:
+            NoWorkerError: As for `erase`.
+            ConnectError: As for `erase`.
+        """
+        return await self._erased(Erasure.model_validate(dict(certificate)))
+
+    async def plan_erasure(
+        self,
+        task: TaskLike | None = None,
+        *,
+        session: str | Session | None = None,
+        person: str | None = None,
+        by: str = "",
+        reason: str = "",
+        forks: Literal["refuse", "erase"] = "refuse",
+    ) -> Plan:
+        """List what `erase` would erase, and what is in its way. Nothing is changed.
+
+        To find what belongs to a session or a person, it reads the records of all tasks.
+
+        Raises:
+            CommandRefusedError: Some of it is held, or it is a child task.
+            NotFoundError: There is nothing of that name.
+            NoWorkerError: A task is open, and no worker process serves it.
+            ConnectError: The server could not be reached.
+        """
+        check_arguments(TaskErasing.plan_erasure, reason=reason, forks=forks)
+        kind, name = self._selected(task, session, person)
+        return await plan_erasure(
+            self._read,
+            kind,
+            name,
             by=by,
             reason=reason,
-            asked=time.time(),
-            queue=queue or self._queue_for(heads[task_id].agent),
+            queue_for=lambda agent: self._queue_for(agent or self.agent),
+            with_forks=forks == "erase",
         )
 
-    async def _turn_of(self, task_id: str, head: TaskHead) -> ErasedTurn | None:
-        """Return where the turn of a task is; None if no session has one."""
-        if head.session is None:
-            return None
-        try:
-            state = await self._read.session(head.session.id)
-        except TaskNotFoundError:
-            return None
-        if task_id not in await committing_tasks(self.archive, state):
-            return None
-        return ErasedTurn(task=task_id, session=head.session.id, queue=head.session.queue)
+    async def hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:
+        """Keep a task, a session or a person's data: erase and delete refuse it from now on.
 
-    async def _forks(self) -> dict[str, list[str]]:
-        """Return the forks that Temporal knows, by the task that they depart from."""
-        found = dict[str, list[str]]()
-        async for each in self.client.list_workflows(TASKS):
-            if (origin := await origin_of(each)) is not None:
-                found.setdefault(origin[0], []).append(each.id)
-        return found
+        An erasure that has begun goes on.
+
+        Args:
+            selector: "task:ID", "session:NAME" or "person:NAME".
+            case: The case that it is held for; something can be held for several.
+            by: Who holds it.
+            reason: Why.
+
+        Raises:
+            InvalidArgumentError: The selector names nothing, or a name is missing.
+            ArchiveError: The archive cannot be used.
+        """
+        kind, name, code = await self._held(selector, case, by, reason)
+        return await add_hold(self.archive, kind, name, code, case=case, by=by, reason=reason)
+
+    async def end_hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:
+        """End a hold. Its record stays.
+
+        Raises:
+            NotFoundError: Nothing of that name is held for that case.
+            InvalidArgumentError: As for `hold`.
+            ArchiveError: The archive cannot be used.
+        """
+        _, _, code = await self._held(selector, case, by, reason)
+        return await end_hold(self.archive, code, case=case, by=by, reason=reason)
+
+    async def list_holds(self, *, ended: bool = False) -> list[Hold]:
+        """List what is held, oldest first; with `ended` also what is not any more.
+
+        Raises:
+            ArchiveError: The archive cannot be used.
+        """
+        return await read_holds(self.archive, ended=ended)
+
+    async def _held(self, selector: str, case: str, by: str, reason: str) -> tuple[Kind, str, str]:
+        check_arguments(TaskErasing.hold, selector=selector, reason=reason)
+        check_name("case", case)
+        if not check_by(by):
+            msg = "A hold has a person who sets or ends it: by=..."
+            raise InvalidArgumentError(msg)
+        found = SELECTOR.fullmatch(selector)
+        if found is None:
+            msg = f"{selector!r} names nothing: say task:ID, session:NAME or person:NAME."
+            raise InvalidArgumentError(msg)
+        kind, name = self._selected(**{found[1]: found[2]})
+        return kind, found[2], await code_of(self.archive, kind, name)
+
+    def _selected(
+        self,
+        task: TaskLike | None = None,
+        session: str | Session | None = None,
+        person: str | None = None,
+    ) -> tuple[Kind, str]:
+        """Return which of these is given, and its name.
+
+        Raises:
+            InvalidArgumentError: None or several are.
+        """
+        if task is not None and session is None and person is None:
+            return "task", id_of(task)
+        if session is not None and task is None and person is None:
+            return "session", self.session(session).id
+        if person is not None and task is None and session is None:
+            return "person", check_name("person", person)
+        msg = "Name one of these: a task, session=... or person=..."
+        raise InvalidArgumentError(msg)
+
+    async def _certificate(self, kind: Kind, code: str) -> Json | None:
+        """Read the newest certificate; None without one."""
+        if kind == "task":
+            return await self.archive.afind_record(record_name(ERASURES, code))
+        names = await self.archive.alist_records(certificates_of(kind, code))
+        return await self.archive.afind_record(names[-1]) if names else None
+
+    async def _erased(self, given: Erasure) -> dict[str, Json]:
+        """Have a workflow erase; return the certificate.
+
+        Raises:
+            CommandRefusedError: Something is in the way; nothing was erased.
+        """
+        await self._read.presence.expect(given.queue, task_id=given.task)
+        with server_errors():
+            await self.client.start_workflow(
+                "Erasure",
+                given,
+                id=f"{given.task}~erasure",
+                task_queue=given.queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            )
+        for each in given.tasks:
+            self._read.records.forget(each)
+        await self._ended(given.task)
+        return as_object(await self.archive.aget_record(certificate_name(given)))
+
+    async def _ended(self, code: str) -> None:
+        """Wait for the end of an erasure.
+
+        Raises:
+            CommandRefusedError: Something is in the way; nothing was erased.
+        """
+        handle = self.client.get_workflow_handle(f"{code}~erasure", result_type=str)
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                await handle.result()
+        except WorkflowFailureError as error:
+            cause = getattr(error.cause, "cause", None)
+            if not isinstance(cause, ApplicationError):
+                raise
+            raise CommandRefusedError(cause.message) from None
+
+    async def _abandoned(self, task_id: str, by: str, reason: str) -> None:
+        """Undo what a task did as far as its tools can, abandon it, and wait for its end.
+
+        Raises:
+            UndoFailedError: An `undo=` failed. Nothing was erased.
+        """
+        with server_errors(RPCStatusCode.NOT_FOUND):
+            run = await find_run(self.client, task_id)
+        if run is None or run.close_time is not None:
+            return
+        origin = await origin_of(run)
+        asked = UndoRequest(
+            to=origin[1] if origin else 0, residue="keep", by=by, reason=f"erased: {reason}"
+        )
+        task = await self._read.task(task_id)
+        upcoming = await self._read.upcoming(task_id)
+        if task.steps > asked.to or upcoming:
+            with suppress(InvalidArgumentError):  # it has nothing to undo
+                await self._tasks.undo(task_id, asked, unique_id())
+        await self._tasks.command(task_id, "abandon", by=by, body={"reason": reason})
+        for pause in pauses(0.05, 1.0):
+            run = await find_run(self.client, task_id)
+            if run is None or run.close_time is not None:
+                return
+            await asyncio.sleep(pause)
+
+
+def _refuse(plan: Plan) -> None:
+    """Refuse a plan that something is in the way of.
+
+    Raises:
+        CommandRefusedError: Tasks are open, or have forks.
+    """
+    if plan.opens:
+        named = ", ".join(map(repr, plan.opens))
+        is_one = len(plan.opens) == 1
+        subject = f"Task {named} is" if is_one else f"Tasks {named} are"
+        msg = f"{subject} open; nothing was erased."
+        remedy = "Finalize or abandon first, or: open_tasks='abandon', --abandon-open."
+        raise CommandRefusedError(msg, remedy=remedy)
+    for task, forks in plan.forks.items():
+        msg = (
+            f"Task {task!r} has forks, which have copies of its texts: {', '.join(forks)}. Nothing"
+            " was erased."
+        )
+        remedy = "Name them as well: forks='erase', --with-forks."
+        raise CommandRefusedError(msg, remedy=remedy)

@@ -24,11 +24,12 @@ from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo, read_memo
 from holdfast.task.data.head import RunRules
+from holdfast.task.data.wire import Retention
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import app_of, check_by, check_new_id
+from holdfast.values.checks.ids import app_of, check_by, check_name, check_new_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Until, seconds_of
 from holdfast.values.runs.times import SPAN, Overlap, span_in
@@ -277,6 +278,85 @@ class TaskScheduling(TaskCreation):
         with server_errors():
             await (await self._handle(name)).delete()
 
+    async def set_retention(
+        self,
+        agent: str,
+        days: Annotated[float, Field(gt=0)],
+        *,
+        by: str,
+        rate: Annotated[float, Field(gt=0)] = 60.0,
+        every: Every = "day 03:00",
+    ) -> Retention:
+        """Erase the closed tasks of an agent of this app after some days, with certificates.
+
+        A schedule of Temporal's begins a workflow that looks at the archive. What is held stays
+        until the hold ends; so does a task that has forks, until these have gone.
+
+        Args:
+            agent: The agent that the tasks began with.
+            days: Days since a task was closed.
+            by: Who sets it.
+            rate: Most tasks that are erased in a minute.
+            every: When, in UTC, as for `add_schedule`.
+
+        Raises:
+            InvalidArgumentError: `every` names no time, or `by` no person.
+            ConnectError: The server could not be reached.
+        """
+        check_arguments(TaskScheduling.set_retention, days=days, rate=rate)
+        if not check_by(by):
+            msg = "A retention has a person who sets it: by=..."
+            raise InvalidArgumentError(msg)
+        rule = Retention(agent=check_name("agent", agent), days=days, rate=rate, by=by)
+        name = _retention(self.app, agent)
+        made = temporal.Schedule(
+            action=temporal.ScheduleActionStartWorkflow(
+                "Retention", rule, id=name, task_queue=self._queue_for(agent)
+            ),
+            spec=spec_of(every, "UTC"),
+            policy=temporal.SchedulePolicy(overlap=temporal.ScheduleOverlapPolicy.SKIP),
+        )
+        with server_errors():
+            try:
+                await self.client.create_schedule(name, made)
+            except temporal.ScheduleAlreadyRunningError:
+                there = self.client.get_schedule_handle(name)
+                await there.update(lambda _: temporal.ScheduleUpdate(made))
+        return rule
+
+    async def list_retentions(self) -> list[Retention]:
+        """List the retentions of this app by the name of their agent.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        found: list[Retention] = []
+        with server_errors():
+            async for each in await self.client.list_schedules():
+                if not each.id.startswith(_retention(self.app, "")):
+                    continue
+                there = await self.client.get_schedule_handle(each.id).describe()
+                action = there.schedule.action
+                if isinstance(action, temporal.ScheduleActionStartWorkflow):
+                    given: Any = action.args
+                    found += await self.client.data_converter.decode(given, [Retention])
+        return sorted(found, key=lambda each: each.agent)
+
+    async def end_retention(self, agent: str) -> None:
+        """Keep the tasks of an agent again, without an end.
+
+        Raises:
+            NotFoundError: There is no retention for it.
+            ConnectError: The server could not be reached.
+        """
+        name = _retention(self.app, check_name("agent", agent))
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                await self.client.get_schedule_handle(name).delete()
+        except RPCError as error:
+            msg = f"There is no retention for the agent {agent!r} of app {self.app!r}."
+            raise NotFoundError(msg) from error
+
     async def _handle(self, name: str) -> temporal.ScheduleHandle:
         """Return the handle of a schedule that exists.
 
@@ -310,6 +390,11 @@ class TaskScheduling(TaskCreation):
             return None
         read = await read_memo(found.data_converter, cast("Any", action))
         return _read(found, action, str(read.get(INPUT_MEMO, "")))
+
+
+def _retention(app: str, agent: str) -> str:
+    """Return the name of the schedule of a retention; no schedule of tasks can have it."""
+    return f"{app}~retention~{agent}"
 
 
 def _read(

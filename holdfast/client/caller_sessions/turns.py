@@ -19,7 +19,7 @@ from itertools import count
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import resolve_message
-from holdfast.archive.names import record_name
+from holdfast.archive.kept_answers import turn_name
 from holdfast.archive.segments import read_json, read_messages
 from holdfast.client.caller_sessions.store import ALL, CallerStore, Item, marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
@@ -30,8 +30,6 @@ from holdfast.values.pauses import pauses
 
 GRACE_SECONDS = 15.0
 """How long a claim is left to the process that made it."""
-
-_KIND = "caller_turns"
 
 
 class Claim(Value):
@@ -74,14 +72,6 @@ async def write_turn(store: CallerStore, reader: Reader, task_id: str) -> bool:
     return bool(items) and await _Writing(store, archive, task_id, items).write()
 
 
-async def forget_turn(archive: Archive, task_id: str) -> None:
-    """Delete what is known of the writing of a task's turn."""
-    await archive.adelete_record(_name(task_id, "done"))
-    for number in count():
-        if not await archive.adelete_record(_name(task_id, number)):
-            return
-
-
 class _Writing:
     """One attempt at writing a turn."""
 
@@ -107,7 +97,7 @@ class _Writing:
             failed = claim.model_copy(update={"failed": True})
             await self._put(number, failed)
             raise
-        await self._archive.aput_record(_name(self._task_id, "done"), {})
+        await self._archive.aput_record(turn_name(self._task_id, "done"), {})
         return True
 
     async def _claimed(self) -> tuple[int, Claim] | None:
@@ -119,7 +109,7 @@ class _Writing:
             there = await self._get(number)
             if there is None:
                 mine = await self._claim(first)
-                name = _name(self._task_id, number)
+                name = turn_name(self._task_id, number)
                 there = Claim.model_validate(await self._archive.acreate_record(name, mine.wire()))
                 if there.owner == mine.owner:
                     return number, mine
@@ -155,18 +145,14 @@ class _Writing:
         return have
 
     async def _is_done(self) -> bool:
-        return await self._archive.ahas_record(_name(self._task_id, "done"))
+        return await self._archive.ahas_record(turn_name(self._task_id, "done"))
 
     async def _get(self, number: int) -> Claim | None:
         with suppress(BlobMissingError):
             return Claim.model_validate(
-                await self._archive.aget_record(_name(self._task_id, number))
+                await self._archive.aget_record(turn_name(self._task_id, number))
             )
         return None
 
     async def _put(self, number: int, claim: Claim) -> None:
-        await self._archive.aput_record(_name(self._task_id, number), claim.wire())
-
-
-def _name(task_id: str, part: str | int) -> str:
-    return record_name(_KIND, f"{task_id} {part}")
+        await self._archive.aput_record(turn_name(self._task_id, number), claim.wire())

@@ -130,6 +130,21 @@ class Fork(Body):
     reason: str = ""
 
 
+class Erase(Body):
+    """What goes: a task, a session or a person; see `AgentRunner.erase`.
+
+    Without `sure` nothing is erased: the answer lists what would be.
+    """
+
+    task: str | None = None
+    session: str | None = None
+    person: str | None = None
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    forks: Literal["refuse", "erase"] = "refuse"
+    open_tasks: Literal["refuse", "abandon"] = "refuse"
+    sure: bool = False
+
+
 Key = Annotated[
     str | None,
     Header(
@@ -278,6 +293,19 @@ async def send_event(asked: Asked, event: str, body: NewEvent) -> EventReceipt:
         raise NotAllowedError(msg)
     keep = timedelta(seconds=body.keep_seconds)
     return await asked.runner.send_event(event, body.data, id=body.id, keep=keep)
+
+
+@writes.post("/erasures")
+async def erase(asked: Asked, body: Erase) -> dict[str, Any]:
+    """Erase a task, a session or a person; return the certificate, or the list of what would go."""
+    wanted = body.model_dump(include={"task", "session", "person"})
+    by = await asked.may("erase", body.task or "")
+    given = {**wanted, "by": by, "reason": body.reason, "forks": body.forks}
+    if body.sure:
+        return await asked.runner.erase(**given, open_tasks=body.open_tasks)
+    plan = await asked.runner.plan_erasure(**given)
+    listed = plan.erasure.model_dump(mode="json", include={"tasks", "sessions", "unread"})
+    return {"erased": False, **listed, "open": plan.opens, "forks": plan.forks}
 
 
 @writes.post("/rules/{rule_id:path}/revoke")

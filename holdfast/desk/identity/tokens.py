@@ -34,8 +34,8 @@ from holdfast.values.runs.verbs import VERBS
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
-Role = Literal["viewer", "operator", "approver"]
-"""What a person may do: read, run and steer, decide approvals."""
+Role = Literal["viewer", "operator", "approver", "custodian"]
+"""What a person may do: read, run and steer, decide approvals, erase."""
 
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 
@@ -52,6 +52,7 @@ Verb = Literal[
     "approve_always",
     "edit",
     "reject_always",
+    "erase",
 ]
 """What can be done with the desk."""
 
@@ -71,6 +72,7 @@ ALLOWED: Mapping[Role, frozenset[Verb]] = {
         "operator", "create", "run", "finalize", "undo", "rewind", "fork", "send_event"
     ),
     "approver": _of_role("approver", "approve_always", "edit", "reject_always"),
+    "custodian": frozenset((READ, "erase")),
 }
 """The verbs that each role allows. Every role may read."""
 
@@ -102,7 +104,12 @@ class Identity:
     tenant: str = ""
 
     def can(self, verb: Verb) -> bool:
-        """Whether one of the roles allows a verb."""
+        """Whether one of the roles allows a verb; who is of a tenant erases nothing.
+
+        To find what is of a person, an erasure reads the records of all.
+        """
+        if verb == "erase" and self.tenant:
+            return False
         return any(verb in each for role, each in ALLOWED.items() if role in self.roles)
 
     @property
@@ -232,7 +239,7 @@ class Tokens:
 
         Args:
             name: The identity that it stands for.
-            roles: "viewer", "operator" or "approver", and names of groups.
+            roles: Some of `ROLES`, and names of groups.
             expires: When it ends, seconds since the epoch; 0 for never.
             tenant: The only tenant whose tasks it sees; empty for all.
 

@@ -57,17 +57,20 @@ def signed(record: dict[str, Json], task_id: str, what: str = "holdfast task") -
     return {**record, _SIGNATURE: _sign(keys[0], task_id, record_digest(record), what)}
 
 
-def check_signature(record: dict[str, Json], task_id: str) -> bool | None:
+def check_signature(
+    record: dict[str, Json], task_id: str, what: str = "holdfast task"
+) -> bool | None:
     """Say whether a record's signature is that of a known key; None when there is nothing to check.
 
-    There is nothing when no key is known, or when the record has no signature.
+    It is that of a task's record, or of what else `signed` was told. There is nothing when no key
+    is known, or when the record has no signature.
     """
     given = record.get(_SIGNATURE)
     keys = _keys()
     if not keys or given is None:
         return None
     found = record_digest(record)
-    return any(hmac.compare_digest(str(given), _sign(key, task_id, found)) for key in keys)
+    return any(hmac.compare_digest(str(given), _sign(key, task_id, found, what)) for key in keys)
 
 
 def has_key() -> bool:

@@ -269,13 +269,20 @@ class ErasedTurn(Value):
 
 
 class Erasure(Value):
-    """An erasure that a person asks for.
+    """An erasure that a person, or a rule of retention, asks for.
 
     Attributes:
-        task: The task that a person has named.
-        tasks: It, its child tasks, and its forks if they were named as well.
-        records: Digests of their records.
-        turns: Their turns in sessions.
+        task: What they have named: a task's id, a session's workflow id, or the code of a person,
+            which does not tell who that is.
+        kind: Which of these it is.
+        tasks: All tasks that are erased: child tasks too, and forks if these were named as well.
+        sessions: Workflow ids of the sessions that are erased as a whole.
+        records: Digests of the records of the tasks.
+        turns: Turns of the tasks in sessions that stay.
+        unread: Tasks that may belong to it or not, as their records are
+            damaged.
+        abandoned: Tasks that were open, and were ended for it.
+        held_by: What holds of it would be for.
         by: Who has asked.
         reason: Why.
         asked: When, seconds since the epoch.
@@ -283,13 +290,38 @@ class Erasure(Value):
     """
 
     task: str
+    kind: Literal["task", "session", "person"] = "task"
     tasks: tuple[str, ...]
+    sessions: tuple[str, ...] = ()
     records: dict[str, str] = Field(default_factory=dict)
     turns: tuple[ErasedTurn, ...] = ()
+    unread: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = ()
+    held_by: tuple[str, ...] = ()
     by: str
     reason: str
     asked: float
     queue: str
+
+
+class Retention(Value):
+    """How long the tasks of an agent are kept once they are closed.
+
+    Attributes:
+        agent: The agent that the tasks began with.
+        days: For how many days.
+        rate: Most tasks that are erased in a minute.
+        by: Who has set it.
+        batch: Most tasks of one run of the workflow.
+        erased: How many the runs before have erased.
+    """
+
+    agent: str
+    days: float = Field(gt=0)
+    rate: float = Field(default=60.0, gt=0)
+    by: str
+    batch: int = Field(default=500, ge=1)
+    erased: int = 0
 
 
 class KeptAnswer(Value):

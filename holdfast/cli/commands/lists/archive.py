@@ -1,19 +1,26 @@
-"""`archive check`: what of the archive is broken, and which tasks depend on it."""
+"""`archive check`: what of the archive is broken; `backup`: whether a copy of it is whole."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import key_in
+from holdfast.archive.holds import broken_signatures
+from holdfast.archive.names import ERASURES, HOLDS, key_in
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.errors import ErasedError, HoldfastError
+from holdfast.errors import ErasedError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
-from holdfast.values.checks.json_shapes import as_object, as_text
+from holdfast.task.data.seal import check_signature, signed
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 
 
@@ -57,10 +64,32 @@ async def check(engine: Engine) -> tuple[int, int, list[Broken]]:
     files = await archive.afiles()
     why = await some_at_once(archive.aproblem_of, files)
     found = [Broken(*each) for each in zip(files, why, strict=True) if each[1]]
+    changed = "its signature is that of no known key: it was changed"
+    found += [Broken(each, changed) for each in await broken_signatures(archive)]
     names = await archive.alist_records("tasks")
+    found += await _erased(archive, [*names, *await archive.alist_records("sessions")])
     with server_errors():
         of_tasks = await some_at_once(partial(_of_task, engine), names)
     return len(files), len(names), [*found, *(each for some in of_tasks for each in some)]
+
+
+async def _erased(archive: Archive, names: list[str]) -> list[Broken]:
+    """Return what was erased and is not in a certificate."""
+
+    async def look(name: str) -> Broken | None:
+        try:
+            record = as_object(await archive.afind_record(name))
+            if "erased" not in record:
+                return None
+            proof = as_object(await archive.afind_record(as_text(record.get("by"))))
+        except HoldfastError:
+            return None  # it is listed as a file that is broken
+        if key_in(name) in {*as_array(proof.get("tasks")), *as_array(proof.get("sessions"))}:
+            return None
+        why = "it was erased, and no certificate says so, unless the erasure is still in progress"
+        return Broken(name, why)
+
+    return [each for each in await some_at_once(look, names) if each is not None]
 
 
 async def _of_task(engine: Engine, name: str) -> list[Broken]:
@@ -82,3 +111,54 @@ async def _id_of(archive: Archive, name: str) -> str:
     except HoldfastError:
         return key_in(name)
     return as_text(as_object(record.get("task")).get("task_id")) or key_in(name)
+
+
+NEVER_CHANGED = ("blobs/", f"{ERASURES}/", f"{HOLDS}/")
+MANIFEST = "holdfast manifest"
+
+
+async def manifest_command(common: Common, file: Path) -> ExitCode:
+    """Write the digest of each file of the archive, signed if there is a key."""
+    async with engine_of(common) as engine:
+        archive = engine.archive
+        files = await archive.afiles()
+        found = zip(files, await some_at_once(archive.afingerprint, files), strict=True)
+        id = await archive.aarchive_id()
+    listed: dict[str, Json] = {path: sha256 for path, sha256 in found if sha256}
+    made: dict[str, Json] = {"archive": id, "made": time.time(), "files": listed}
+    text = json.dumps(signed(made, id, MANIFEST), indent=0)
+    await asyncio.to_thread(file.write_text, text, encoding="utf-8")
+    output.say(f"{file} has the digests of {len(listed)} files.")
+    return ExitCode.OK
+
+
+async def copy_command(file: Path, url: str, *, as_json: bool) -> ExitCode:
+    """Compare a copy of the archive with a manifest; exit with 1 if something is missing.
+
+    A record may be newer than the manifest: the archive was written to before it was copied.
+
+    Raises:
+        InvalidArgumentError: The file is another one, or was changed.
+        ArchiveError: The copy cannot be read.
+    """
+    try:
+        manifest = as_object(json.loads(await asyncio.to_thread(file.read_bytes)))
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{str(file)!r} cannot be read: {error}.") from None
+    files = as_object(manifest.get("files"))
+    if not files or check_signature(manifest, as_text(manifest.get("archive")), MANIFEST) is False:
+        msg = f"{str(file)!r} is another file than a manifest, or was changed since."
+        raise InvalidArgumentError(msg)
+    there = await some_at_once(Archive(url).afingerprint, [*files])
+    pairs = list(zip(files.items(), there, strict=True))
+    found = [Broken(path, "missing") for (path, _), now in pairs if not now]
+    newer = [path for (path, before), now in pairs if now and now != before]
+    found += [Broken(each, "changed") for each in newer if each.startswith(NEVER_CHANGED)]
+    if as_json:
+        broken: Json = [each._asdict() for each in found]
+        output.emit({"files": len(files), "newer": len(newer), "broken": broken})
+    else:
+        output.say(f"{len(files)} files of the manifest; {len(newer)} are others now.")
+        if found:
+            output.rows(("broken", "why"), found)
+    return ExitCode.FAILED if found else ExitCode.OK

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from holdfast.activities.tools.begun_effects import name_after, unknown_of
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import EFFECTS, SUPERSEDED, key_in
+from holdfast.archive.names import EFFECTS, ERASURES, SUPERSEDED, key_in
 from holdfast.archive.segments import check_erased
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
@@ -19,8 +19,10 @@ from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
 from holdfast.errors import ErasedError, HoldfastError, TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.wire import EffectMark
-from holdfast.values.base import Value
+from holdfast.reading.visibility import find_run
+from holdfast.task.data.wire import EffectMark, Erasure
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
@@ -35,7 +37,7 @@ class Forgotten(NamedTuple):
 
     Attributes:
         task: The task.
-        kind: "effect", "closed task", "other end" or "damaged".
+        kind: "effect", "closed task", "other end", "erased" or "damaged".
         at: When the effect began or the task ended, seconds since the epoch; 0 if that is unknown.
         text: What to know of it.
     """
@@ -59,16 +61,21 @@ class _Ended(Value):
         return " or about to be" if self.prepared else ""
 
 
-async def restore_command(common: Common, since: datetime) -> ExitCode:
+async def restore_command(common: Common, since: datetime, *, erases: bool = False) -> ExitCode:
     """List effects and ends since a time that the archive knows and the history does not.
 
-    Exit with 1 if a mark or a record of the archive cannot be read.
+    And what was erased since then and is back; with `erases` that is erased again. Exit with 1 if a
+    mark or a record of the archive cannot be read.
 
     Raises:
         EngineError: The server or the archive cannot be used.
     """
     async with engine_of(common) as engine:
         found = await forgotten(engine, since.timestamp())
+        with server_errors():
+            back = await brought_back(engine, since.timestamp(), found)
+        for proof in back if erases else ():
+            await engine.runner().erase_again(proof)
     if common.json:
         for each in found:
             output.emit(each._asdict())
@@ -136,6 +143,30 @@ async def _ends(engine: Engine, since: float, found: list[Forgotten]) -> None:
         found.append(Forgotten(each.task.task_id, "other end", each.ended, text))
     open_now = {each.id async for each in engine.client.list_workflows(OPEN_TASKS)}
     await some_at_once(look, [*(await _read(engine.archive, "tasks", _Ended, found)).values()])
+
+
+async def brought_back(
+    engine: Engine, since: float, found: list[Forgotten]
+) -> list[dict[str, Json]]:
+    """Find what was erased and Temporal knows again; return the certificates of it."""
+    back: list[dict[str, Json]] = []
+
+    async def look(name: str) -> None:
+        proof = as_object(await engine.archive.afind_record(name))
+        given = Erasure.model_validate(proof)
+        if (done := float(str(proof["done"]))) < since:
+            return
+        known = [
+            each
+            for each in (*given.tasks, *given.sessions)
+            if await find_run(engine.client, each) is not None
+        ]
+        text = f"erased by {given.by}: {given.reason}"
+        found.extend(Forgotten(each, "erased", done, text) for each in known)
+        back.extend([proof] if known else [])
+
+    await some_at_once(look, await engine.archive.alist_records(ERASURES))
+    return back
 
 
 async def _read(

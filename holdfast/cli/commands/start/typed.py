@@ -122,14 +122,18 @@ async def restore(
         datetime,
         typer.Option("--since", help="Local time of the backup; older ones are left out."),
     ],
+    *,
+    erase_again: Annotated[
+        bool, typer.Option("--erase-again", help="Erase again what was erased and is back.")
+    ] = False,
 ) -> ExitCode | None:
-    """List what the archive has and a restored database has not; nothing is changed.
+    """List what the archive has and a restored database has not; and what was erased, and is back.
 
     Exit with 1 if some of it cannot be read.
     """
     from holdfast.cli.commands.start.restore import restore_command
 
-    return await restore_command(common, since.astimezone())
+    return await restore_command(common, since.astimezone(), erases=erase_again)
 
 
 archive = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -143,3 +147,38 @@ async def check(common: Common) -> ExitCode | None:
     from holdfast.cli.commands.lists.archive import archive_check_command
 
     return await archive_check_command(common)
+
+
+@start.command(epilog=EPILOG)
+@shared
+async def backup(
+    common: Common,
+    manifest: Annotated[Path, typer.Argument(metavar="FILE", help="Where the digests are.")],
+    *,
+    copy: Annotated[
+        str | None,
+        typer.Option("--copy", help="URL or directory of a copy: compare it with the file."),
+    ] = None,
+) -> ExitCode | None:
+    """Write the digests of all files of the archive, or compare a copy of it with them."""
+    from holdfast.cli.commands.lists.archive import copy_command, manifest_command
+
+    if copy is None:
+        return await manifest_command(common, manifest)
+    return await copy_command(manifest, copy, as_json=common.json)
+
+
+@start.command(epilog=EPILOG)
+@shared
+async def gc(
+    common: Common,
+    *,
+    days: Annotated[
+        float, typer.Option("--days", help="List only what is older than so many days.")
+    ] = 7.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List, and delete nothing.")] = False,
+) -> ExitCode | None:
+    """List values of the archive that no task, session or schedule refers to any more."""
+    from holdfast.cli.commands.lists.garbage import gc_command
+
+    return await gc_command(common, days=days, is_dry=dry_run)

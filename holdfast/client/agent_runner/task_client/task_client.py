@@ -16,10 +16,10 @@ from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
-from holdfast.archive.kept_answers import drop_answers, drop_folders
+from holdfast.archive.holds import read_holds, refuse_held
+from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
 from holdfast.archive.segments import has_record
 from holdfast.client.agent_runner.task_client.updates import TaskUpdates, request_id_of, unique_id
-from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.rests import rest_of
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
@@ -29,9 +29,10 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.reading.erasable import codes_of
 from holdfast.reading.queries import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import attributes, memo
+from holdfast.reading.visibility import attributes, children_of, memo
 from holdfast.task.data.commands import Command, Receipt, RunRequest, compose
 from holdfast.task.data.state import TaskInput
 from holdfast.task.queries.labels import details_of, title_of
@@ -225,9 +226,12 @@ class TaskClient(TaskUpdates):
 
         Raises:
             TaskNotFoundError: No task has this id.
+            CommandRefusedError: It is held for a case.
             ConnectError: The server could not be reached.
         """
-        for child in await self.children(task_id):
+        if await read_holds(self._reader.archive):  # else its head need not be known
+            await refuse_held(self._reader.archive, await codes_of(self._reader, [task_id]))
+        for child in await children_of(self._client, task_id):
             with suppress(TaskNotFoundError):
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self.is_known(task_id) else False
@@ -245,13 +249,6 @@ class TaskClient(TaskUpdates):
         await drop_folders(self._reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
-
-    async def children(self, task_id: str) -> set[str]:
-        """List the child tasks of a task."""
-        query = f"{TASKS}{is_('ParentWorkflowId', task_id)}"
-        with server_errors():
-            found = self._client.list_workflows(query)
-            return {each.id async for each in found if each.parent_id == task_id}
 
     async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
         """Delete a run, the newest by default; return whether Temporal still had it."""

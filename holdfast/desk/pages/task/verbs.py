@@ -18,6 +18,7 @@ from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialo
 from holdfast.desk.views.branches import ForkedTask
 from holdfast.desk.views.words import without_secrets
 from holdfast.errors import EngineError
+from holdfast.reading.erasable import Plan
 from holdfast.reading.listing import STUCK, begun_since
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import listed, origin_of
@@ -202,6 +203,8 @@ class Verbs:
                 title = "End by force" if is_stuck else "Abandon"
                 made = button(title, tone="danger", icon="block")
                 made.on_click(partial(self.abandon, force=bool(is_stuck)))
+            if is_closed and can("erase"):
+                button("Erase", tone="danger", icon="delete_forever").on_click(self.erase)
             button("Verify", icon="verified").on_click(self.verify)
             button("Audit", icon="download").on_click(self.audit)
 
@@ -274,6 +277,25 @@ class Verbs:
             more = "Temporal ends it; its record is made from its history. Mended code could go on."
         more += " This cannot be taken back."
         self._ask("abandon", title, more, run, "Abandoned.", is_final=True)
+
+    async def erase(self) -> None:
+        """List what goes with the task, ask why, and erase it for good."""
+        found: list[Plan] = []
+
+        async def look(by: str, _: dict[str, Any]) -> None:
+            found.append(await self._runner.plan_erasure(self._task_id, by=by, forks="erase"))
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.erase(self._task_id, by=by, reason=given["reason"], forks="erase")
+
+        if await self._act("erase", look, ""):
+            names = ", ".join(found[0].erasure.tasks)
+            more = (
+                f"These go for good, with child tasks and forks: {names}. Nothing of them can be"
+                " read again, also not from a backup without keys/. This cannot be taken back."
+            )
+            with self._frame.slot():
+                self._ask("erase", "Erase the task", more, run, "Erased.", is_final=True)
 
     def feedback(self) -> None:
         """Ask for a message, and give it to the model."""

@@ -1,0 +1,199 @@
+"""Holds: what must stay, because a court or an authority may ask for it. None is ever deleted.
+
+And the names by which holds and certificates of erasures know tasks, sessions and persons.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Literal
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.names import ERASURES, HOLDS, folder_of, key_in, record_name
+from holdfast.errors import CommandRefusedError, NotFoundError
+from holdfast.task.data.seal import check_signature, signed
+from holdfast.task.data.wire import Erasure
+from holdfast.values.base import Value
+from holdfast.values.checks.ids import outermost
+from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.code.some_at_once import some_at_once
+from holdfast.values.runs.approval_rules import person_key
+from holdfast.values.text.shown import time_shown
+
+Kind = Literal["task", "session", "person"]
+_ENDED = ".ended"
+HOLD, HOLD_END = "holdfast hold", "holdfast hold end"
+"""What the signatures of a hold, and of its end, are of."""
+ERASURE = "holdfast erasure"
+"""What that of a certificate is of."""
+
+
+class Hold(Value):
+    """What is held for a case.
+
+    Attributes:
+        id: Its id in the archive's `holds/`.
+        kind: What is held: a task with its child tasks and the tasks above it, a session with its
+            tasks, or all tasks and sessions of a person.
+        name: Id of the task, name of the session, or name of the person.
+        code: What the guards compare: see `code_of`.
+        case: The case.
+        by: Who holds it.
+        at: Since when, seconds since the epoch.
+        reason: Why.
+        ended_by: Who has ended it; empty while it holds.
+        ended_at: When.
+        ended_reason: Why.
+    """
+
+    id: str
+    kind: Kind
+    name: str
+    code: str
+    case: str
+    by: str
+    at: float
+    reason: str = ""
+    ended_by: str = ""
+    ended_at: float = 0.0
+    ended_reason: str = ""
+
+
+async def code_of(archive: Archive, kind: Kind, name: str) -> str:
+    """Return what names a task, a session or a person in holds and certificates.
+
+    Args:
+        archive: The archive.
+        kind: Which of them.
+        name: Id of the task, workflow id of the session, or name of the person.
+
+    Returns:
+        A text that does not tell who a person is.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    match kind:
+        case "person":
+            name = await archive.amac(person_key(name))
+        case "task":
+            name = outermost(name)
+        case "session":
+            pass
+    return f"{kind} {name}"
+
+
+def certificate_name(given: Erasure) -> str:
+    """Return the name of the record of a certificate. Only a task is erased once for all."""
+    if given.kind == "task":
+        return record_name(ERASURES, given.task)
+    return f"{certificates_of(given.kind, given.task)}/{int(given.asked * 1000)}.json"
+
+
+def certificates_of(kind: Kind, code: str) -> str:
+    """Return the folder of the certificates of a session or a person."""
+    return folder_of(f"{ERASURES}/{kind}s", code)
+
+
+async def read_holds(archive: Archive, *, ended: bool = False) -> list[Hold]:
+    """Read the holds, oldest first; with `ended` also the ended ones.
+
+    Raises:
+        ArchiveError: One of them cannot be read: then it is not known what is held.
+    """
+    names = await archive.alist_records(HOLDS)
+    read = dict(zip(names, await some_at_once(archive.aget_record, names), strict=True))
+    found: list[Hold] = []
+    for name, data in read.items():
+        if name.endswith(f"{_ENDED}.json"):
+            continue
+        end = as_object(read.get(record_name(HOLDS, f"{as_object(data).get('id')}{_ENDED}")))
+        if ended or not end:
+            found.append(Hold.model_validate({**as_object(data), **end}))
+    return sorted(found, key=lambda each: each.at)
+
+
+async def broken_signatures(archive: Archive) -> list[str]:
+    """Return the certificates, holds and ends of holds whose signature is wrong.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    found: list[str] = []
+    for name in await archive.alist_records(ERASURES):
+        data = as_object(await archive.afind_record(name))
+        if check_signature(data, str(data.get("task")), ERASURE) is False:
+            found.append(name)
+    for name in await archive.alist_records(HOLDS):
+        data, id = as_object(await archive.afind_record(name)), key_in(name)
+        what = HOLD_END if id.endswith(_ENDED) else HOLD
+        if check_signature(data, id.removesuffix(_ENDED), what) is False:
+            found.append(name)
+    return found
+
+
+async def add_hold(
+    archive: Archive, kind: Kind, name: str, code: str, *, case: str, by: str, reason: str
+) -> Hold:
+    """Hold something for a case; again for the same case, return the hold that there is.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    for each in await read_holds(archive):
+        if (each.code, each.case) == (code, case):
+            return each
+    made = Hold(
+        id=uuid.uuid4().hex,
+        kind=kind,
+        name=name,
+        code=code,
+        case=case,
+        by=by,
+        at=time.time(),
+        reason=reason,
+    )
+    data = signed(made.wire(), made.id, HOLD)
+    await archive.acreate_record(record_name(HOLDS, made.id), data)
+    return made
+
+
+async def end_hold(archive: Archive, code: str, *, case: str, by: str, reason: str) -> Hold:
+    """End a hold. Its record stays, and says who has ended it.
+
+    Raises:
+        NotFoundError: Nothing of that name is held for that case.
+        ArchiveError: The archive cannot be used.
+    """
+    there = await read_holds(archive)
+    held = next((each for each in there if (each.code, each.case) == (code, case)), None)
+    if held is None:
+        cases = ", ".join(repr(each.case) for each in there if each.code == code) or "none"
+        msg = f"That is not held for the case {case!r}; it is held for: {cases}."
+        raise NotFoundError(msg)
+    end = {"ended_by": by, "ended_at": time.time(), "ended_reason": reason}
+    name = record_name(HOLDS, f"{held.id}{_ENDED}")
+    there_now = as_object(await archive.acreate_record(name, signed(dict(end), held.id, HOLD_END)))
+    return Hold.model_validate({**held.wire(), **there_now})
+
+
+async def refuse_held(archive: Archive, codes: Iterable[str]) -> None:
+    """Refuse to delete what is held.
+
+    Raises:
+        CommandRefusedError: One of these is held.
+        ArchiveError: The archive cannot be used.
+    """
+    holds = await read_holds(archive)
+    wanted = set(codes)
+    for each in holds:
+        if each.code in wanted:
+            said = f", because: {each.reason}" if each.reason else ""
+            msg = (
+                f"The {each.kind} {each.name!r} is held for the case {each.case!r} by {each.by}"
+                f" since {time_shown(each.at)}{said}. Nothing was erased or deleted."
+            )
+            ends = f"holdfast hold end {each.kind}:{each.name} --case {each.case}"
+            raise CommandRefusedError(msg, remedy=f"Once the case is over: `{ends}`.")

@@ -1,0 +1,320 @@
+"""What an erasure takes: tasks with their child tasks and forks, sessions, turns in other ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from holdfast.archive.holds import Kind, code_of, refuse_held
+from holdfast.archive.names import key_in, record_name
+from holdfast.archive.segments import committing_tasks, has_record
+from holdfast.engine.search_attributes import SESSIONS, TASKS
+from holdfast.errors import (
+    ArchiveError,
+    CommandRefusedError,
+    ErasedError,
+    NotFoundError,
+    QueryFailedError,
+    TaskNotFoundError,
+)
+from holdfast.reading.audit.audit import audit_events
+from holdfast.reading.reader import Reader
+from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import children_of, origin_of
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.seal import record_digest
+from holdfast.task.data.wire import ErasedTurn, Erasure
+from holdfast.values.base import Value
+from holdfast.values.checks.ids import is_nested, session_name
+from holdfast.values.checks.json_shapes import as_object, as_text, is_object
+from holdfast.values.code.some_at_once import some_at_once
+from holdfast.values.runs.approval_rules import person_key
+from holdfast.values.runs.status import CLOSED
+
+MOST_TASKS = 5_000
+"""Tasks of one erasure: they are in one message to Temporal, which takes 2 MB."""
+
+
+class Seen(NamedTuple):
+    """A task of a list of all.
+
+    Attributes:
+        head: Its head.
+        ended: When it began to close, seconds since the epoch; 0 of one without a record.
+    """
+
+    head: TaskHead
+    ended: float
+
+
+class Plan(NamedTuple):
+    """What an erasure takes, and what is in the way.
+
+    Attributes:
+        erasure: All that goes.
+        opens: Tasks of it that are open.
+        forks: Forks that stay, by the task whose texts they have copies of.
+    """
+
+    erasure: Erasure
+    opens: tuple[str, ...]
+    forks: dict[str, list[str]]
+
+
+class _Recorded(Value):
+    head: TaskHead
+    ended: float = 0.0
+
+
+async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str, Seen], list[str]]:
+    """Read the heads of all tasks: in the archive, and in Temporal alone.
+
+    Args:
+        reader: The reader.
+        open_too: Whether to query tasks without a record as well.
+
+    Returns:
+        The tasks by their ids, without the erased ones; and the ids of unreadable ones.
+
+    Raises:
+        EngineError: The server or the archive cannot be used, or no worker process serves a task
+            that is open.
+    """
+    found, unread, gone = dict[str, Seen](), list[str](), set[str]()
+
+    async def recorded(name: str) -> None:
+        task_id = key_in(name)
+        try:
+            data = await reader.archive.afind_record(name)
+            if is_object(data) and "erased" in data:
+                gone.add(task_id)
+            elif data is not None:
+                record = _Recorded.model_validate(data)
+                named = as_text(as_object(as_object(data).get("task")).get("task_id"))
+                found[named or task_id] = Seen(record.head, record.ended)
+        except (ArchiveError, ValidationError):
+            unread.append(task_id)
+
+    async def known(task_id: str) -> None:
+        try:
+            found[task_id] = Seen(await reader.head(task_id), 0.0)
+        except QueryFailedError:
+            unread.append(task_id)
+        except TaskNotFoundError:
+            gone.add(task_id)  # deleted since it was listed
+
+    await some_at_once(recorded, await reader.archive.alist_records("tasks"))
+    if not open_too:
+        return found, sorted(unread)
+    with server_errors():
+        ids = {each.id async for each in reader.client.list_workflows(TASKS)}
+    await some_at_once(known, sorted(ids - {*found, *unread, *gone}))
+    return found, sorted(unread)
+
+
+async def codes_of(reader: Reader, tasks: Iterable[str]) -> set[str]:
+    """Return by what tasks can be held: themselves, their sessions, the people who created them.
+
+    Raises:
+        EngineError: As for `all_tasks`.
+    """
+    found = set[str]()
+    for each in tasks:
+        found.add(await code_of(reader.archive, "task", each))
+        try:
+            head = await reader.head(each)
+        except TaskNotFoundError:
+            continue
+        if head.session is not None:
+            found.add(await code_of(reader.archive, "session", head.session.id))
+        if head.asker:
+            found.add(await code_of(reader.archive, "person", head.asker))
+    return found
+
+
+async def plan_erasure(
+    reader: Reader,
+    kind: Kind,
+    name: str,
+    *,
+    by: str,
+    reason: str,
+    queue_for: Callable[[str], str],
+    with_forks: bool = False,
+) -> Plan:
+    """Find all that goes with a task, a session or a person.
+
+    Args:
+        reader: The reader.
+        kind: Which of them.
+        name: Id of the task, workflow id of the session, or name of the person.
+        by: Who asks.
+        reason: Why.
+        queue_for: Returns the queue of an agent, or for an empty name of any.
+        with_forks: Whether forks go as well.
+
+    Raises:
+        TaskNotFoundError: There is no such task.
+        NotFoundError: There is no such session, or nothing names the person.
+        CommandRefusedError: Some of it is held, or the task belongs to another one.
+        EngineError: As for `all_tasks`.
+    """
+    if kind == "task":
+        await _refuse_below(reader, name)
+        roots, sessions, unread = [name], list[str](), list[str]()
+    else:
+        roots, sessions, unread = await _roots(reader, kind, name)
+    closure = await _closure(reader, roots, with_forks=with_forks, is_named=kind == "task")
+    if len(closure.heads) > MOST_TASKS:
+        msg = f"These are {len(closure.heads)} tasks; one erasure takes {MOST_TASKS}."
+        raise CommandRefusedError(msg, remedy="Erase some tasks or sessions of it on their own.")
+    held_by = await codes_of(reader, closure.heads)
+    held_by |= {await code_of(reader.archive, "session", each) for each in sessions}
+    held_by.add(code := await code_of(reader.archive, kind, name))
+    await refuse_held(reader.archive, held_by)
+    find = reader.archive.afind_record
+    names = [record_name("tasks", each) for each in closure.heads]
+    records = zip(closure.heads, map(as_object, await some_at_once(find, names)), strict=True)
+    turns = [await _turn_of(reader, *each) for each in closure.heads.items()]
+    # Not a session's own queue: its worker process may serve sessions alone.
+    first, agent = next(((each, head.agent) for each, head in closure.heads.items()), ("", ""))
+    queue = await reader.presence.queue_if_known(first) if first else ""
+    erasure = Erasure(
+        task=name if kind != "person" else code,
+        kind=kind,
+        tasks=tuple(closure.heads),
+        sessions=tuple(sessions),
+        records={each: record_digest(data) for each, data in records if data},
+        turns=tuple(each for each in turns if each is not None and each.session not in sessions),
+        unread=tuple(unread),
+        held_by=tuple(sorted(held_by)),
+        by=by,
+        reason=reason,
+        asked=time.time(),
+        queue=queue or queue_for(agent),
+    )
+    return Plan(erasure, tuple(closure.opens), closure.forks)
+
+
+class _Closure(NamedTuple):
+    heads: dict[str, TaskHead]
+    opens: list[str]
+    forks: dict[str, list[str]]
+
+
+async def _closure(
+    reader: Reader, roots: Sequence[str], *, with_forks: bool, is_named: bool
+) -> _Closure:
+    """Follow tasks to their child tasks and forks."""
+    forks, found, todo = await _all_forks(reader), _Closure({}, [], {}), [*roots]
+    seen = set[str]()
+    while todo:
+        each = todo.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        try:
+            task, head = await reader.task(each), await reader.head(each)
+        except (TaskNotFoundError, ErasedError):
+            if is_named and each in roots:
+                raise
+            continue
+        found.heads[each] = head
+        if task.status not in CLOSED:
+            found.opens.append(each)
+        if with_forks:
+            todo += forks.get(each, [])
+        events = audit_events(await reader.entries(each), opens=())
+        todo += [event.child for event in events if event.child]
+        todo += await children_of(reader.client, each)
+    left = ((each, [fork for fork in forks.get(each, []) if fork not in seen]) for each in seen)
+    found.forks.update({each: of_it for each, of_it in left if of_it})
+    return found
+
+
+async def _roots(reader: Reader, kind: Kind, name: str) -> tuple[list[str], list[str], list[str]]:
+    """Find the tasks and the sessions of a session or a person, and what cannot be read.
+
+    Raises:
+        NotFoundError: There are none.
+    """
+    tasks, unread = await all_tasks(reader)
+    heads = {each: seen.head for each, seen in tasks.items()}
+    sessions = {name} if kind == "session" else await _sessions_of(reader, heads, name)
+    roots = {
+        each
+        for each, head in heads.items()
+        if (head.session is not None and head.session.id in sessions)
+        or (kind == "person" and head.asker and person_key(head.asker) == person_key(name))
+    }
+    there = set[str]()
+    for each in sessions:
+        try:
+            roots |= {*await committing_tasks(reader.archive, await reader.session(each))}
+            there.add(each)
+        except (TaskNotFoundError, ErasedError):
+            continue
+    if not (roots or there):
+        what = f"session {session_name(name)!r}" if kind == "session" else f"person {name!r}"
+        msg = f"There is nothing of the {what}: no task, no session. Nothing was erased."
+        raise NotFoundError(msg)
+    return sorted(each for each in roots if not is_nested(each)), sorted(there), unread
+
+
+async def _sessions_of(reader: Reader, heads: dict[str, TaskHead], person: str) -> set[str]:
+    """Find the sessions whose name is that of a person, or its `hashed`."""
+    names = {person_key(person)}
+    if os.environ.get("HOLDFAST_NAMES_KEY"):
+        from holdfast.archive.encryption.keys import hashed  # others have no such package
+
+        names.add(hashed(person))
+    known = {head.session.id for head in heads.values() if head.session is not None}
+    known |= {key_in(each) for each in await reader.archive.alist_records("sessions")}
+    with server_errors():
+        known |= {each.id async for each in reader.client.list_workflows(SESSIONS)}
+    return {each for each in known if person_key(session_name(each)) in names}
+
+
+async def _refuse_below(reader: Reader, task_id: str) -> None:
+    """Refuse a child task: the task above it has its result.
+
+    Raises:
+        CommandRefusedError: It is one.
+    """
+    above = task_id.rpartition("~")[0]
+    if not above:
+        return
+    try:
+        is_known = await has_record(reader.archive, above) or await reader.describe(above)
+    except TaskNotFoundError:
+        return
+    if is_known:
+        msg = f"Task {task_id!r} belongs to another task. Erase that one; nothing was erased."
+        raise CommandRefusedError(msg)
+
+
+async def _turn_of(reader: Reader, task_id: str, head: TaskHead) -> ErasedTurn | None:
+    """Return where the turn of a task is; None if no session has one."""
+    if head.session is None:
+        return None
+    try:
+        state = await reader.session(head.session.id)
+    except (TaskNotFoundError, ErasedError):
+        return None
+    if task_id not in await committing_tasks(reader.archive, state):
+        return None
+    return ErasedTurn(task=task_id, session=head.session.id, queue=head.session.queue)
+
+
+async def _all_forks(reader: Reader) -> dict[str, list[str]]:
+    """Return the forks that Temporal knows, by the task that they depart from."""
+    found = dict[str, list[str]]()
+    with server_errors():
+        async for each in reader.client.list_workflows(TASKS):
+            if (origin := await origin_of(each)) is not None:
+                found.setdefault(origin[0], []).append(each.id)
+    return found

@@ -1,0 +1,38 @@
+"""Workers are killed while they erase a session."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from holdfast.archive.archive import record_name
+from holdfast.values.checks.json_shapes import as_array, as_object
+from tests.crash.lab import Lab
+
+
+async def test_a_session_whose_erasing_workers_are_killed_is_gone_with_one_certificate(
+    lab: Lab,
+) -> None:
+    worker = await lab.serve()
+    tasks = list[str]()
+    for _ in range(4):
+        task = await lab.create("look:a", session="talk")
+        await lab.runner.run_task(task)
+        await lab.runner.finalize_response(task)
+        tasks.append(task.task_id)
+    names = [record_name("tasks", each) for each in tasks]
+    asked = asyncio.create_task(lab.runner.erase(session="talk", by="ann", reason="r"))
+
+    def has_erased(count: int) -> bool:
+        found = (as_object(lab.runner.archive.find_record(each)) for each in names)
+        return sum("erased" in each for each in found) >= count
+
+    for count in range(1, 5):
+        await lab.until(partial(has_erased, count), f"{count} erased tasks")
+        await lab.kill(worker)
+        worker = lab.start()
+    certificate = await asked
+    assert set(as_array(certificate["tasks"])) == set(tasks)
+    assert len(await lab.runner.archive.alist_records("erasures")) == 1
+    left = {each.id async for each in lab.runner.client.list_workflows()}
+    assert not left & {*tasks, lab.runner.session("talk").id}
