@@ -141,6 +141,8 @@ class AgentTask(Opening):
                     lambda: self.is_done() and not core.ledger.s.to_session
                 )
             except asyncio.CancelledError:  # it has its end; without a seal, that would not count
+                if not workflow.patched("sealed-when-cancelled"):
+                    raise
                 continue
             return
 

@@ -167,6 +167,8 @@ def desk_app(
         from holdfast.desk.identity import oidc as sign_in
 
         app.state.provider = sign_in.Provider(oidc)
+        assert known is not None  # noqa: S101  it was checked above
+        known.provider = oidc.named
         app.include_router(sign_in.oidc)
     app.add_middleware(Protection, guard=guard, limits=limits, rates=rates)
     mount_pages(app, desk)

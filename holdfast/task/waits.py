@@ -157,9 +157,8 @@ def _complete(ledger: Ledger, command: Command, *, now: float) -> str:
     known = Outcome(content=text, is_error=failed, status="failed" if failed else "done", ended=now)
     asked = approvals.latest(ledger, n, i)
     if asked is not None and asked.kind == "unknown" and asked.status == "open":
-        ledger.calls.settled(
-            n, i, known, now=now
-        )  # its worker was lost after it had given the token
+        # Its worker was lost after it had given the token.
+        ledger.calls.settled(n, i, known, now=now)
         approvals.settle(ledger, n, i, now=now)
     elif over is not None or i in current.called:
         ledger.calls.wait(n, i, known)  # where its tool has not ended yet

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -37,6 +37,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import StepRecord
 from holdfast.task.undo import without_undo_notes
 from holdfast.values.base import Json, Strict, Value
+from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.messages import Message, Usage
 from holdfast.values.text.redact import in_texts, redact, without
 from holdfast.values.text.shown import named, shown
@@ -180,8 +181,13 @@ async def record_run(runner: AgentRunner, task: Any, *, secrets: Sequence[str] =
         usage=found.task.usage,
         is_viewed=_is_viewed(found),
     )
+    return _without(case, secrets)
+
+
+def _without(case: Case, secrets: Sequence[str]) -> Case:
     given = without(secrets)
-    return Case.model_validate(in_texts(case.wire(), lambda text: redact(given(text))))
+    hidden = in_texts(case.wire(), lambda text: redact(given(text)), by_name=True)
+    return Case.model_validate(hidden)
 
 
 def _check_recordable(task: str, began: AgentSnapshot, messages: Sequence[Message]) -> None:
@@ -221,10 +227,11 @@ async def replay_run(
     *,
     agent: Agent[Any],
     extra_state: Mapping[str, Json] | None = None,
-    runs: Collection[str] = (),
-    may_differ: Collection[Part] = (),
-    ignore: Iterable[str] = (),
+    runs: Sequence[str] = (),
+    may_differ: Sequence[Part] = (),
+    ignore: Sequence[str] = (),
     update: bool | None = None,
+    secrets: Sequence[str] = (),
 ) -> Replayed:
     r"""Run an agent against a recorded case, and raise the first difference.
 
@@ -241,12 +248,16 @@ async def replay_run(
         ignore: Regular expressions of texts that may differ, such as r"\d{4}-\d\d-\d\d" for dates.
         update: Whether to write the case's file again, with what is sent now; None for what
             `HOLDFAST_UPDATE=1` says.
+        secrets: Texts that an update replaces wherever they occur, next to credentials.
 
     Raises:
         CaseDiffersError: The run differs from the case.
         InvalidArgumentError: The case cannot be read, or an argument cannot be used.
         StepFailedError: A step failed for another reason.
     """
+    check_arguments(
+        replay_run, runs=runs, may_differ=may_differ, ignore=ignore, update=update, secrets=secrets
+    )
     known = case if isinstance(case, Case) else Case.load(case)
     updates = os.environ.get(UPDATE) == "1" if update is None else update
     if updates and isinstance(case, Case):
@@ -258,6 +269,9 @@ async def replay_run(
     )
     replay = _Replay(known, compared, frozenset(runs))
     agents = replay.stand_ins(agent)
+    if odd := sorted({*runs} - replay.names):
+        msg = f"runs= names tools that no agent has: {named(odd)}. There are {named(replay.names)}."
+        raise InvalidArgumentError(msg)
     compared.definitions(known.agents, replay.definitions)
     async with AgentRunner.local(agents, data_dir=None) as runner:
         output = await replay.run(runner, agents, extra_state)
@@ -271,7 +285,7 @@ async def replay_run(
                 "usage": known.usage,
                 "turns": tuple(replay.turns),
             }
-            now.model_copy(update=kept).save(cast("str | Path", case))
+            _without(now.model_copy(update=kept), secrets).save(cast("str | Path", case))
     return Replayed(known.task, len(replay.turns), tuple(compared.found))
 
 
@@ -295,9 +309,10 @@ class _Compared:
         self.texts("The agents are others", _names(then), _names(now))
         for was, given in zip(then, now, strict=False):
             who = f"of agent {was.agent!r}"
-            then_and_now = was.instructions, given.instructions
-            if None not in then_and_now and "instructions" not in self._may_differ:
-                self.texts(f"The instructions {who} differ", *map(str, then_and_now))
+            if "instructions" not in self._may_differ:
+                said = (was.instructions, given.instructions)
+                first, second = ("(a function makes them)" if s is None else s for s in said)
+                self.texts(f"The instructions {who} differ", first, second)
             if "tools" not in self._may_differ:
                 first, second = (_specs(each.tools + each.handoffs) for each in (was, given))
                 self.texts(f"The tools and handoffs {who} differ", first, second)
@@ -364,6 +379,7 @@ class _Replay:
         self._served = {each.agent: each.served for each in case.agents}
         self._made: dict[int, Agent[Any]] = {}
         self.difference: CaseDiffersError | None = None
+        self.names: set[str] = set()
         self.definitions: list[Definition] = []
         self.turns: list[Turn] = []
 
@@ -385,6 +401,7 @@ class _Replay:
         return made
 
     def _stand_in(self, of: Tool[..., Any]) -> Tool[..., Any]:
+        self.names.add(of.name)
         if of.name in self._runs:
             return of
         made = _tool(of.spec(), self._answer(of))
@@ -454,7 +471,7 @@ class _Replay:
             self._compared.instructions(at + 1, then.instructions, request.instructions)
         is_more = at >= len(self._spoken)
         told = [*case.history, *case.messages[: None if is_more else self._spoken[at]]]
-        is_known = then.messages is not None or not case.is_viewed
+        is_known = at < len(case.turns) or not case.is_viewed
         seen = told if then.messages is None else then.messages
         if is_known:
             what = f"The conversation that model call {at + 1} is sent differs"

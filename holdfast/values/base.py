@@ -77,7 +77,8 @@ class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen cla
         fields, given = self.__dict__.copy(), self.__pydantic_fields_set__
         if update:
             fields.update(update)
-            if not given.issuperset(update):  # else the set, which nobody changes, is shared
+            # Else the set is shared: what was given, and what was not, is nowhere asked.
+            if not given.issuperset(update):
                 given = given.union(update)
                 if unknown := update.keys() - self.__pydantic_fields__.keys():
                     msg = f"{type(self).__name__} has no field {', '.join(sorted(unknown))}"
@@ -108,6 +109,7 @@ class Part(Value):
     """A part of a state that its owner changes in place: a field is assigned, and must exist."""
 
     model_config = ConfigDict(frozen=False)
+    __hash__ = None  # type: ignore[assignment]  # what changes is no key
 
 
 class Strict(Value):

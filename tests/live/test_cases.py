@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, ToolCall, tool
+from holdfast import Agent, AgentRunner, Runner, ToolCall, handoff, tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import Case, CaseDiffersError, ScriptedModel, record_run, replay_run
 from holdfast.workers import ReActAgentWorker
@@ -110,6 +110,11 @@ def pay_up_to_three(amount: pydantic.conint(le=3)) -> str:  # type: ignore[valid
             {},
             ["instructions of agent 'clerk'", "-Be short.\n+Be long."],
         ),
+        (
+            {"instructions": lambda *_: "Be short."},
+            {},
+            ["instructions of agent 'clerk'", "+(a function makes them)"],
+        ),
         ({"tools": [weather]}, {}, ["tools and handoffs of agent 'clerk'", "-pay: Pay an amount."]),
         ({"output_type": Verdict}, {}, ["structure of the output of agent 'clerk'", '+   "rain"']),
         ({"name": "cleric"}, {}, ["The agents are others", "-clerk\n+cleric"]),
@@ -129,7 +134,7 @@ def pay_up_to_three(amount: pydantic.conint(le=3)) -> str:  # type: ignore[valid
             ["model call 2 is sent differs", "-tool: dry in Oslo\n", "+tool: wet in Oslo"],
         ),
     ],
-    ids=["instructions", "tools", "output", "name", "arguments", "end", "results"],
+    ids=["instructions", "function", "tools", "output", "name", "arguments", "end", "results"],
 )
 async def test_the_first_difference_is_told_as_a_diff(
     case: Path, changes: dict[str, Any], options: dict[str, Any], said: list[str]
@@ -153,17 +158,20 @@ async def test_an_update_writes_the_case_again(
     file.write_text(case.read_text("utf-8"), "utf-8")
 
     def today(*_: object) -> str:
-        return "Be slow."
+        return "Be slow. a-token-of-the-crm"
 
     monkeypatch.setenv("HOLDFAST_UPDATE", "1")
+    monkeypatch.setenv("CRM_TOKEN", "a-token-of-the-crm")
     changed = clerk(instructions=today, output_type=None)
-    updated = await replay_run(file, agent=changed)
+    updated = await replay_run(file, agent=changed, secrets=["but quickly"])
     monkeypatch.delenv("HOLDFAST_UPDATE")
-    assert updated.differences == ()  # what a function says was not known
+    [difference] = updated.differences
+    assert "+(a function makes them)" in difference
+    assert not any(each in file.read_text("utf-8") for each in ("a-token-of", "but quickly"))
     assert (await replay_run(file, agent=changed)).turns == 4
     before, after = Case.load(case), Case.load(file)
-    assert (after.messages, after.output, after.usage) == (
-        before.messages,
+    assert (after.messages[:3], after.output, after.usage) == (
+        before.messages[:3],
         before.output,
         before.usage,
     )
@@ -241,3 +249,40 @@ def test_what_is_no_case_is_refused(tmp_path: Path) -> None:
         wrong.write_text(text)
         with pytest.raises(InvalidArgumentError, match="cannot be read as a recorded case"):
             Case.load(wrong)
+
+
+async def test_options_that_cannot_be_used_are_refused(case: Path) -> None:
+    odds: list[tuple[dict[str, Any], str]] = [
+        ({"ignore": "a.b"}, "ignore"),
+        ({"may_differ": ["instruction"]}, "may_differ"),
+        ({"runs": ["wether"]}, "no agent has: wether"),
+        ({"update": True}, "Only a case in a file"),
+    ]
+    for odd, said in odds:
+        known = Case.load(case) if "update" in odd else case
+        with pytest.raises(InvalidArgumentError, match=said):
+            await replay_run(known, agent=clerk(), **odd)
+
+
+async def test_what_a_filter_shows_is_compared_in_every_turn(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    def front(shown: Any) -> Agent:
+        script = [call("weather", city="Rome"), "dry"]
+        expert = Agent(name="expert", model=ScriptedModel(script), tools=[weather])
+        model = ScriptedModel([call("transfer_to_expert")])
+        return Agent(name="front", model=model, handoffs=[handoff(expert, input_filter=shown)])
+
+    def whole(data: Any) -> Any:
+        return data
+
+    def wrong(data: Any) -> Any:
+        return data.clone(input_history="WRONG", pre_handoff_items=(), new_items=())
+
+    result = await Runner.run(front(whole), "Rain in Rome?", runner=runner)
+    file = tmp_path / "case.json"
+    (await record_run(runner, result.task_id)).save(file)
+    await replay_run(file, agent=front(whole), update=True)
+    await replay_run(file, agent=front(whole))
+    with pytest.raises(CaseDiffersError, match=r"model call 2 is sent differs(.|\n)*WRONG"):
+        await replay_run(file, agent=front(wrong))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -26,11 +27,13 @@ ROLES = {"ops": ["operator"], "money": ["approver", "finance"]}
 TENANTS = {"acme": "acme", "zeta": "zeta", "all": "*"}
 PEOPLE: dict[str, dict[str, Any]] = {
     "1": {"email": "ann@x.org", "email_verified": True, "groups": ["ops", "money", "acme"]},
-    "2": {"email": "bo@x.org", "groups": ["ops", "all", "acme"]},
-    "3": {"email": "cy@x.org", "groups": ["acme"]},
-    "4": {"email": "di@x.org", "groups": ["ops"]},
-    "5": {"email": "ed@x.org", "groups": ["ops", "acme", "zeta"]},
+    "2": {"email": "bo@x.org", "email_verified": True, "groups": ["ops", "all", "acme"]},
+    "3": {"email": "cy@x.org", "email_verified": True, "groups": ["acme"]},
+    "4": {"email": "di@x.org", "email_verified": True, "groups": ["ops"]},
+    "5": {"email": "ed@x.org", "email_verified": True, "groups": ["ops", "acme", "zeta"]},
     "6": {"email": "flo@x.org", "email_verified": False, "groups": ["ops", "acme"]},
+    "7": {"email": "gil@x.org", "groups": ["ops", "acme"]},
+    "8": {"email": "hal@x.org", "email_verified": "false", "groups": ["ops", "acme"]},
 }
 
 
@@ -133,6 +136,8 @@ async def test_people_sign_in_with_their_groups_and_tenant_and_out(
         ("4", "give no tenant here"),
         ("5", "give several tenants here"),
         ("6", "has not verified the address"),
+        ("7", "has not verified the address"),
+        ("8", "has not verified the address"),
     ],
 )
 async def test_who_has_no_role_or_no_tenant_is_told_so(desk: Any, sub: str, said: str) -> None:
@@ -195,11 +200,46 @@ async def test_no_other_site_is_gone_on_to(desk: Any) -> None:
         assert signed_in.headers["location"] == "/"
 
 
+async def test_a_session_ends_with_its_provider_and_with_what_that_may_give(
+    desk: Any, tmp_path: Path
+) -> None:
+    async with client_of(desk, host=HOST) as browser:
+        await browser.get(await agreed(await left(browser), "1"))
+        assert (await browser.get("/api/v1/me")).status_code == 200
+        cookies = dict(browser.cookies)
+    given, runner = desk.state.provider.given, desk.state.desk.runner
+    tokens = tmp_path / "tokens.json"
+    for provider, status in (
+        (given, 200),
+        (replace(given, tenants={"acme": "zeta"}), 401),
+        (None, 401),
+    ):
+        again = desk_app(runner, tokens=Tokens(tokens), oidc=provider)
+        async with client_of(again, host=HOST) as browser:
+            browser.cookies.update(cookies)
+            assert (await browser.get("/api/v1/me")).status_code == status
+
+
+async def test_who_has_begun_no_sign_in_keeps_nobody_out_and_forges_no_line(
+    desk: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(desk, host=HOST) as browser:
+        for _ in range(100):
+            odd = {"error": "x\nERROR forged line"}
+            assert (await browser.get("/login/oidc/callback", params=odd)).status_code == 401
+        await browser.get(await agreed(await left(browser), "1"))
+        assert (await browser.get("/api/v1/me")).status_code == 200
+    assert not any("\n" in each.getMessage() for each in caplog.records)
+
+
 async def test_settings_that_cannot_be_used_are_refused(rig: Rig, tmp_path: Path) -> None:
     usual: dict[str, Any] = {"issuer": "https://idp.example", "client_id": "x", "roles": ROLES}
     odds: list[tuple[dict[str, Any], str]] = [
         ({"issuer": "http://idp.example"}, "https"),
+        ({"issuer": "http://localhost:x@evil.example/"}, "https"),
         ({"roles": {}}, "it is empty"),
+        ({"roles": "ops"}, "say what groups give"),
+        ({"tenants": ["a"]}, "say what groups give"),
         ({"roles": {"ops": ["operater"]}}, "Did you mean 'operator'"),
         ({"tenants": {"x": "a~b"}}, "tenant may not have"),
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from holdfast import AgentRunner, Task
 from holdfast.desk import Identity, Tokens, desk_app
 from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import Subject
+from holdfast.desk.pages.sessions import read_sessions
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from tests.live.test_desk_security import BODIES, routes
 from tests.support.desk import person, serve_desk
@@ -35,8 +37,9 @@ ROLES = ("operator", "approver")
 
 @dataclass(frozen=True)
 class Theirs:
-    """What a tenant has."""
+    """What a tenant has; all of it is named by `name`."""
 
+    name: str
     open: Task
     closed: Task
     forgotten: Task
@@ -73,14 +76,15 @@ async def possessions(runner: AgentRunner, tenant: str, name: str) -> Theirs:
         "step_id": ["s1"],
         "call_id": [f"{open_.task_id}:0.1.0.0:5ec4e7"],
     }
-    return Theirs(open_, closed, forgotten, fork, ids)
+    return Theirs(name, open_, closed, forgotten, fork, ids)
 
 
 @pytest.fixture(scope="module")
 async def both(runner: AgentRunner) -> AsyncGenerator[tuple[Theirs, Theirs]]:
     """Give two tenants one of each thing."""
-    alfa = await possessions(runner, "a", "ALFA")
-    bravo = await possessions(runner, "b", "BRAVO")
+    unique = uuid4().hex[:8]  # tests of one module may run in several processes
+    alfa = await possessions(runner, "a", f"ALFA{unique}")
+    bravo = await possessions(runner, "b", f"BRAVO{unique}")
 
     async def listed() -> bool:
         waits = {each.id for each in await runner.pending_approvals()}
@@ -88,8 +92,8 @@ async def both(runner: AgentRunner) -> AsyncGenerator[tuple[Theirs, Theirs]]:
 
     await until(listed)
     yield alfa, bravo
-    for name in ("ALFA", "BRAVO"):
-        await runner.delete_schedule(f"{name}-daily")
+    for each in (alfa, bravo):
+        await runner.delete_schedule(f"{each.name}-daily")
 
 
 @pytest.fixture
@@ -159,7 +163,7 @@ async def test_a_crawler_of_one_tenant_gets_no_byte_of_another(
     mine = await crawled(app, token(app, "a"), alfa.ids, own=True)
     for at in ("GET /api/v1/tasks", "GET /api/v1/approvals", "GET /api/v1/sessions"):
         assert "ALFA" in mine[at].text, at
-    assert "ALFA-daily" in mine["GET /api/v1/schedules"].text
+    assert f"{alfa.name}-daily" in mine["GET /api/v1/schedules"].text
     for at, answered in mine.items():
         if "ALFA" in at and not at.endswith(("forgotten/approvals", "forgotten/rules")):
             assert answered.status_code == 200, (at, answered.text)
@@ -228,9 +232,10 @@ async def test_a_new_task_of_a_tenants_visitor_is_the_tenants(
     both: tuple[Theirs, Theirs], app: Any, runner: AgentRunner
 ) -> None:
     async with client_of(app, token=token(app, "a")) as client:
-        sent = {"input": "say hello", "session": "BRAVO-talk"}
+        talk = f"{both[1].name}-talk"
+        sent = {"input": "say hello", "session": talk}
         made = (await client.post("/api/v1/tasks", json=sent)).json()
-        assert made["session"] == "a~BRAVO-talk"
+        assert made["session"] == f"a~{talk}"
         taken = {**sent, "task_id": both[1].open.task_id}
         refused = await client.post("/api/v1/tasks", json=taken)
     assert refused.status_code == 409
@@ -250,10 +255,36 @@ async def test_requests_that_nobody_has_thought_of_are_refused(
     for ask in (handle.describe, handle.cancel, handle.terminate, handle.fetch_history):
         with pytest.raises(RPCError, match="not found"):
             await ask()
-    with pytest.raises(TaskNotFoundError):
-        await own.delete_task(both[1].open)
+    for task in (both[1].open, both[1].closed, both[1].forgotten):
+        with pytest.raises(TaskNotFoundError):
+            await own.delete_task(task)
+        with pytest.raises(TaskNotFoundError):
+            await own.pause(task, by="mallory")  # also once the runner of all has sent something
+        with pytest.raises(TaskNotFoundError):
+            await anext(aiter(own.stream_events(task)))
+    assert (await runner.get_task(both[1].forgotten)).status == "finished"
     with pytest.raises(InvalidArgumentError, match="may not have the character"):
         await runner.create_task("x", tenant="a' OR HfTenant = 'b")
+
+
+async def test_tenants_that_differ_by_case_alone_are_two(
+    both: tuple[Theirs, Theirs], runner: AgentRunner
+) -> None:
+    talk = f"{both[0].name}-case"
+    other = await runner.create_task("say hello", tenant="A", session=talk)
+    await runner.run_task(other)
+    await runner.finalize_response(other)
+
+    async def listed() -> bool:
+        return any(each.name == f"A~{talk}" for each in await read_sessions(runner))
+
+    await until(listed)
+    mine = await read_sessions(runner_of(runner, "a"))
+    assert f"a~{both[0].name}-talk" in {each.name for each in mine}
+    assert all(each.name.startswith("a~") for each in mine)
+    listed_tasks = {each.task_id for each in await runner_of(runner, "a").list_tasks()}
+    assert both[0].open.task_id in listed_tasks
+    assert other.task_id not in listed_tasks
 
 
 async def test_a_rule_of_the_application_is_told_whose_a_task_is(
@@ -272,7 +303,7 @@ async def test_a_rule_of_the_application_is_told_whose_a_task_is(
         for id in ids["task_id"]:
             assert (await client.get(f"/api/v1/tasks/{id}/steps")).status_code == 403
         assert (await client.get(f"/api/v1/approvals/{ids['approval_id'][0]}")).status_code == 403
-        assert (await client.get("/api/v1/sessions/b~BRAVO-talk")).status_code == 403
+        assert (await client.get(f"/api/v1/sessions/b~{both[1].name}-talk")).status_code == 403
         paused = await client.post(f"/api/v1/tasks/{ids['task_id'][0]}/pause", json={})
         assert paused.status_code == 403
         assert (await client.get(f"/api/v1/tasks/{both[0].fork.task_id}")).status_code == 200

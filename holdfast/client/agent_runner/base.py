@@ -465,7 +465,9 @@ class RunnerBase:
 
     @property
     def _tasks(self) -> TaskClient:
-        self._sender = self._sender or TaskClient(self.client, self._read, self._caller)
+        # A copy of this runner that reads as somebody else sends as they do.
+        if self._sender is None or self._sender.reader is not self._read:
+            self._sender = TaskClient(self.client, self._read, self._caller)
         return self._sender
 
     @property

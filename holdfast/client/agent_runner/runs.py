@@ -12,7 +12,6 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.streamed import Open, Streamed
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
-from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import EventHandler, print_event
 from holdfast.reading.streams.follower import Follower, told
 from holdfast.reading.streams.reader import StreamEvent, StreamReader
@@ -426,4 +425,4 @@ class TaskStreaming(TaskRuns):
 
 
 def _reader(runner: RunnerBase, task_id: str, *, offset: int = 0) -> StreamReader:
-    return StreamReader(Reader(runner.client, runner.archive), task_id, offset=offset)
+    return StreamReader(runner.reader, task_id, offset=offset)

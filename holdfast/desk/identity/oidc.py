@@ -14,7 +14,8 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
 
 import httpx2
 from authlib.common.errors import AuthlibBaseError
@@ -27,8 +28,15 @@ from starlette.responses import Response
 from holdfast.desk.identity.guard import EVERY, Guard, is_https
 from holdfast.desk.identity.login import local_path, login_page, signed_in
 from holdfast.desk.identity.protection import LOGIN, Rates, too_many
-from holdfast.desk.identity.tokens import Identity, NotAllowedError, check_identity, check_roles
+from holdfast.desk.identity.tokens import (
+    OIDC_SESSION,
+    Identity,
+    NotAllowedError,
+    check_identity,
+    check_roles,
+)
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import canonical, digest
 from holdfast.values.checks.ids import check_tenant
 from holdfast.values.checks.json_shapes import as_array
 from holdfast.values.text.logs import log
@@ -77,8 +85,15 @@ class OIDC:
 
     def __post_init__(self) -> None:
         """Check what was given."""
-        if not self.issuer.startswith(("https://", "http://localhost:", "http://127.0.0.1:")):
+        at = urlsplit(self.issuer)
+        is_here = at.scheme == "http" and at.hostname in ("localhost", "127.0.0.1")
+        if not (is_here or (at.scheme == "https" and at.hostname)):
             msg = f"The issuer of an OpenID provider is an https URL; it was {shown(self.issuer)}."
+            raise InvalidArgumentError(msg)
+        if not all(
+            isinstance(cast("object", each), Mapping) for each in (self.roles, self.tenants)
+        ):
+            msg = 'roles and tenants say what groups give, as {"ops": ["operator"]}, {"a": "acme"}.'
             raise InvalidArgumentError(msg)
         given = {**self.roles}
         if not given:
@@ -90,6 +105,13 @@ class OIDC:
             if tenant != EVERY:
                 check_tenant(tenant)
         object.__setattr__(self, "roles", known)
+
+    @property
+    def named(self) -> str:
+        """A name of the provider and of what it may give: another one ends all sessions."""
+        roles = {group: sorted(each) for group, each in self.roles.items()}
+        facts = [self.issuer, self.client_id, self.name_claim, roles, dict(self.tenants)]
+        return f"{OIDC_SESSION}{digest(canonical(facts))}"
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -122,7 +144,7 @@ class OIDC:
         name = claims.get(self.name_claim)
         if not isinstance(name, str) or not name:
             raise NotAllowedError(f"The provider gives no {self.name_claim!r}, which is your name.")
-        if self.name_claim == "email" and claims.get("email_verified") is False:
+        if self.name_claim == "email" and claims.get("email_verified") not in (True, "true"):
             raise NotAllowedError(f"The provider has not verified the address {shown(name)}.")
         groups = {each for each in as_array(claims.get(self.groups_claim)) if isinstance(each, str)}
         roles = frozenset(role for each in groups & {*self.roles} for role in self.roles[each])
@@ -190,11 +212,19 @@ class Provider:
 
     async def claims(self, request: Request) -> Mapping[str, Any]:
         """Return what the provider says of who comes back from it: state, nonce and token fit."""
-        token = await self.client.authorize_access_token(request)
+        await self.ensure_issuer()
+        said = self.client.server_metadata
+        algorithms = said.get("id_token_signing_alg_values_supported") or ["RS256"]
+        said["id_token_signing_alg_values_supported"] = [
+            each for each in algorithms if each != "none" and not str(each).startswith("HS")
+        ]
+        expected = {"iss": {"values": [said["issuer"]]}, "aud": {"values": [self.given.client_id]}}
+        token = await self.client.authorize_access_token(request, claims_options=expected)
         claims: dict[str, Any] = dict(token.get("userinfo") or {})
         if not claims:
             raise NotAllowedError("The provider sent no ID token: the scope `openid` is missing.")
         wanted = {self.given.name_claim, self.given.groups_claim}
+        wanted |= {"email_verified"} if self.given.name_claim == "email" else set[str]()
         if not wanted <= {*claims} and "userinfo_endpoint" in self.client.server_metadata:
             more = dict(await self.client.userinfo(token=token))
             if more.get("sub") == claims["sub"]:  # OpenID Connect Core 1.0, 5.3.2
@@ -217,8 +247,6 @@ class Provider:
 async def begin(request: Request, next: str = "/") -> Response:  # noqa: A002  the name in the URL
     """Send the browser to the provider."""
     provider: Provider = request.app.state.provider
-    if wait := _too_often(request):
-        return too_many(wait)
     scheme = "https" if is_https(request) else request.url.scheme
     root = request.scope.get("root_path", "")
     back = f"{scheme}://{request.headers.get('host', '')}{root}{BACK}"
@@ -236,9 +264,10 @@ async def begin(request: Request, next: str = "/") -> Response:  # noqa: A002  t
 async def end(request: Request) -> Response:
     """Begin a session for who comes back from the provider."""
     provider: Provider = request.app.state.provider
-    if wait := _too_often(request):
-        return too_many(wait)
     request.scope["session"] = state = provider.kept(request)
+    # Who has begun nothing here costs nothing, and shall keep nobody else out.
+    if state and (wait := _too_often(request)):
+        return too_many(wait)
     wanted = str(state.get("next", "/"))
     try:
         visitor = provider.given.identity(await provider.claims(request))
@@ -257,7 +286,10 @@ def _too_often(request: Request) -> float:
     return rates.wait(request.client.host if request.client else "")
 
 
-_FAILURES = (AuthlibBaseError, JoseError, NotAllowedError, httpx2.HTTPError, RuntimeError)
+_FAILURES = (
+    *(AuthlibBaseError, JoseError, NotAllowedError, httpx2.HTTPError),
+    *(RuntimeError, ValueError, KeyError),  # of a description or an answer that is none
+)
 
 
 def _failed(request: Request, error: Exception, wanted: str) -> Response:
@@ -265,7 +297,7 @@ def _failed(request: Request, error: Exception, wanted: str) -> Response:
     match error:
         case NotAllowedError():
             status, said = 403, str(error)
-        case httpx2.HTTPError() | RuntimeError():
+        case httpx2.HTTPError() | RuntimeError() | ValueError() | KeyError():
             status, said = 503, "The provider does not answer as it should. Try again later."
         case AuthlibBaseError(error="mismatching_state"):
             status = 401
@@ -275,5 +307,5 @@ def _failed(request: Request, error: Exception, wanted: str) -> Response:
         case _:
             status, said = 401, "The provider's answer cannot be trusted. Begin the sign-in again."
     kind = getattr(error, "error", "") or type(error).__name__
-    log.warning("A sign-in by OpenID failed: %s", kind)
+    log.warning("A sign-in by OpenID failed: %s", shown(kind))
     return login_page(request, said, wanted, status)

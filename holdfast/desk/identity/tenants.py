@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -91,7 +91,7 @@ class _Service(ServiceClient):
     ) -> Any:
         if rpc not in _OF_ALL:
             req = await self._own(rpc, req)
-        return await self._inner._rpc_call(  # noqa: SLF001  what the class is a way to
+        answer = await self._inner._rpc_call(  # noqa: SLF001  what the class is a way to
             rpc,
             req,
             resp_type,
@@ -100,6 +100,17 @@ class _Service(ServiceClient):
             metadata=metadata,
             timeout=timeout,
         )
+        # A store may compare without regard to case: what is listed is looked at again.
+        if rpc == "list_workflow_executions":
+            _keep(answer.executions, lambda run: self._lists(run.execution.workflow_id, run))
+        elif rpc == "list_schedules":
+            _keep(answer.schedules, lambda schedule: self._lists("", schedule))
+        return answer
+
+    def _lists(self, id: str, listed: Any) -> bool:
+        if is_session(id):
+            return self._names(id)
+        return _tenant_in(listed.search_attributes) == self._tenant
 
     async def _own(self, rpc: str, req: Any) -> Any:
         """Return a request as the tenant may send it.
@@ -199,6 +210,12 @@ async def tenant_of(runner: AgentRunner, subject: str) -> str:
         else:
             return found.typed_search_attributes.get(HF_TENANT) or ""
     return subject.partition(MADE)[0] if MADE in subject else ""
+
+
+def _keep(listed: Any, wanted: Callable[[Any], bool]) -> None:
+    kept = [each for each in listed if wanted(each)]
+    del listed[:]
+    listed.extend(kept)
 
 
 def _about(req: Any, fields: Mapping[str, object]) -> str:

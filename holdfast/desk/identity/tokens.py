@@ -175,8 +175,8 @@ def check_roles(given: Iterable[str]) -> frozenset[str]:
 
 PREFIX = "hfd_"
 SESSION_PREFIX = "hfs_"
-OIDC_SESSION = "oidc"
-"""`session_of` of a session that has no token."""
+OIDC_SESSION = "oidc:"
+"""With it begins `session_of` of a session that has no token; its provider follows."""
 
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 50
@@ -198,6 +198,7 @@ class TokenRecord(Value):
         created: When it was made, seconds since the epoch.
         expires: When it ends; 0 for never.
         session_of: Digest of the token that has signed in, for a session; it ends with its token.
+            Of one that an OpenID provider has begun, what names the provider.
         tenant: The tenant whose tasks it sees; empty for all.
     """
 
@@ -219,6 +220,10 @@ class Tokens:
 
     The file is read again when it has changed, so that a token is known, or no longer known, as
     soon as `holdfast desk token` has returned.
+
+    Attributes:
+        provider: Names the OpenID provider whose sessions count, with what it was declared to
+            allow; empty for none.
     """
 
     source: Literal["token", "local"] = "token"
@@ -226,6 +231,7 @@ class Tokens:
     def __init__(self, file: Path) -> None:
         """Use this file, which need not exist."""
         self.file = file
+        self.provider = ""
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def now(self) -> Tokens:
@@ -291,7 +297,7 @@ class Tokens:
         """Return who has signed in with this session; None where it has ended, or its token has."""
         known = self._known()
         record = _valid(session, known)
-        if record is None or record.session_of not in (*known, OIDC_SESSION):
+        if record is None or record.session_of not in (*known, self.provider):
             return None
         return self._identity(record)
 
@@ -310,7 +316,9 @@ class Tokens:
     def begin_session_of(self, visitor: Identity) -> str:
         """Sign a browser in whose person an OpenID provider has named; return as above."""
         roles = tuple(sorted(visitor.roles))
-        record = TokenRecord(name=visitor.name, roles=roles, digest="", tenant=visitor.tenant)
+        record = TokenRecord(
+            name=visitor.name, roles=roles, digest=self.provider, tenant=visitor.tenant
+        )
         return self._begin(record)
 
     def _begin(self, record: TokenRecord) -> str:
@@ -318,7 +326,7 @@ class Tokens:
         now = time.time()
         ends = min(now + SESSION_SECONDS, record.expires or float("inf"))
         facts = {"digest": _digest(session), "created": now, "expires": ends}
-        made = record.model_copy(update={**facts, "session_of": record.digest or OIDC_SESSION})
+        made = record.model_copy(update={**facts, "session_of": record.digest})
 
         def add(before: Sequence[TokenRecord]) -> Iterable[TokenRecord]:
             alike = (made.session_of, made.name)
@@ -337,7 +345,7 @@ class Tokens:
         )
 
     def _identity(self, record: TokenRecord) -> Identity:
-        source = "oidc" if record.session_of == OIDC_SESSION else self.source
+        source = "oidc" if record.session_of.startswith(OIDC_SESSION) else self.source
         return Identity(record.name, frozenset(record.roles), source, record.tenant)
 
     def _known(self) -> dict[str, TokenRecord]:

@@ -142,7 +142,7 @@ class Ledger(LedgerState):
             lane=lane,
             started=now,
             owner=owner,
-            before=Before() if siblings else before,
+            before=before,
             stream=asked.stream,
         )
         self.s.answered = False

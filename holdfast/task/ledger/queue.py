@@ -350,7 +350,8 @@ class Upcoming:
             step = next((each for each in ready if each.step_id == wanted), step)
         # A follow-up belongs to one step. Another step that is run first leaves it to wait.
         further = s.further if s.further.step == step.step_id else NO_FOLLOWUP
-        before = self.before(further.step)
+        # What an undo goes back to; steps that run side by side are undone together.
+        before = Before() if s.opens else self.before(further.step)
         place = s.queue.index(step)
         s.queue = (*s.queue[:place], *s.queue[place + 1 :])
         said: tuple[Message, ...] = ()

@@ -150,16 +150,28 @@ def without(secrets: Iterable[str]) -> Callable[[str], str]:
     return hide
 
 
-def in_texts(value: Any, hide: Callable[[str], str]) -> Any:
-    """Change every text of JSON data, keys included."""
+def in_texts(value: Any, hide: Callable[[str], str], *, by_name: bool = False) -> Any:
+    """Change every text of JSON data, keys included.
+
+    Args:
+        value: The data.
+        hide: Changes a text.
+        by_name: Whether to replace also each text whose key says that it is a secret.
+    """
     match value:
         case str():
             return hide(value)
         case list() | tuple():
-            return [in_texts(item, hide) for item in cast("Sequence[Any]", value)]
+            items = cast("Sequence[Any]", value)
+            return [in_texts(item, hide, by_name=by_name) for item in items]
         case dict():
             data = cast("dict[str, Any]", value)
-            return {hide(key): in_texts(item, hide) for key, item in data.items()}
+            return {
+                hide(key): REDACTED
+                if by_name and isinstance(item, str) and _names_secret(key)
+                else in_texts(item, hide, by_name=by_name)
+                for key, item in data.items()
+            }
         case _:
             return value
 

@@ -102,7 +102,7 @@ class TaskClient(TaskUpdates):
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
-        self._reader.presence.started(task_id, queue)
+        self.reader.presence.started(task_id, queue)
         return now
 
     async def start_and_run(
@@ -137,7 +137,7 @@ class TaskClient(TaskUpdates):
         request_id, missing = unique_id(), None
         if here is None:
             try:
-                await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
+                await self.reader.presence.expect(queue, task_id=task_id, request_id=request_id)
             except NoWorkerError as error:
                 missing = error
         if missing is None:
@@ -207,7 +207,7 @@ class TaskClient(TaskUpdates):
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
         """Read the receipt of a recorded command; it counts as recorded when reading fails."""
-        presence = self._reader.presence
+        presence = self.reader.presence
         with suppress(HoldfastError, TemporalError, TimeoutError, ValueError):
             queue = await presence.queue_of(task_id)
             await presence.expect(queue, task_id=task_id, seconds=RECEIPT_SECONDS)
@@ -229,24 +229,26 @@ class TaskClient(TaskUpdates):
             CommandRefusedError: It is held for a case.
             ConnectError: The server could not be reached.
         """
-        if await read_holds(self._reader.archive):  # else its head need not be known
-            await refuse_held(self._reader.archive, await codes_of(self._reader, [task_id]))
+        if await read_holds(self.reader.archive):  # else its head need not be known
+            await refuse_held(self.reader.archive, await codes_of(self.reader, [task_id]))
         for child in await children_of(self._client, task_id):
             with suppress(TaskNotFoundError):
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self.is_known(task_id) else False
-        self._reader.presence.forget(task_id)
-        self._reader.records.forget(task_id)
+        self.reader.presence.forget(task_id)
+        self.reader.records.forget(task_id)
         query = f"{TASKS}{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
                 if run.id != task_id:
                     continue
                 known = await self._delete_run(task_id, run.run_id) or known
-        archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
-        await forget_turn(self._reader.archive, task_id)
-        await drop_answers(self._reader.archive, task_id)
-        await drop_folders(self._reader.archive, task_id)
+        if not (known or await self.reader.records.has(task_id)):
+            raise TaskNotFoundError(task_id)
+        archived = await self.reader.archive.adelete_record(record_name("tasks", task_id))
+        await forget_turn(self.reader.archive, task_id)
+        await drop_answers(self.reader.archive, task_id)
+        await drop_folders(self.reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 
@@ -277,7 +279,7 @@ class TaskClient(TaskUpdates):
 
     async def _refuse_archived(self, task_id: str) -> None:
         """Refuse the id of an archived task, also after Temporal has forgotten it."""
-        if await has_record(self._reader.archive, task_id):
+        if await has_record(self.reader.archive, task_id):
             raise TaskExistsError(task_id)
 
 

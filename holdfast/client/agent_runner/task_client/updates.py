@@ -172,7 +172,7 @@ class TaskEnds:
 
     def __init__(self, reader: Reader) -> None:
         """Read with this reader."""
-        self._reader = reader
+        self.reader = reader
 
     async def closed(self, task_id: str) -> TaskRecord:
         """Wait until a task that has accepted its end is closed, and return its record.
@@ -204,7 +204,7 @@ class TaskEnds:
         found = await self._describe(task_id)
         if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
             return None
-        record = await self._reader.records.read(task_id, found)
+        record = await self.reader.records.read(task_id, found)
         if record is None:
             how = found.status.name.lower() if found.status is not None else "ended"
             msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
@@ -228,7 +228,7 @@ class TaskEnds:
             NoWorkerError: No worker process serves the task any more.
             StuckTaskError: Workflow code fails in it.
         """
-        handle = self._reader.client.get_workflow_handle(task_id, result_type=TaskResult)
+        handle = self.reader.client.get_workflow_handle(task_id, result_type=TaskResult)
         ending = asyncio.ensure_future(handle.result())
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())
         resting = asyncio.ensure_future(rests.wait())
@@ -243,7 +243,7 @@ class TaskEnds:
                 pause = min(pause * GROWTH, LONGEST_LOOK_SECONDS)
             if not ending.done() or ending.exception() is not None:
                 return False
-            self._reader.records.ended(task_id, ending.result().seal.record)
+            self.reader.records.ended(task_id, ending.result().seal.record)
             return True
         finally:
             ending.cancel()
@@ -251,10 +251,10 @@ class TaskEnds:
 
     async def _rests(self, task_id: str, request_id: str) -> bool:
         """Whether a task is open and says in lists that it waits for someone."""
-        presence = self._reader.presence
+        presence = self.reader.presence
         if not presence.is_fresh(await presence.queue_of(task_id)):
             await presence.require(task_id, request_id)
-        found = await self._reader.refuse_stuck(task_id)
+        found = await self.reader.refuse_stuck(task_id)
         if found is None or found.close_time is not None:
             return False
         return found.typed_search_attributes.get(HF_STATUS) != "running"
@@ -264,7 +264,7 @@ class TaskEnds:
         try:
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
-            closed = await self._reader.records.has(task_id) or await self.is_known(task_id)
+            closed = await self.reader.records.has(task_id) or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
         return await self.closed_error(task_id) if closed else TaskNotFoundError(task_id)
@@ -281,7 +281,7 @@ class TaskEnds:
         """Return the error for a request to a closed task: how it ended, and how to go on."""
         how = ""
         with suppress(HoldfastError, TemporalError):
-            task = await self._reader.task(task_id)
+            task = await self.reader.task(task_id)
             how = f" ({task.error.partition(': ')[2] or task.status})"
         return TaskClosedError(
             f"Task {task_id!r} is closed{how}: it can be read, not changed. To go on from one of"
@@ -289,7 +289,7 @@ class TaskEnds:
         )
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
-        return await self._reader.describe(task_id)
+        return await self.reader.describe(task_id)
 
 
 NOT_TAKEN_SECONDS = 5.0
@@ -386,7 +386,7 @@ class TaskUpdates(TaskEnds):
     async def _stands(self, task_id: str, reply: RunReply) -> bool:
         """Whether the step that a reply names was not undone."""
         try:
-            return (await self._reader.step(task_id, reply.n)).branch == reply.branch
+            return (await self.reader.step(task_id, reply.n)).branch == reply.branch
         except StepNotFoundError:
             return False
 
@@ -479,7 +479,7 @@ class TaskUpdates(TaskEnds):
             except NotTakenError as error:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since >= NOT_TAKEN_SECONDS:
-                    await self._reader.refuse_stuck(task_id)
+                    await self.reader.refuse_stuck(task_id)
                     raise ConnectError(*error.args) from error
                 await asyncio.sleep(pause)
                 continue
@@ -506,7 +506,7 @@ class TaskUpdates(TaskEnds):
             NoWorkerError: No worker process serves the task.
             TaskClosedError: The task is closed.
         """
-        presence = self._reader.presence
+        presence = self.reader.presence
         try:
             queue = await presence.queue_of(task_id)
         except RPCError as error:
@@ -520,11 +520,11 @@ class TaskUpdates(TaskEnds):
     async def _raise_parked(self, task_id: str) -> None:
         """Raise the failure with which a task waits that could not continue as new."""
         try:
-            task = await self._reader.query(task_id, "task_value", Task)
+            task = await self.reader.query(task_id, "task_value", Task)
         except TaskClosedError:  # the next round reads how it ended
             return
         if task.status == "needs_attention":
-            failure = await self._reader.failure(task_id)
+            failure = await self.reader.failure(task_id)
             if failure is not None:
                 raise to_error(failure, task_id=task_id, parked=True)
 
@@ -560,8 +560,8 @@ class TaskUpdates(TaskEnds):
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
             while not done:
-                await self._reader.presence.require(task_id, request_id)
-                await self._reader.refuse_stuck(task_id)
+                await self.reader.presence.require(task_id, request_id)
+                await self.reader.refuse_stuck(task_id)
                 done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
             reply = sending.result()
         except WorkflowUpdateFailedError as error:
@@ -581,5 +581,5 @@ class TaskUpdates(TaskEnds):
         finally:
             sending.cancel()
         if isinstance(reply, RunReply) and reply.record:
-            self._reader.records.ended(task_id, reply.record)
+            self.reader.records.ended(task_id, reply.record)
         return reply
