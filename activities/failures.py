@@ -89,7 +89,7 @@ def log_failures_once() -> None:
 
 
 LONGEST_PAUSE_SECONDS = 60
-"""Longest wait between two calls that a rate limit refuses, unless the provider asks for more."""
+"""Longest wait between two calls that fail, unless the provider asks for more."""
 
 LIMIT_REMEDY = "run the step again later, or give more time by ModelSettings(rate_limit_seconds=)."
 
@@ -144,11 +144,13 @@ def _again_or_not(error: ModelUnavailableError, attempts: int) -> ApplicationErr
     before, asked = FailedCalls.known(), error.retry_after
     wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
     kind, remedy = ApplicationError, clean_remedy(error)
+    pause = before.limits if error.is_limit else 2 ** (before.attempt - 1) // 2
+    is_paused = not error.is_unasked and (error.is_limit or not error.is_repeated)
+    if wait is not None and is_paused:  # it may ask for a second, or for none, again and again
+        wait = max(wait, min(pause, LONGEST_PAUSE_SECONDS))
     if error.is_limit:
-        most = error.limit_seconds or RATE_LIMIT_SECONDS
         kind = WaitingError
-        if wait is not None and not error.is_unasked:  # it may ask for a second again and again
-            wait = max(wait, min(before.limits, LONGEST_PAUSE_SECONDS))
+        most = error.limit_seconds or RATE_LIMIT_SECONDS
         now = activity.info().started_time.timestamp()
         is_last = now - (before.since or now) + (wait or 0) > most
         if is_last:
@@ -315,7 +317,7 @@ def text_of(error: Exception) -> str:
 
 def clean_message(error: Exception) -> str:
     """Return what happened, without secrets and of readable length."""
-    return clean(redact(message_with_place(error)))[:LONGEST_TEXT]
+    return clean(redact(message_with_place(error)))[:LONGEST_TEXT] or "it has no message"
 
 
 def clean_remedy(error: Exception) -> str:

@@ -104,7 +104,10 @@ def message_of(error: BaseException) -> str:
         each = (f"{type(inner).__name__}: {message_of(inner)}" for inner in group.exceptions)
         return f"{group}: {'; '.join(each)}"
     if not isinstance(error, HoldfastError):
-        return str(error)
+        try:
+            return str(error)
+        except Exception as raised:  # noqa: BLE001  the failure is told all the same
+            return f"it has no text, because its __str__ raised {type(raised).__name__}"
     return super(HoldfastError, error).__str__().rstrip("\n")
 
 

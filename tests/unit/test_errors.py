@@ -1,5 +1,6 @@
 """Texts of errors: what happened, however often it was wrapped, and once what to do about it."""
 
+import dataclasses
 import pickle
 import re
 
@@ -54,6 +55,8 @@ def test_the_tree_of_errors_names_each_class_under_the_class_that_it_is_made_of(
     assert told_tree() == made
 
 
+again_at_once = ModelUnavailableError("busy", retry_after=0)
+again_at_once.is_repeated = True
 FULL = ArchiveError("'/data' cannot be written.", remedy="Free some space.")
 
 
@@ -76,6 +79,64 @@ async def test_a_wait_of_zero_is_the_shortest_that_the_server_has(
         ActivityEnvironment().run(call)
     delay = caught.value.next_retry_delay
     assert (None if delay is None else delay.total_seconds()) == wait
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (ModelUnavailableError("busy", retry_after=0), [0.001, 1, 2, 4, 8]),
+        (again_at_once, [0.001] * 5),
+    ],
+    ids=["as the provider says", "as a policy says"],
+)
+def test_a_wait_of_the_provider_does_not_use_up_the_attempts_in_a_moment(
+    error: ModelUnavailableError, waits: list[float]
+) -> None:
+    found: list[float] = []
+
+    def call() -> None:
+        with typed_failures():
+            raise error
+
+    environment = ActivityEnvironment()
+    for attempt in range(1, 6):
+        environment.info = dataclasses.replace(environment.info, attempt=attempt)
+        with pytest.raises(ApplicationError) as caught:
+            environment.run(call)
+        assert caught.value.next_retry_delay is not None
+        found.append(caught.value.next_retry_delay.total_seconds())
+    assert found == waits
+
+
+class MuteError(Exception):
+    """An exception whose text cannot be made."""
+
+    args = property(lambda _: ())
+
+    def __str__(self) -> str:
+        """Raise."""
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MuteError(), "it has no text, because its __str__ raised RuntimeError"),
+        (
+            ExceptionGroup("two", [MuteError(), KeyError("k")]),
+            "two .*MuteError: it has no text.*; KeyError: 'k'",
+        ),
+        (AssertionError(), "^it has no message$"),
+    ],
+)
+def test_an_exception_without_a_text_is_told_all_the_same(error: Exception, said: str) -> None:
+    assert re.search(said, failed_with(error).message)
+
+
+def test_the_failure_of_an_exception_whose_class_cannot_be_filled_has_it_as_its_cause() -> None:
+    failure, cause = StepFailedError("it failed", task_id="t", step_id="s1"), MuteError()
+    assert also_of(failure, cause) is failure
+    assert failure.__cause__ is cause
 
 
 def as_client(failure: Failure) -> Exception:

@@ -129,33 +129,35 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
         origin = cause.client_error if cause.__cause__ is None else cause.__cause__
     causes = [each for each in (cause, origin) if isinstance(each, Exception)]
     for kinds in (tuple(map(type, causes)), (type(cause),)):
-        made = _made(error, kinds)
-        if made is None:
-            continue
-        for each in causes:
-            _copy_slots(each, made)
-            made.__dict__.update(vars(each))
-        own = vars(error)
-        if not isinstance(cause, HoldfastError):  # what its own handler reads goes first
-            own = {name: value for name, value in own.items() if name not in vars(cause)}
-        made.__dict__.update(own)
-        made.__dict__.pop("__notes__", None)  # the text has them
-        made.args = causes[-1].args
-        made.__dict__[_TEXT] = str(error)
-        made.__cause__ = causes[-1]
-        return made
+        made = _made(error, kinds, causes)
+        if made is not None:
+            return made
     error.__cause__ = causes[-1]
     return error
 
 
-def _made(error: StepFailedError, kinds: tuple[type[Exception], ...]) -> StepFailedError | None:
+def _made(
+    error: StepFailedError, kinds: tuple[type[Exception], ...], causes: list[Exception]
+) -> StepFailedError | None:
     try:
         own: Any = type(error)  # a type is hashable, which mypy does not see
         kind = _class_of(own, kinds)
-        return kind.__new__(kind)
-    except Exception:  # also of code of the class: __init_subclass__, a metaclass, __new__
+        made = kind.__new__(kind)
+        for each in causes:
+            _copy_slots(each, made)
+            made.__dict__.update(vars(each))
+        known = vars(error)
+        if not isinstance(causes[0], HoldfastError):  # what its own handler reads goes first
+            known = {name: value for name, value in known.items() if name not in vars(causes[0])}
+        made.__dict__.update(known)
+        made.__dict__.pop("__notes__", None)  # the text has them
+        made.args = causes[-1].args
+        made.__dict__[_TEXT] = str(error)
+        made.__cause__ = causes[-1]
+    except Exception:  # also of code of the class: __init_subclass__, __new__, a property
         log.debug("No class can be made of %s", kinds, exc_info=True)
         return None
+    return made
 
 
 def _copy_slots(cause: Exception, made: Exception) -> None:
