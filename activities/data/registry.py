@@ -22,7 +22,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.names import CONTENTS_SCOPE, writing_for
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
-from holdfast.models.base import Model
+from holdfast.models.base import AMONG, Model
 from holdfast.models.prices import Prices
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
@@ -272,10 +272,14 @@ class Registry:
         """
         if head.run.model:
             return resolve_model(self.code(head.run.model))
-        named = agent.model is None or isinstance(agent.model, str)
+        named = agent.model is None or isinstance(agent.model, str | tuple)
         if head.run.model_provider and (head.model or named):
             provider = self.code(head.run.model_provider)
-            return resolve_model(await invoke(provider.get_model, head.model or agent.model))
+            made = [
+                await invoke(provider.get_model, each) if isinstance(each, str | None) else each
+                for each in _several(head.model or agent.model)
+            ]
+            return resolve_model(made)
         return self.model(agent, snapshot, head.model)
 
     def model(self, agent: Agent, snapshot: AgentSnapshot, override: str) -> Model:
@@ -291,10 +295,13 @@ class Registry:
                 made of its name alone.
         """
         if override:
-            return resolve_model(override)
+            return resolve_model(override.split(AMONG) if AMONG in override else override)
         now = resolve_model(agent.model)
         if now.name == snapshot.model:
             return now
+        if isinstance(agent.model, tuple) or AMONG in snapshot.model:  # one was added, or taken out
+            known = {resolve_model(each).name: each for each in _several(agent.model)}
+            return resolve_model([known.get(each, each) for each in _several(snapshot.model)])
         if agent.model is None or isinstance(agent.model, str):
             return resolve_model(_like(agent.model, snapshot.model))
         msg = (
@@ -351,6 +358,13 @@ def _modules_of(agent: Agent) -> set[str]:
 
 _SKIPPED = sys.stdlib_module_names | {"holdfast"}
 """Packages to skip when looking for the user's modules: `functools`, because of `partial`, ..."""
+
+
+def _several(given: Any) -> Sequence[Any]:
+    """Return each of several models, or of their names."""
+    if isinstance(given, tuple):
+        return given
+    return given.split(AMONG) if isinstance(given, str) else (given,)
 
 
 def _like(setting: str | None, name: str) -> str:
@@ -446,10 +460,12 @@ def _rules(registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[
     """Say what the task must know of one agent."""
     settings = snapshot.settings_in(head)
     worker = registry.agent(snapshot.name).made_worker
+    model = head.model or snapshot.model
+    several = 1 + model.count(AMONG)  # each may use up its time
     return {
-        "model": head.model or snapshot.model,
+        "model": model,
         "policies": snapshot.policies,
-        "timeout": settings.seconds_per_attempt,
+        "timeout": settings.seconds_per_attempt * several,
         "attempts": settings.attempts,
         "parallel": worker.max_parallel,
         "guards": snapshot.guards,

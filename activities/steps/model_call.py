@@ -27,6 +27,7 @@ from holdfast.activities.spans import Block, answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.errors import ModelRequestError, ModelUnavailableError, UserError
 from holdfast.models.base import (
+    AMONG,
     Delta,
     Model,
     ModelAnswer,
@@ -202,7 +203,7 @@ async def within(
         UserError: The price of the model is not known.
     """
     dollars, read = given.dollars or NOTHING, input_bound(sent)
-    most = None if prices is None else prices.most(read, sent.model)
+    most = None if prices is None else _most(prices, sent.model, read)
     if prices is None or most is None:
         msg = (
             f"The task has a budget in money, and the price of model {sent.model!r} is not known"
@@ -242,9 +243,18 @@ def input_bound(sent: ModelRequest) -> int:
     return len(canonical(bare.wire())) + parts * PART_TOKENS
 
 
+def _most(prices: Prices, models: str, read: int) -> MostCost | None:
+    """Return the most that a call of any of several models can cost; None if a price is unknown."""
+    found = [prices.most(read, name) for name in models.split(AMONG)]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    return MostCost(max(each.input for each in known), max(each.output_token for each in known))
+
+
 def _last_call(prices: Prices, model: str, read: int, answer: int) -> Decimal:
     """Return what a last call after this one can cost, with this answer in its input."""
-    most = prices.most(read + answer * BYTES_PER_TOKEN, model)
+    most = _most(prices, model, read + answer * BYTES_PER_TOKEN)
     return NOTHING if most is None else most.of(min(answer, LAST_ANSWER))
 
 

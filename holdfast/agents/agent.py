@@ -46,10 +46,12 @@ from holdfast.agents.tools.options import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.models.agents_sdk import AskedModel
-from holdfast.models.base import Model
-from holdfast.models.libraries.llama_index import LLM
-from holdfast.models.resolve import default_settings, get_default_model, were_given
+from holdfast.models.resolve import (
+    AnyModel,
+    default_settings,
+    get_default_model,
+    were_given,
+)
 from holdfast.task.data.agent_snapshot import MAX_DEPTH, AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.checks.arguments import known_as
@@ -71,7 +73,7 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
             (GenerateDynamicPromptData) that chooses one for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
-            gpt-5-mini).
+            gpt-5-mini). Of a list of these, the first that can answers.
         tools: Tools, tools of LlamaIndex, plain functions to be made into tools, or tools that
             the provider runs, as WebSearchTool() (Responses API only). More may be appended to
             `agent.tools`, for tasks that start afterwards.
@@ -112,7 +114,7 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
             *,
             instructions: str | Callable[..., Any] | None = None,
             prompt: Prompt | DynamicPromptFunction | None = None,
-            model: str | Model | LLM | AskedModel | None = None,
+            model: AnyModel | Sequence[AnyModel] | None = None,
             tools: Sequence[Tool | HostedTool | Callable[..., Any]] = (),
             model_settings: ModelSettings | Mapping[str, Any] = ...,
             worker: AgentWorker | RunsSteps = ...,

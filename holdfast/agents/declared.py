@@ -8,7 +8,7 @@ Its instructions are a text, or a function that makes it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,10 +31,8 @@ from holdfast.agents.tools.foreign.llama_index import ForeignToolRetriever, is_f
 from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError, message_of, remedy_of
-from holdfast.models.agents_sdk import AskedModel
-from holdfast.models.base import Model, check_model
-from holdfast.models.libraries.llama_index import LLM, as_model
-from holdfast.models.resolve import NoSettings, check_prefix
+from holdfast.models.base import check_model
+from holdfast.models.resolve import AnyModel, NoSettings, check_prefix, taken
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.code.user_calls import with_caller
@@ -102,7 +100,7 @@ def _bool(_agent: str, field: str, given: Any) -> Any:
 
 
 def _model(_agent: str, _field: str, given: Any) -> Any:
-    made = as_model(given)
+    made = taken(given)
     check_model(made)
     check_prefix(made)
     return made
@@ -343,7 +341,7 @@ class DeclaredAgent(AgentBase[ContextT]):
     _: KW_ONLY
     instructions: str | Callable[..., Any] | None = None
     prompt: Prompt | DynamicPromptFunction | None = None
-    model: str | Model | LLM | AskedModel | None = None
+    model: AnyModel | Sequence[AnyModel] | None = None
     tools: list[Any] = field(default_factory=list[Any])
     model_settings: ModelSettings = field(default_factory=NoSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)

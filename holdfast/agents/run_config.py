@@ -17,10 +17,8 @@ from holdfast.agents.guardrails import (
 )
 from holdfast.agents.handoffs.handoff import HandoffInputFilter
 from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
-from holdfast.models.agents_sdk import AskedModel
-from holdfast.models.base import Model, check_model
-from holdfast.models.libraries.llama_index import LLM, as_model
-from holdfast.models.resolve import check_prefix
+from holdfast.models.base import check_model
+from holdfast.models.resolve import AnyModel, check_prefix, taken
 from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.tracing.switch import set_tracing_export_api_key
 from holdfast.values.base import Json
@@ -146,7 +144,7 @@ class RunConfig:
     """Settings of one run. Functions are run by the worker process, see `docs/runner_reference.md`.
 
     Attributes:
-        model: A model's name, or a Model, for all agents of the run.
+        model: A model's name, a Model, or a list of these, for all agents of the run.
         model_provider: An object with `get_model(name)`, which makes a Model from a name.
         model_settings: Settings that override the agents', field by field.
         handoff_input_filter: Filter for handoffs without a filter of their own.
@@ -199,7 +197,7 @@ class RunConfig:
         UserError: A field has a value of a wrong type or out of range.
     """
 
-    model: str | Model | LLM | AskedModel | None = None
+    model: AnyModel | Sequence[AnyModel] | None = None
     model_provider: Any = None
     model_settings: ModelSettings | None = None
     handoff_input_filter: HandoffInputFilter | None = None
@@ -267,7 +265,7 @@ class RunConfig:
             raise UserError(msg)
 
     def _take_model(self) -> None:
-        object.__setattr__(self, "model", as_model(self.model))
+        object.__setattr__(self, "model", taken(self.model))
         check_model(self.model)
         if self.model_provider is None:
             check_prefix(self.model)

@@ -23,6 +23,7 @@ from holdfast.governor.gate import Gates, Used
 from holdfast.governor.providers import Provider, checked_providers
 from holdfast.governor.turns import Call
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell, unread
+from holdfast.models.fallbacks import FallbackModel
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.model import OpenAIModel
@@ -74,6 +75,8 @@ def governing_registry(
 
 def governed(model: Model, gates: Gates, prices: Prices | None) -> Model:
     """Put a model behind the gate of its provider, if it has one."""
+    if isinstance(model, FallbackModel):
+        return model.with_each(lambda each: governed(each, gates, prices))
     provider = next((each for each in gates.providers if each.has(model)), None)
     if provider is None:
         return model

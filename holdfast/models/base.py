@@ -159,6 +159,9 @@ class ModelAnswer(Value):
         flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
             that of an earlier call. Empty for nothing.
         unread: Why nothing of it could be read: it has only its usage. Empty for others.
+        tried: Of an agent with several models: why each of those before this one did not answer.
+        asked: Of such an agent: name under which this model was asked. It is not recorded, as it
+            serves to price the answer.
         open_calls: The calls of such an answer, as `Message.open_calls` has them: a provider that
             keeps the conversation waits for their results.
         has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
@@ -182,6 +185,8 @@ class ModelAnswer(Value):
     repeated: tuple[str, ...] = ()
     flaw: str = ""
     unread: str = ""
+    tried: tuple[str, ...] = ()
+    asked: str = Field(default="", exclude=True)
     open_calls: tuple[ToolCall, ...] = ()
     has_unique_ids: bool = Field(default=False, exclude=True)
     parsed: Any = Field(default=None, exclude=True)
@@ -224,21 +229,35 @@ class Model(Protocol):
         ...
 
 
+AMONG = ", "
+"""Between the names of several models: the first that can answers."""
+
+
+KEPT_BY_ONE = (
+    "A conversation that the provider of one model keeps cannot go on with another model: name one"
+    " model, or leave out previous_response_id, conversation_id and auto_previous_response_id."
+)
+
+
 def check_model(model: Any) -> None:
-    """Refuse what is neither a model, nor a model's name, nor None.
+    """Refuse what is neither a model, nor a model's name, nor several of these, nor None.
 
     Raises:
         WrongTypeError: It is something else.
     """
     if model is None or isinstance(model, str):
         return
+    if isinstance(model, tuple) and model:
+        for each in cast("tuple[object, ...]", model):
+            check_model(each)
+        return
     if isinstance(model, type) or not (
         isinstance(model, Model) or callable(getattr(model, "get_response", None))
     ):
         msg = (
             f"model={shown(model)} ({type(model).__name__}) is not a model. Pass a name, as"
-            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`, or with'
-            " the Agents SDK's `get_response`."
+            ' "gpt-5-mini", a list of names, or an object with `name` and `async def'
+            " respond(request)`, or with the Agents SDK's `get_response`."
         )
         raise WrongTypeError(msg)
 
@@ -482,7 +501,7 @@ def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelR
     names = {base.__name__ for each in chain for base in type(each).__mro__}
     is_passing = status is None and not names.isdisjoint(_PASSING)
     if not is_passing and (status is None or not is_status_passing(status, codes)):
-        return ModelRequestError(text)
+        return ModelRequestError(text, status=status)
     asked = wait_in(*chain)
     is_limit = is_rate_limit(status, codes, asked)
     return ModelUnavailableError(text, retry_after=asked, is_limit=is_limit)

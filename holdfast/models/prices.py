@@ -215,11 +215,11 @@ def priced(answer: ModelAnswer, prices: Prices, model: str) -> ModelAnswer:
     Args:
         answer: The answer as the model gave it.
         prices: The prices.
-        model: Name under which the model was called.
+        model: Name under which the model was called, unless the answer says that itself.
     """
     if answer.usage.priced:
         return answer
-    found = prices.quote(answer.usage, model, answer.model)
+    found = prices.quote(answer.usage, answer.asked or model, answer.model)
     if found is None:
         return answer
     usage = answer.usage.model_copy(update={"paid": found.cost, "priced": 1})

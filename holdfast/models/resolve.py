@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from holdfast.errors import InvalidArgumentError, UserError
@@ -22,6 +22,9 @@ from holdfast.models.providers import (
 )
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
+
+AnyModel = str | Model | LLM | AskedModel
+"""What one model may be given as."""
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -53,11 +56,16 @@ def default_settings(model: object) -> ModelSettings:
 
     Args:
         model: The model's name, with or without the API before it ("chat:gpt-5"); another object
-            has no settings by its name.
+            has no settings by its name. Of several the first that has a setting counts.
 
     Returns:
         Short answers and little reasoning for the GPT-5 family; nothing for other names.
     """
+    if isinstance(model, tuple):
+        joint = ModelSettings()
+        for each in reversed(cast("tuple[object, ...]", model)):
+            joint = joint.resolve(default_settings(each))
+        return joint
     name = model if isinstance(model, str) else ""
     api, colon, rest = name.partition(":")
     plain = rest if colon and api in ("chat", "responses") else name
@@ -123,7 +131,15 @@ def get_default_model_settings(model: str | None = None) -> ModelSettings:
     return default_settings(get_default_model() if model is None else model)
 
 
-def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
+def taken(given: Any) -> Any:
+    """Return what was given as a model, with LLMs of LlamaIndex as models; a list as a tuple."""
+    if not isinstance(given, list | tuple):
+        return as_model(given)
+    several = tuple(map(taken, cast("Sequence[Any]", given)))
+    return several[0] if len(several) == 1 else several
+
+
+def resolve_model(model: AnyModel | Sequence[AnyModel | None] | None) -> Model:
     """Return the model that a setting names.
 
     A name means: "offline" the built-in planner, "chat:NAME" Chat Completions, "responses:NAME"
@@ -131,7 +147,7 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     "litellm/...", "any-llm/..." or one of `model_providers`. A plain name goes to the API of
     `set_default_openai_api`, else to the one that HOLDFAST_MODEL_API names ("responses", the
     default, or "chat"). None means that of `get_default_model`. Equal names give
-    the same object.
+    the same object. Of several, the first one that can answers.
 
     Raises:
         InvalidArgumentError: The name is empty, has a prefix without a provider, or is that of
@@ -144,6 +160,8 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     if not isinstance(model, str):
         if callable(getattr(model, "respond", None)):  # ours, whatever else it has
             return cast("Model", model)
+        if isinstance(model, list | tuple):
+            return _fallback(taken(model))
         made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made
     if model == "offline":
@@ -170,12 +188,25 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     return _make(api, name)
 
 
+def _fallback(models: Any) -> Model:
+    """Return the model of `taken` models."""
+    if not isinstance(models, tuple):
+        return resolve_model(models)
+    from holdfast.models.fallbacks import FallbackModel
+
+    own = [default_settings(each) for each in models]
+    return FallbackModel([*map(resolve_model, models)], own, default_settings(models))
+
+
 def check_prefix(model: object) -> None:
     """Refuse the name of a model whose prefix has no provider; anything else is not looked at.
 
     Raises:
         InvalidArgumentError: There is no provider, and no address of another server is set.
     """
+    if isinstance(model, tuple):
+        for each in cast("tuple[object, ...]", model):
+            check_prefix(each)
     if isinstance(model, str) and (wrong := unknown_prefix(model, _place())):
         raise InvalidArgumentError(wrong)
 

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Self, cast
 
 from holdfast.errors import InvalidArgumentError, ModelError, UserError
-from holdfast.models.base import ModelAnswer, ModelRequest, is_too_long
+from holdfast.models.base import AMONG, ModelAnswer, ModelRequest, is_too_long
 from holdfast.values.base import Json, Value, canonical
 from holdfast.values.messages import Message, shown, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
@@ -390,8 +390,11 @@ def known_window(model: str) -> int:
     """Return the tokens of a model's context window, as genai-prices knows it; 0 for unknown.
 
     Args:
-        model: Its name, also with its provider before it: "anthropic/claude-opus-4-5".
+        model: Its name, also with its provider before it: "anthropic/claude-opus-4-5". Of several
+            the smallest window counts.
     """
+    if AMONG in model:
+        return min(filter(None, map(known_window, model.split(AMONG))), default=0)
     if importlib.util.find_spec("genai_prices") is None:
         return 0
     data = importlib.import_module("genai_prices.data_snapshot").get_snapshot()

@@ -88,6 +88,12 @@ def test_a_call_that_was_a_task_of_its_own_names_it() -> None:
     assert told == [True, False]
 
 
+def test_a_model_call_names_the_models_that_could_not_answer_before() -> None:
+    answer = ModelAnswer(message=SAID_IN_ADDS, model="b", tried=("a: is down",))
+    [lane] = timeline(step(journal=(JournalEntry(request="r", answer=answer),))).lanes
+    assert lane.bars[0].detail.endswith(" (after a: is down)")
+
+
 def test_calls_that_ran_side_by_side_overlap_on_the_timeline() -> None:
     [lane] = timeline(step()).lanes
     model, *tools = lane.bars

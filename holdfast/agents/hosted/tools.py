@@ -369,6 +369,7 @@ def check_served(
         serves = model is None or is_asked(model) or bool(getattr(model, "serves_hosted", False))
     if not serves:
         kind = repr(model) if isinstance(model, str) else type(model).__name__
+        kind = "one of several" if isinstance(model, tuple) else kind
         msg = (
             f"Agent {agent!r} has {names}, which only the Responses API of OpenAI has; its model"
             f" is {kind}."

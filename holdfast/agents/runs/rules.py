@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_ar
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.errors import AgentsException, UserError
-from holdfast.models.base import ModelAnswer
+from holdfast.models.base import AMONG, ModelAnswer
 from holdfast.models.resolve import default_settings
 from holdfast.task.data.head import AGENTS_SDK, FollowedRun, KeptConversation, RunRules, TaskHead
 from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
@@ -174,13 +174,15 @@ def run_head(
         return "" if thing is None else refer(thing)
 
     model = config.model
+    if isinstance(model, tuple) and all(isinstance(each, str) for each in model):
+        model = AMONG.join(model)
     retry = config.model_settings.retry if config.model_settings is not None else None
     workflow = config.workflow_name
     blocked = config.output_guardrail_blocked_message
     rules = RunRules(
         context=type_ref(context),
         model="" if isinstance(model, str) else ref(model),
-        of_model=None if model is None else default_settings(model),
+        of_model=None if model is None else default_settings(config.model),
         model_provider=ref(config.model_provider),
         retry_policy=ref(retry.policy if retry is not None else None),
         model_input_filter=ref(config.call_model_input_filter),

@@ -36,6 +36,7 @@ from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.models.base import KEPT_BY_ONE
 from holdfast.task.data.head import FollowedRun, KeptConversation
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_known
@@ -120,6 +121,8 @@ def kept_conversation(
     if begins:
         _refuse_output_guardrails(agent, config, named[0])
     team = (agent, *agent.team())
+    if any(isinstance(each, tuple) for each in (config.model, *(of.model for of in team))):
+        raise UserError(KEPT_BY_ONE)
     handoffs = [each for member in team for each in member.made_handoffs]
     if config.handoff_input_filter or any(each.input_filter for each in handoffs):
         msg = (

@@ -194,6 +194,7 @@ def _models(body: StepBody) -> Iterator[Bar]:
         ran = ", ".join(call.tool for _, call in part.hosted)
         told = (answer.text, f"calls {calls}" if calls else "", f"(ran {ran})" if ran else "")
         said = " ".join(each for each in (told[0] or told[1], told[2]) if each)
+        tried = f" (after {'; '.join(answer.tried)})" if answer.tried else ""
         yield Bar(
             kind="model",
             label=answer.model or "model",
@@ -202,7 +203,7 @@ def _models(body: StepBody) -> Iterator[Bar]:
             n=body.n,
             branch=body.branch,
             attempts=part.entry.attempts,
-            detail=redact(shortened(said)),
+            detail=redact(f"{shortened(said)}{tried}"),
             cost=_cost(answer.usage),
         )
     for began in body.unheard:

@@ -201,6 +201,8 @@ def _answer_event(happening: ModelAnswered) -> AuditEvent:
     more: dict[str, Json] = {"model": answer.model, "response_id": answer.response_id}
     if answer.prices:
         more["prices"] = answer.prices
+    if answer.tried:
+        more["tried"] = list(answer.tried)
     return _event(
         happening,
         "model_call",
