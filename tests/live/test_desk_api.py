@@ -107,8 +107,9 @@ async def test_charts_read_an_open_task_again_and_a_closed_one_once(
     await runner.finalize_response(closed)
 
     async def is_whole() -> bool:  # also what the model said just before the end
-        shown, fresh = await feed.charts("day"), await Feed(runner).charts("day")
+        # First: a task that is listed as open is read once more when it is listed as closed.
         is_listed = closed.task_id in {t.task_id for t in await runner.list_tasks("finished")}
+        shown, fresh = await feed.charts("day"), await Feed(runner).charts("day")
         return is_listed and [each.words for each in shown] == [each.words for each in fresh]
 
     await until(is_whole)

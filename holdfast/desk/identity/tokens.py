@@ -297,7 +297,9 @@ class Tokens:
         """Return who has signed in with this session; None where it has ended, or its token has."""
         known = self._known()
         record = _valid(session, known)
-        if record is None or record.session_of not in (*known, self.provider):
+        if record is None or not record.session_of:  # a token is no session
+            return None
+        if record.session_of not in (*known, self.provider):
             return None
         return self._identity(record)
 
