@@ -207,7 +207,8 @@ class ToolActivities:
                     ready = await find(self._registry, self._source, given)
                     called.set((working.get(), ready.call.id))
                     if isinstance(ready.tool, PreparedTool):
-                        await ready.tool.prepare(ready.ctx, partial(_token, given, ready.call))
+                        token = partial(_token, given, ready.call)
+                        await ready.tool.prepare(ready.ctx, token, ready.head.tenant)
                     await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
                     begun = None if stopped is not None else await self._mark(given, ready)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
+from itertools import islice
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field
@@ -24,6 +25,7 @@ LARGEST_EVENT = 32 * 1024
 MOST_EVENTS = 10_000
 MOST_BYTES = 8 * 1024 * 1024
 MOST_WAITERS = 10_000
+MOST_GIVEN = 20_000
 MOST_FIELDS = 20
 KEPT_REFUSALS = 100
 
@@ -36,7 +38,8 @@ class Event(Value):
         data: What is known of it.
         keep: How long calls that wait later find it, seconds.
         at: When it came, seconds since the epoch.
-        size: Bytes of its data.
+        size: Bytes of its id and data.
+        over: Whether very many calls have had it: none gets it any more, and its data are gone.
     """
 
     id: str = Field(min_length=1, max_length=200)
@@ -44,6 +47,7 @@ class Event(Value):
     keep: Annotated[float, Field(gt=0, le=LONGEST_KEPT, allow_inf_nan=False)] = DAY
     at: float = 0.0
     size: int = 0
+    over: bool = False
 
 
 class Waiter(Value):
@@ -56,10 +60,10 @@ class Waiter(Value):
         until: When its time is over, seconds since the epoch.
     """
 
-    key: str
-    token: str
+    key: str = Field(min_length=1, max_length=200)
+    token: str = Field(max_length=1300)
     match: dict[str, Json] = Field(default_factory=dict[str, Json])
-    until: float = 0.0
+    until: Annotated[float, Field(ge=0, le=4e9, allow_inf_nan=False)] = 0.0
 
     @property
     def task(self) -> str:
@@ -106,7 +110,7 @@ class Mailbox(BaseModel):
         due: Key of a call to the id of the event that it gets.
         given: Id of a kept event to the keys of the calls that have it, and their tasks.
         refusals: Why an event or a call was refused, by its id or key; the newest ones.
-        size: Bytes of all data.
+        size: Bytes of all ids and data.
     """
 
     events: dict[str, Event] = Field(default_factory=dict[str, Event])
@@ -127,48 +131,67 @@ class Mailbox(BaseModel):
         Args:
             key: Id of the event, or key of the call.
         """
-        finds = sum(event == key for event in self.due.values()) + len(self.given.get(key, ()))
-        return Heard(refused=self.refusals.get(key, ""), waiters=finds)
+        finds = {each for each, event in self.due.items() if event == key}
+        finds.update(self.given.get(key, ()))
+        return Heard(refused=self.refusals.get(key, ""), waiters=len(finds))
 
     def take_event(self, event: Event, *, now: float) -> None:
         """Keep an event, for calls that wait now or later; or note why not."""
-        if event.id in self.events:
-            return
-        size = len(canonical(event.data))
-        why = ""
-        if size > LARGEST_EVENT:
-            why = f"Its data have {size:,} bytes; an event may have {LARGEST_EVENT:,}."
-        elif len(self.events) >= MOST_EVENTS or self.size + size > MOST_BYTES:
+        data = canonical(event.data)
+        size = len(event.id) + len(data)
+        kept, why = self.events.get(event.id), ""
+        if kept is not None and not kept.over and canonical(kept.data) != data:
+            why = (
+                "An event with this id is kept that has other data. Send another id for another"
+                " event."
+            )
+        elif len(data) > LARGEST_EVENT:
+            why = f"Its data have {len(data):,} bytes; an event may have {LARGEST_EVENT:,}."
+        elif kept is None and (len(self.events) >= MOST_EVENTS or self.size + size > MOST_BYTES):
             why = (
                 f"{len(self.events):,} events of this name with {self.size:,} bytes are kept; there"
                 f" may be {MOST_EVENTS:,} with {MOST_BYTES:,}. Keep them for a shorter time, or"
                 " spread them over several names, as order.paid.eu."
             )
         if why:
-            self._refuse(event.id, why)
+            self.refuse(event.id, why)
             return
         self.refusals.pop(event.id, None)
-        self.events[event.id] = event.model_copy(update={"at": now, "size": size})
+        if kept is not None:
+            return
+        self.events[event.id] = event.model_copy(update={"at": now, "size": size, "over": False})
         self.size += size
         for key, waiter in self.waiters.items():
             if key not in self.due and waiter.takes(event.data):
                 self.due[key] = event.id
 
     def take_waiter(self, waiter: Waiter) -> None:
-        """Let a call wait, or have the oldest event that its task has not had; or note why not."""
+        """Let a call wait, or have the oldest event that its task has not had; or note why not.
+
+        Of an attempt that is made again, the newest token and time hold. A call that has had its
+        event has it sent again: its task may have been reset, and takes nothing twice.
+        """
         if waiter.key in self.waiters:
+            self.waiters[waiter.key] = waiter
             return
-        if len(self.waiters) >= MOST_WAITERS:
+        again = next((id for id, keys in self.given.items() if waiter.key in keys), None)
+        if again is None and len(self.waiters) >= MOST_WAITERS:
             why = f"{MOST_WAITERS:,} calls wait for events of this name; there may be no more."
-            self._refuse(waiter.key, why)
+            self.refuse(waiter.key, why)
             return
         self.refusals.pop(waiter.key, None)
-        if any(waiter.key in keys for keys in self.given.values()):
-            return  # an attempt that was made again: the call has its event
         self.waiters[waiter.key] = waiter
+        if again is None:
+            self._look(waiter)
+        else:
+            self.due[waiter.key] = again
+
+    def _look(self, waiter: Waiter) -> None:
+        """Give a call the oldest event that fits, and that its task has not had."""
+        had = {id for id, keys in self.given.items() if waiter.task in keys.values()}
+        had |= {id for key, id in self.due.items() if self.waiters[key].task == waiter.task}
         for event in self.events.values():
-            has_it = waiter.task in self.given.get(event.id, {}).values()
-            if not has_it and waiter.takes(event.data):
+            if not event.over and event.id not in had and waiter.takes(event.data):
                 self.due[waiter.key] = event.id
                 return
 
@@ -186,25 +209,53 @@ class Mailbox(BaseModel):
             sent: The event and the call.
             taken: Whether the call has it; else it waits no longer.
         """
-        key, id = sent.waiter.key, sent.event.id
-        if self.waiters.pop(key, None) is None:  # it was undone meanwhile
+        key, id, task = sent.waiter.key, sent.event.id, sent.waiter.task
+        waits = self.waiters.get(key)
+        if waits is None:  # it was undone meanwhile
             return
+        if not taken and waits.token != sent.waiter.token:  # a newer attempt is sent it next
+            return
+        del self.waiters[key]
         self.due.pop(key, None)
         if taken and id in self.events:
-            self.given.setdefault(id, {})[key] = sent.waiter.task
+            self.given.setdefault(id, {})[key] = task
+            self._forget_given()
+        elif not taken:
+            for each in self.waiters.values():
+                if each.task == task and each.key not in self.due:
+                    self._look(each)
 
-    def deliveries(self, name: str, but: Iterable[str]) -> list[Delivery]:
+    def _forget_given(self) -> None:
+        """Keep only the id of the event that most calls have had, once these are too many."""
+        if sum(map(len, self.given.values())) <= MOST_GIVEN:
+            return
+        going = {*self.due.values()}
+        free = [id for id in self.given if id not in going]
+        if free:
+            most = max(free, key=lambda id: len(self.given[id]))
+            del self.given[most]
+            event, size = self.events[most], len(most) + len(canonical({}))
+            self.size += size - event.size
+            update = {"data": {}, "size": size, "over": True}
+            self.events[most] = event.model_copy(update=update)
+
+    def put_off(self, key: str) -> None:
+        """Let other calls be sent theirs before one."""
+        if (id := self.due.pop(key, None)) is not None:
+            self.due[key] = id
+
+    def deliveries(self, name: str, but: Container[str], most: int) -> list[Delivery]:
         """List what must be delivered.
 
         Args:
             name: Name of the events.
             but: Keys of calls that are being sent theirs.
+            most: How many at most.
         """
-        busy = {*but}
+        due = (each for each in self.due.items() if each[0] not in but)
         return [
             Delivery(name=name, event=self.events[id], waiter=self.waiters[key])
-            for key, id in self.due.items()
-            if key not in busy
+            for key, id in islice(due, most)
         ]
 
     def next_end(self) -> float:
@@ -213,21 +264,28 @@ class Mailbox(BaseModel):
         ends += [each.until for key, each in self.waiters.items() if key not in self.due]
         return min(ends, default=0.0)
 
-    def expire(self, *, now: float) -> None:
-        """Forget events and calls whose time is over, but for what is being delivered."""
+    def expire(self, *, now: float, but: Container[str] = ()) -> None:
+        """Forget events and calls whose time is over.
+
+        Args:
+            now: Time, seconds since the epoch.
+            but: Keys of calls that are being sent theirs: they stay, and their events.
+        """
+        for key in [key for key, each in self.waiters.items() if each.until <= now]:
+            if key not in but:
+                del self.waiters[key]
+                self.due.pop(key, None)
         for event in [each for each in self._free_events() if each.at + each.keep <= now]:
             del self.events[event.id]
             self.size -= event.size
             self.given.pop(event.id, None)
-        over = [key for key, each in self.waiters.items() if each.until <= now]
-        for key in [each for each in over if each not in self.due]:
-            del self.waiters[key]
 
     def _free_events(self) -> list[Event]:
         going = {*self.due.values()}
         return [each for each in self.events.values() if each.id not in going]
 
-    def _refuse(self, key: str, why: str) -> None:
+    def refuse(self, key: str, why: str) -> None:
+        """Note why an event or a call was refused."""
         self.refusals[key] = why
         while len(self.refusals) > KEPT_REFUSALS:
             del self.refusals[next(iter(self.refusals))]

@@ -73,6 +73,22 @@ async def test_one_event_reaches_each_task_that_waits(rig: Rig) -> None:
         await until_status(runner, task, "answered")
 
 
+async def test_a_tenant_s_task_gets_the_events_that_name_it_whatever_the_model_says(
+    rig: Rig,
+) -> None:
+    wanted = {"name": "paid", "match": {"tenant": "other"}, "timeout": "1 d"}
+    wait = ToolCall(id="", name="wait_for_event", arguments=json.dumps(wanted))
+    model = ScriptedModel([wait, "done"])
+    await rig.serve(Agent(name="agent", model=model, tools=[wait_for_event]))
+    runner = rig.runner()
+    task = await runner.create_task("q", step_mode="automatic", tenant="acme")
+    await until_waits(runner, task, "event")
+    for data in ({}, {"tenant": "other"}, {"tenant": True}):
+        assert (await runner.send_event("paid", data)).waiters == 0
+    assert (await runner.send_event("paid", {"tenant": "acme"})).waiters == 1
+    await until_status(runner, task, "answered")
+
+
 async def test_plain_temporal_sends_an_event(rig: Rig) -> None:
     runner, [task] = await waiting(rig)
     mailbox = runner.client.get_workflow_handle(mailbox_id(f"hf.{runner.app}", "paid"))

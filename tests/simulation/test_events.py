@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.workflows.requests import events
 from tests.simulation.clock import EPOCH
 from tests.simulation.play import Choice, Played, Schedule
 from tests.simulation.test_waits import LOOK, RUN, STEPS, held, recorded, steps
@@ -15,6 +16,7 @@ from tests.simulation.test_waits import LOOK, RUN, STEPS, held, recorded, steps
 WAIT = ["wait_for_event", {"name": "paid", "match": {"order.id": 7}, "timeout": "5000 s"}]
 FOREVER = ["wait_for_event", {"name": "paid", "timeout": "5000 s"}]
 SETTLE: Choice = ("settle",)
+DEEP = '{"id": "deep", "data": {"order": {"id": 7}, "x": ' + "[" * 190 + "]" * 190 + "}}"
 
 
 def event(id: str, order: Any = 7, **fields: Any) -> Choice:
@@ -40,10 +42,13 @@ def got(played: Played) -> list[str]:
         [("fate", "deliver", "dead")],
         [("fate", "deliver", "stalled")],
         [("fate", "deliver", "fails")],
+        [("fate", "deliver", "breaks")],
         [("say", 0, "pause", {"by": "ann"})],
         [event("other", 8), SETTLE],
         [event("text", "7"), SETTLE],
         [("raw", "paid", "event", ["no event"]), ("raw", "paid", "odd", ["1"]), SETTLE],
+        [("raw", "paid", "event", [DEEP]), SETTLE, ("evict", "paid")],
+        [event(f"x{k}", 8) for k in range(9)],
     ],
     ids=str,
 )
@@ -55,6 +60,15 @@ def test_an_event_reaches_the_call_that_waits_for_it_once(between: list[Choice])
     )
     assert got(played) == ["e1"], played.trace
     assert steps(played) == STEPS - 1
+
+
+def test_a_burst_is_taken_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_WORK", 5)
+    burst = [event(f"x{k}", 8) for k in range(9)]
+    choices = [RUN, SETTLE, *burst, event("a"), *burst, ("lose", "paid"), ("wait", 1), SETTLE]
+    played = held(Schedule(plan=[[WAIT], "done"], choices=choices, real=True))
+    assert got(played) == ["a"], played.trace
+    assert "\n".join(played.trace).count("timer") > 1, played.trace
 
 
 def test_an_event_that_came_before_is_found_once_by_a_later_wait() -> None:

@@ -17,6 +17,12 @@ def waiter(key: str, task: str = "t", **match: object) -> Waiter:
     )
 
 
+def sent(box: Mailbox, *busy: str) -> list[tuple[str, str, str]]:
+    """List what must be delivered: call, token and event."""
+    found = box.deliveries("n", busy, 9)
+    return [(each.waiter.key, each.waiter.token, each.event.id) for each in found]
+
+
 def test_events_are_refused_in_words_once_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -25,7 +31,7 @@ def test_events_are_refused_in_words_once_there_are_too_many(
     for id in ("a", "b", "c", "a"):
         box.take_event(Event(id=id, data={"x": 1}, keep=10), now=1)
     assert [*box.events] == ["a", "b"]
-    assert "2 events of this name with 14 bytes are kept" in box.heard("c").refused
+    assert "2 events of this name with 16 bytes are kept" in box.heard("c").refused
     box.expire(now=11)
     assert box.size == 0
     box.take_event(Event(id="c"), now=12)
@@ -65,15 +71,17 @@ def test_a_call_whose_attempt_is_made_again_has_one_event() -> None:
     box = Mailbox()
     box.take_waiter(waiter("a"))
     box.take_event(Event(id="e"), now=1)
-    [sent] = box.deliveries("n", ())
+    [first] = box.deliveries("n", (), 9)
     box.take_waiter(waiter("a"))
-    assert box.deliveries("n", ["a"]) == []
-    box.delivered(sent, taken=True)
+    assert box.deliveries("n", ["a"], 9) == []
+    box.delivered(first, taken=True)
     box.take_waiter(waiter("a"))
     box.take_waiter(waiter("b"))
-    assert box.deliveries("n", ()) == []
+    [again] = box.deliveries("n", (), 9)
+    assert (again.waiter.key, box.heard("e").waiters) == ("a", 1)
+    box.delivered(again, taken=True)
     box.take_waiter(waiter("c", task="other"))
-    assert [each.waiter.key for each in box.deliveries("n", ())] == ["c"]
+    assert [key for key, _, _ in sent(box)] == ["c"]
 
 
 def test_fields_fit_by_type_and_place() -> None:
@@ -89,3 +97,86 @@ def test_an_event_has_an_id_and_a_time() -> None:
     for odd in ({"id": ""}, {"id": "x", "keep": 0}, {"id": "x", "keep": float("nan")}, {}):
         with pytest.raises(ValidationError):
             Event.model_validate(odd)
+
+
+def test_a_newer_attempt_of_a_call_has_its_event_by_its_own_token() -> None:
+    box, old = Mailbox(), waiter("a")
+    new = old.model_copy(update={"token": "t:0.1.0.0:new", "until": 200.0})
+    box.take_waiter(old)
+    box.take_event(Event(id="e"), now=1)
+    [first] = box.deliveries("n", (), 9)
+    box.take_waiter(new)
+    box.delivered(first, taken=False)
+    box.expire(now=150)
+    assert sent(box) == [("a", new.token, "e")]
+    [second] = box.deliveries("n", (), 9)
+    box.delivered(second, taken=False)
+    assert not box.waiters
+
+
+def test_a_task_has_one_event_once_while_it_is_under_way() -> None:
+    box = Mailbox()
+    box.take_waiter(waiter("a"))
+    box.take_event(Event(id="e"), now=1)
+    [first] = box.deliveries("n", (), 9)
+    box.take_waiter(waiter("b"))
+    assert sent(box, "a") == []
+    box.delivered(first, taken=False)
+    assert [key for key, _, _ in sent(box)] == ["b"]
+
+
+def test_the_same_id_is_no_other_event() -> None:
+    box = Mailbox()
+    box.take_event(Event(id="e", data={"x": 1}, keep=10), now=1)
+    box.take_event(Event(id="e", data={"x": 2}), now=2)
+    assert "has other data" in box.heard("e").refused
+    box.take_event(Event(id="e", data={"x": 1}), now=2)
+    assert not box.heard("e").refused
+
+
+def test_a_call_whose_time_is_over_is_not_sent_its_event_again() -> None:
+    box = Mailbox()
+    for key in "abc":
+        box.take_waiter(waiter(key, task=key))
+    box.take_event(Event(id="e"), now=1)
+    box.put_off("a")
+    assert [key for key, _, _ in sent(box)] == ["b", "c", "a"]
+    assert len(box.deliveries("n", (), 2)) == 2
+    box.expire(now=100, but=["b"])
+    assert [*box.waiters] == [*box.due] == ["b"]
+
+
+def test_an_event_that_very_many_calls_have_had_is_given_to_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mailbox, "MOST_GIVEN", 2)
+    box = Mailbox()
+    box.take_event(Event(id="e", data={"x": 1}), now=1)
+    box.take_event(Event(id="f"), now=1)
+    for key in "abc":
+        box.take_waiter(waiter(key, task=key))
+        [each] = box.deliveries("n", (), 9)
+        box.delivered(each, taken=True)
+    assert box.given == {}
+    box.take_event(Event(id="e", data={"x": 1}), now=1)
+    box.take_waiter(waiter("d", task="d"))
+    assert [id for _, _, id in sent(box)] == ["f"]
+    assert box.size == len("e") + len("f") + len("{}") * 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"key": ""},
+        {"key": "k" * 201},
+        {"token": "t" * 1301},
+        {"until": -1},
+        {"until": 1e300},
+        {"until": float("nan")},
+        {"until": float("inf")},
+    ],
+    ids=lambda odd: str(odd)[:20],
+)
+def test_a_call_that_waits_has_bounds(odd: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Waiter.model_validate({"key": "k", "token": "t", **odd})

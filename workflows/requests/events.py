@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -10,7 +11,7 @@ from datetime import timedelta
 from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.task.mailbox import (
     MAILBOX,
@@ -19,9 +20,11 @@ from holdfast.task.mailbox import (
     Heard,
     Mailbox,
     Waiter,
+    check_match,
     event_name,
 )
 from holdfast.values.base import Json
+from holdfast.values.checks import gate
 from holdfast.workflows.activity_calls import time_left
 from holdfast.workflows.workflow_input import Opening
 
@@ -29,8 +32,14 @@ MOST_AT_ONCE = 50
 """Deliveries at the same time."""
 
 DELIVERY_SECONDS = timedelta(seconds=30)
-DELIVERY_MINUTES = timedelta(minutes=10)
+DELIVERY_MINUTES = timedelta(minutes=2)
 """How long a delivery is tried; then another one begins, as the mailbox may have to roll."""
+
+PAUSE = timedelta(seconds=30)
+"""After a delivery that has failed."""
+
+MOST_WORK = 50_000
+"""Events and calls that are looked at in one go: the engine stops a workflow that takes 2 s."""
 
 
 @workflow.defn(name=MAILBOX, sandboxed=False)
@@ -44,6 +53,7 @@ class EventMailbox(Opening):
         """Begin empty, or go on after continue-as-new."""
         self._box = box
         self._going: dict[str, asyncio.Task[None]] = {}
+        self._inbox = deque[tuple[str, Sequence[RawValue]]]()
         self._news = True
 
     @workflow.run
@@ -53,7 +63,9 @@ class EventMailbox(Opening):
         while True:
             # Before anything is looked at: what comes during an await below is looked at again.
             self._news = False
-            self._box.expire(now=workflow.time())
+            await self._take_all()
+            # No await from here on: what was taken is looked at, and not lost when it rolls.
+            self._box.expire(now=workflow.time(), but=self._going)
             self._settle()
             if self._rolls():
                 # No delivery begins; those that are tried end within minutes.
@@ -76,7 +88,7 @@ class EventMailbox(Opening):
     def _deliver(self) -> None:
         name = event_name(workflow.info().workflow_id)
         room = MOST_AT_ONCE - len(self._going)
-        for each in self._box.deliveries(name, self._going)[:room]:
+        for each in self._box.deliveries(name, self._going, room):
             self._going[each.waiter.key] = asyncio.create_task(self._send(each))
 
     async def _send(self, sent: Delivery) -> None:
@@ -94,6 +106,8 @@ class EventMailbox(Opening):
             if is_cancelled_exception(error):
                 raise
             workflow.logger.warning("An event is sent again: %s", error.cause)
+            self._box.put_off(sent.waiter.key)
+            await workflow.sleep(PAUSE)
         else:
             self._box.delivered(sent, taken=taken)
         finally:
@@ -104,7 +118,24 @@ class EventMailbox(Opening):
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Take an event, a call that waits, or the key of one that waits no longer.
+        """Note an event, a call that waits, or the key of one that waits no longer."""
+        self._inbox.append((name, args))
+        self._news = True
+
+    async def _take_all(self) -> None:
+        """Take what has come, with pauses: each may be compared with all that is kept."""
+        box, work = self._box, 0
+        box.expire(now=workflow.time(), but=self._going)
+        while self._inbox:
+            self._take(*self._inbox.popleft())
+            work += 1 + len(box.waiters) + len(box.events)
+            if work > MOST_WORK:
+                work = 0
+                await workflow.sleep(timedelta(milliseconds=1))
+                box.expire(now=workflow.time(), but=self._going)
+
+    def _take(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a signal.
 
         It never raises, whatever was sent: that would block the mailbox.
         """
@@ -113,20 +144,32 @@ class EventMailbox(Opening):
             match name:
                 case "event":
                     event = Event.model_validate_json(data)
-                    self._box.take_event(event, now=workflow.time())
+                    if why := gate.flaw([event.id, event.data], "The event"):
+                        self._box.refuse(event.id, why)
+                    else:
+                        self._box.take_event(event, now=workflow.time())
                 case "wait":
-                    self._box.take_waiter(Waiter.model_validate_json(data))
+                    waiter = Waiter.model_validate_json(data)
+                    gate.check_value(waiter, "The call")
+                    check_match(waiter.match)
+                    self._box.take_waiter(waiter)
                 case "leave":
                     self._box.leave(Waiter.model_validate_json(data).key)
                 case _:
                     workflow.logger.warning("A signal %r that is no event was dropped", name[:80])
         except (ValidationError, ValueError) as error:
             workflow.logger.warning("A signal %r was dropped: %s", name[:80], error)
-        self._news = True
 
     @workflow.query(name="heard")
     def heard(self, key: str) -> Heard:
-        """Say how an event was taken, by its id."""
+        """Say how an event was taken, by its id.
+
+        Raises:
+            ApplicationError: It may not have been taken yet.
+        """
+        if self._inbox:
+            msg = f"{len(self._inbox):,} signals have not been taken yet. Ask again."
+            raise ApplicationError(msg)
         return self._box.heard(key)
 
     @workflow.query(name="state")

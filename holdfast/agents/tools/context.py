@@ -117,9 +117,11 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         answers: Key of a question that the call has asked to the answer of a person.
         resume: What an earlier attempt of the call, which asked, wants back with the answers.
         completion_token: Of a tool that completes later: with it, anyone can do that.
+        tenant: Of such a tool, whose the task is; empty for no one's.
     """
 
     completion_token: str = ""
+    tenant: str = ""
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,

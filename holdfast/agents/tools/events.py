@@ -96,10 +96,12 @@ async def _wait_for_event(
     if until > time.time() + LONGEST_WAIT:
         msg = f"{timeout!r} is more than {LONGEST_WAIT / DAY:g} days away. Name an earlier time."
         raise ValueError(msg)
+    # The model cannot choose it: the events of other tenants are not this task's.
+    own: dict[str, Json] = {"tenant": ctx.tenant} if ctx.tenant else {}
     waiter = Waiter(
         key=ctx.idempotency_key,
         token=ctx.completion_token,
-        match=check_match(match or {}),
+        match=check_match((match or {}) | own),
         until=until,
     )
     client, queue = activity.client(), _queue()
@@ -128,9 +130,11 @@ async def _leave(effect: Effect) -> None:
 class EventTool(PreparedTool):
     """The tool `wait_for_event`."""
 
-    async def prepare(self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], /) -> None:
+    async def prepare(
+        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
+    ) -> None:
         """Give the call its token, by which it gets its event."""
-        ctx.completion_token = await token()
+        ctx.completion_token, ctx.tenant = await token(), tenant
 
     def is_worth_repeating(self, error: BaseException) -> bool:
         """Whether the tool allows another attempt after this error, which a wait is not."""

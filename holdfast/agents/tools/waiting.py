@@ -95,9 +95,11 @@ class LaterTool(PreparedTool):
             msg = f"Tool {self.name!r} completes later: {problem}."
             raise DeclarationError(msg)
 
-    async def prepare(self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], /) -> None:
+    async def prepare(
+        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
+    ) -> None:
         """Give the call its token."""
-        ctx.completion_token = await token()
+        ctx.completion_token, ctx.tenant = await token(), tenant
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
         """Run the function; then the call waits.

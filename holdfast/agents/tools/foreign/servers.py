@@ -91,8 +91,10 @@ class ToolServer(Protocol):
 class PreparedTool(Tool[..., Any]):
     """A tool that must be prepared before a call of it is run."""
 
-    async def prepare(self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], /) -> None:
-        """Prepare a call; with its token, others may give it an outcome later."""
+    async def prepare(
+        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
+    ) -> None:
+        """Prepare a call of a tenant; with its token, others may give it an outcome later."""
         raise NotImplementedError
 
 
