@@ -20,7 +20,12 @@ from holdfast.archive.names import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.search_attributes import is_
-from holdfast.errors import CommandRefusedError, ErasedError, TaskNotFoundError
+from holdfast.errors import (
+    CommandRefusedError,
+    ErasedError,
+    SessionClosedError,
+    TaskNotFoundError,
+)
 from holdfast.reading.erasable import all_tasks, plan_erasure
 from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import find_run
@@ -64,17 +69,18 @@ class ErasingActivities:
         Raises:
             ApplicationError: One of the tasks is open, or held; nothing was erased.
         """
-        archive, client = self._archive, activity.client()
-        name = certificate_name(given)
+        client, name = activity.client(), certificate_name(given)
         async with heartbeats():
             with writing_for(CONTENTS_SCOPE):
-                if not await archive.ahas_record(name):
-                    try:
-                        await self._refuse(client, given)
-                    except CommandRefusedError as error:
-                        raise ApplicationError(
-                            str(error), type=CommandRefusedError.__name__, non_retryable=True
-                        ) from None
+                try:
+                    is_begun = await self._is_begun(given, name)
+                    if not is_begun:
+                        await self._refuse(client, given, name)
+                    await self._replace_turns(client, given, is_begun=is_begun)
+                except CommandRefusedError as error:
+                    raise ApplicationError(
+                        str(error), type=CommandRefusedError.__name__, non_retryable=True
+                    ) from None
                 done = await self._erased(client, given, name)
         return record_digest(done)
 
@@ -91,7 +97,9 @@ class ErasingActivities:
         return {
             each: seen.ended
             for each, seen in tasks.items()
-            if seen.head.agent == rule.agent and not is_nested(each) and 0 < seen.ended < until
+            if (seen.app, seen.head.agent) == (rule.app, rule.agent)
+            and not is_nested(each)
+            and 0 < seen.ended < until
         }
 
     @activity.defn(name="plan_expired")
@@ -113,38 +121,58 @@ class ErasingActivities:
                 return []
         return [] if plan.opens or plan.forks else [plan.erasure]
 
-    async def _refuse(self, client: Client, given: Erasure) -> None:
-        """Refuse while a task is open or held, unless one is erased: that must come to an end.
+    async def _is_begun(self, given: Erasure, name: str) -> bool:
+        """Whether this erasure has erased anything: then it must come to an end."""
+        for each in _places(given):
+            data = await self._archive.afind_record(each)
+            if is_object(data) and "erased" in data and data.get("by") == name:
+                return True
+        return False
+
+    async def _refuse(self, client: Client, given: Erasure, name: str) -> None:
+        """Refuse while a task is open or held; what is erased again may be open.
 
         Raises:
             CommandRefusedError: One is.
         """
-        for each in given.tasks:
-            data = await self._archive.afind_record(record_name("tasks", each))
-            if is_object(data) and "erased" in data:
-                return
-        for each in given.tasks:
+        is_again = await self._archive.ahas_record(name)
+        for each in () if is_again else given.tasks:
             newest = await find_run(client, each)
             if newest is not None and newest.close_time is None:
                 msg = f"Task {each!r} is open. Finalize or abandon it; nothing was erased."
                 raise CommandRefusedError(msg)
         await refuse_held(self._archive, given.held_by)
 
-    async def _erased(self, client: Client, given: Erasure, name: str) -> dict[str, Json]:
+    async def _replace_turns(self, client: Client, given: Erasure, *, is_begun: bool) -> None:
+        """Have a sentence take the place of turns in sessions that stay.
+
+        Raises:
+            CommandRefusedError: Such a session takes no turns any more.
+        """
         archive = self._archive
         for turn in given.turns:
             with writing_for(turn.session):
                 message = Message(role="assistant", content=PLACE)
                 sha256 = await write_messages(archive, [message])
             ref = CommitRef(task=f"-erased {turn.task}", sha256=sha256, count=1, erases=turn.task)
-            await commit_turn(client, archive, turn.session, turn.queue, ref)
+            try:
+                await commit_turn(client, archive, turn.session, turn.queue, ref)
+            except ErasedError:
+                continue  # with all of its turns
+            except SessionClosedError as error:
+                if is_begun:  # the rest goes on: what the turn says goes with the task
+                    log.warning("The turn of task %r stays: %s", turn.task, error)
+                    continue
+                remedy = "Or erase the session, with all of its turns. Nothing was erased."
+                raise CommandRefusedError(str(error), remedy=remedy) from None
+
+    async def _erased(self, client: Client, given: Erasure, name: str) -> dict[str, Json]:
+        archive = self._archive
         values, scopes = 0, (*given.tasks, *given.sessions)
         # In keys/ all is in plain text: no reason, which may name a person.
         what = f"{given.kind.capitalize()} {given.task!r} was erased"
         told = f"{what}: {name!r} of the archive says by whom and why."
-        places = [record_name("tasks", each) for each in given.tasks]
-        places += [record_name("sessions", each) for each in given.sessions]
-        left = [*zip(scopes, places, strict=True)]
+        left = [*zip(scopes, _places(given), strict=True)]
         while left:
             for each, place in left:
                 # In place of the record, and first: the id stays taken, and from now on all goes.
@@ -169,7 +197,7 @@ class ErasingActivities:
                 or await find_run(client, each) is not None
             ]
         certificate: dict[str, Json] = {
-            **given.model_dump(mode="json", exclude={"held_by"}),
+            **given.model_dump(mode="json"),
             "values": values,
             "done": time.time(),
             "remains": list[Json](
@@ -179,6 +207,12 @@ class ErasingActivities:
         made = signed(certificate, given.task, ERASURE)
         there = await archive.acreate_record(name, made)  # of two attempts one decides
         return as_object(there)
+
+
+def _places(given: Erasure) -> list[str]:
+    """Return the names of the records that an erasure takes."""
+    places = [record_name("tasks", each) for each in given.tasks]
+    return places + [record_name("sessions", each) for each in given.sessions]
 
 
 async def _delete(client: Client, task_id: str) -> bool:

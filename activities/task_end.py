@@ -35,6 +35,7 @@ from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import canonical
+from holdfast.values.checks.ids import app_of
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
 from holdfast.values.code.user_calls import invoke, invoke_here, naming
@@ -132,7 +133,8 @@ class ClosingActivities:
         entries = entries[: given.ledger.length - archived_entries(page.segment)]
         turn = await self._turn(head, task, given, page.opens) if given.commit else None
         made = await record_of(source.archive, given, head, task, page, entries)
-        record = made.model_copy(update={"turn": turn, "prepared": prepared})
+        app = app_of(activity.info().task_queue)
+        record = made.model_copy(update={"app": app, "turn": turn, "prepared": prepared})
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)

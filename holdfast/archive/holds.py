@@ -5,6 +5,7 @@ And the names by which holds and certificates of erasures know tasks, sessions a
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from holdfast.errors import CommandRefusedError, NotFoundError
 from holdfast.task.data.seal import check_signature, signed
 from holdfast.task.data.wire import Erasure
 from holdfast.values.base import Value
-from holdfast.values.checks.ids import outermost
+from holdfast.values.checks.ids import MADE, outermost, session_name
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
@@ -83,6 +84,35 @@ async def code_of(archive: Archive, kind: Kind, name: str) -> str:
         case "session":
             pass
     return f"{kind} {name}"
+
+
+def names_of(person: str) -> set[str]:
+    """Return the names of sessions that are a person's: theirs, and its `hashed`.
+
+    The latter is known to processes with `HOLDFAST_NAMES_KEY` alone.
+    """
+    names = {person_key(person)}
+    if os.environ.get("HOLDFAST_NAMES_KEY"):
+        from holdfast.archive.encryption.keys import hashed  # others have no such package
+
+        names |= {hashed(person), hashed(person_key(person))}
+    return names
+
+
+def names_in(session: str) -> set[str]:
+    """Return the names of people that the id of a session may have: with a tenant, or without."""
+    name = session_name(session)
+    return {person_key(name), person_key(name.rpartition(MADE)[2])}
+
+
+async def codes_of_session(archive: Archive, session: str) -> set[str]:
+    """Return by what a session can be held: itself, or the person whose name it has.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    people = {await code_of(archive, "person", each) for each in names_in(session)}
+    return {await code_of(archive, "session", session), *people}
 
 
 def certificate_name(given: Erasure) -> str:
@@ -189,7 +219,10 @@ async def refuse_held(archive: Archive, codes: Iterable[str]) -> None:
     holds = await read_holds(archive)
     wanted = set(codes)
     for each in holds:
-        if each.code in wanted:
+        mine = {each.code}
+        if each.kind == "person":  # a session may have the `hashed` of the name
+            mine |= {await code_of(archive, "person", name) for name in names_of(each.name)}
+        if mine & wanted:
             said = f", because: {each.reason}" if each.reason else ""
             msg = (
                 f"The {each.kind} {each.name!r} is held for the case {each.case!r} by {each.by}"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from holdfast.archive.holds import Kind, code_of, refuse_held
+from holdfast.archive.holds import (
+    Kind,
+    code_of,
+    codes_of_session,
+    names_in,
+    names_of,
+    refuse_held,
+)
 from holdfast.archive.names import key_in, record_name
 from holdfast.archive.segments import committing_tasks, has_record
 from holdfast.engine.search_attributes import SESSIONS, TASKS
@@ -29,7 +35,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.wire import ErasedTurn, Erasure
 from holdfast.values.base import Value
-from holdfast.values.checks.ids import is_nested, session_name
+from holdfast.values.checks.ids import is_nested, outermost, session_name
 from holdfast.values.checks.json_shapes import as_object, as_text, is_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
@@ -45,10 +51,12 @@ class Seen(NamedTuple):
     Attributes:
         head: Its head.
         ended: When it began to close, seconds since the epoch; 0 of one without a record.
+        app: App of the worker process that has recorded it; empty if the record does not say.
     """
 
     head: TaskHead
-    ended: float
+    ended: float = 0.0
+    app: str = ""
 
 
 class Plan(NamedTuple):
@@ -68,6 +76,7 @@ class Plan(NamedTuple):
 class _Recorded(Value):
     head: TaskHead
     ended: float = 0.0
+    app: str = ""
 
 
 async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str, Seen], list[str]]:
@@ -95,13 +104,13 @@ async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str,
             elif data is not None:
                 record = _Recorded.model_validate(data)
                 named = as_text(as_object(as_object(data).get("task")).get("task_id"))
-                found[named or task_id] = Seen(record.head, record.ended)
+                found[named or task_id] = Seen(record.head, record.ended, record.app)
         except (ArchiveError, ValidationError):
             unread.append(task_id)
 
     async def known(task_id: str) -> None:
         try:
-            found[task_id] = Seen(await reader.head(task_id), 0.0)
+            found[task_id] = Seen(await reader.head(task_id))
         except QueryFailedError:
             unread.append(task_id)
         except TaskNotFoundError:
@@ -127,10 +136,10 @@ async def codes_of(reader: Reader, tasks: Iterable[str]) -> set[str]:
         found.add(await code_of(reader.archive, "task", each))
         try:
             head = await reader.head(each)
-        except TaskNotFoundError:
+        except (TaskNotFoundError, ErasedError):
             continue
         if head.session is not None:
-            found.add(await code_of(reader.archive, "session", head.session.id))
+            found |= await codes_of_session(reader.archive, head.session.id)
         if head.asker:
             found.add(await code_of(reader.archive, "person", head.asker))
     return found
@@ -173,7 +182,8 @@ async def plan_erasure(
         msg = f"These are {len(closure.heads)} tasks; one erasure takes {MOST_TASKS}."
         raise CommandRefusedError(msg, remedy="Erase some tasks or sessions of it on their own.")
     held_by = await codes_of(reader, closure.heads)
-    held_by |= {await code_of(reader.archive, "session", each) for each in sessions}
+    for each in sessions:
+        held_by |= await codes_of_session(reader.archive, each)
     held_by.add(code := await code_of(reader.archive, kind, name))
     await refuse_held(reader.archive, held_by)
     find = reader.archive.afind_record
@@ -229,7 +239,9 @@ async def _closure(
         if with_forks:
             todo += forks.get(each, [])
         events = audit_events(await reader.entries(each), opens=())
-        todo += [event.child for event in events if event.child]
+        # A fork's ledger has the steps that it shares, with the other task's child tasks.
+        named = (event.child for event in events if event.child)
+        todo += [child for child in named if outermost(child) == outermost(each)]
         todo += await children_of(reader.client, each)
     left = ((each, [fork for fork in forks.get(each, []) if fork not in seen]) for each in seen)
     found.forks.update({each: of_it for each, of_it in left if of_it})
@@ -266,17 +278,13 @@ async def _roots(reader: Reader, kind: Kind, name: str) -> tuple[list[str], list
 
 
 async def _sessions_of(reader: Reader, heads: dict[str, TaskHead], person: str) -> set[str]:
-    """Find the sessions whose name is that of a person, or its `hashed`."""
-    names = {person_key(person)}
-    if os.environ.get("HOLDFAST_NAMES_KEY"):
-        from holdfast.archive.encryption.keys import hashed  # others have no such package
-
-        names.add(hashed(person))
+    """Find the sessions whose name is that of a person, also in a tenant, or its `hashed`."""
+    names = names_of(person)
     known = {head.session.id for head in heads.values() if head.session is not None}
     known |= {key_in(each) for each in await reader.archive.alist_records("sessions")}
     with server_errors():
         known |= {each.id async for each in reader.client.list_workflows(SESSIONS)}
-    return {each for each in known if person_key(session_name(each)) in names}
+    return {each for each in known if names_in(each) & names}
 
 
 async def _refuse_below(reader: Reader, task_id: str) -> None:

@@ -20,7 +20,7 @@ from holdfast.archive import Keys, hashed
 from holdfast.archive.archive import places_of
 from holdfast.archive.bytestore import LocalStore
 from holdfast.archive.holds import certificate_name
-from holdfast.archive.names import key_id, writing_for
+from holdfast.archive.names import key_id, record_name, writing_for
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.lists.garbage import unused
 from holdfast.cli.commands.start.restore import Forgotten, brought_back
@@ -33,7 +33,7 @@ from holdfast.errors import (
     NotFoundError,
     TaskExistsError,
 )
-from holdfast.task.data.wire import ErasedTurn, Erasure
+from holdfast.task.data.wire import ErasedTurn, Erasure, Retention
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.json_shapes import as_object
 from tests.support.master_keys import keys, logs_are_told_again
@@ -353,6 +353,95 @@ async def test_what_is_held_is_neither_erased_nor_deleted_until_the_hold_ends() 
                 ErasingActivities(runner.archive).erase, given
             )
         assert str(await runner.response("t1")) == "MKanswer"
+
+
+async def test_an_erased_fork_leaves_the_child_tasks_of_the_task_it_departs_from() -> None:
+    helper = Agent(name="helper", model=ScriptedModel(["helped"]))
+    calls = ToolCall(id="", name="helper", arguments='{"input": "MKargument"}')
+    agent = Agent(
+        name="clerk", model=ScriptedModel([calls, "MKanswer", "fork's"]), tools=[helper.as_tool()]
+    )
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        await finished(runner, "MKquestion", task_id="t1")
+        child = (await runner.plan_erasure("t1")).erasure.tasks[1]
+        fork = await runner.fork("t1", at="s1", task_id="t2")
+        await runner.run_task(fork)
+        await runner.finalize_response(fork)
+        assert (await runner.plan_erasure(fork)).erasure.tasks == ("t2",)
+        await runner.erase(fork, by="ann", reason="r")
+        assert str(await runner.response(child)) == "helped"
+
+
+async def test_a_held_person_holds_the_sessions_that_have_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOLDFAST_NAMES_KEY", "k" * 16)
+    agent = served(*["answer"] * 2)
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"))):
+            options = {"tenant": "acme"} if "~" in session else {}
+            name = session.partition("~")[2] or session
+            await finished(runner, f"q{n}", session=name, task_id=f"t{n}", **options)
+            assert (await runner.plan_erasure(person="Kim")).erasure.sessions[-1:]
+        assert len((await runner.plan_erasure(person="Kim")).erasure.sessions) == 3
+        await runner.hold("person:Kim", case="A-1", by="ann")
+        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"))):
+            for refused in (
+                runner.plan_erasure(session=session),
+                runner.plan_erasure(f"t{n}"),
+                runner.delete_task(f"t{n}"),
+            ):
+                with pytest.raises(CommandRefusedError, match="'Kim' is held for the case 'A-1'"):
+                    await refused
+
+
+async def test_what_is_held_since_it_was_erased_is_not_erased_again() -> None:
+    async with AgentRunner.local(served("second"), data_dir=None) as runner:
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        given = await runner.erase(session="talk", by="ann", reason="r")
+        await runner.client.start_workflow("AgentTask", "MKquestion", id="t1", task_queue="nobody")
+        await runner.hold("session:talk", case="A-1", by="ann")
+        with pytest.raises(CommandRefusedError, match="held for the case 'A-1'"):
+            await runner.erase_again(given)
+        assert await is_known(runner.client, "t1")
+
+        # The mark of another erasure does not say that this one has begun.
+        await finished(runner, "MKquestion", task_id="t2")
+        both = Erasure.model_validate(given).model_copy(
+            update={"tasks": ("t1", "t2"), "held_by": ("task t2",), "asked": 1.0}
+        )
+        await runner.hold("task:t2", case="A-2", by="ann")
+        await forgotten(runner.client, "t1")
+        with pytest.raises(ApplicationError, match="A-2"):
+            await ActivityEnvironment(runner.client).run(
+                ErasingActivities(runner.archive).erase, both
+            )
+
+
+async def test_retention_of_an_app_keeps_the_tasks_of_others() -> None:
+    async with AgentRunner.local(served(), data_dir=None) as runner:
+        await finished(runner, "MKquestion", task_id="t1")
+        expired = ErasingActivities(runner.archive).expired
+        for app, due in (("default", ["t1"]), ("shop", [])):
+            rule = Retention(app=app, agent="clerk", days=1e-9, by="ann")
+            assert await ActivityEnvironment(runner.client).run(expired, rule) == due
+
+
+async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasure() -> None:
+    async with AgentRunner.local(served("second"), data_dir=None) as runner:
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        plan = await runner.plan_erasure("t1", by="ann", reason="r")
+        await runner.client.get_workflow_handle(runner.session("talk").id).terminate()
+        with pytest.raises(CommandRefusedError, match="Or erase the session"):
+            await runner.erase("t1", by="ann", reason="r")
+        assert str(await runner.response("t1")) == "MKanswer"
+        await runner.archive.aput_record(
+            record_name("sessions", runner.session("talk").id), {"erased": "r", "by": "another"}
+        )
+        await forgotten(runner.client, runner.session("talk").id)
+        erase = ErasingActivities(runner.archive).erase
+        await ActivityEnvironment(runner.client).run(erase, plan.erasure)
+        assert (await runner.erase("t1", by="bo", reason="again"))["by"] == "ann"
 
 
 async def test_retention_erases_what_is_old_but_neither_what_is_held_nor_what_others_did() -> None:

@@ -22,6 +22,7 @@ from holdfast.archive.holds import (
     code_of,
     end_hold,
     read_holds,
+    refuse_held,
 )
 from holdfast.archive.names import ERASURES, record_name
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
@@ -127,10 +128,13 @@ class TaskErasing(RunnerBase):
             The certificate, which stays as it is.
 
         Raises:
+            CommandRefusedError: Some of it is held by now.
             NoWorkerError: As for `erase`.
             ConnectError: As for `erase`.
         """
-        return await self._erased(Erasure.model_validate(dict(certificate)))
+        given = Erasure.model_validate(dict(certificate))
+        await refuse_held(self.archive, given.held_by)
+        return await self._erased(given)
 
     async def plan_erasure(
         self,

@@ -307,8 +307,8 @@ class TaskScheduling(TaskCreation):
         if not check_by(by):
             msg = "A retention has a person who sets it: by=..."
             raise InvalidArgumentError(msg)
-        rule = Retention(agent=check_name("agent", agent), days=days, rate=rate, by=by)
-        name = _retention(self.app, agent)
+        name = _retention(self.app, check_name("agent", agent))
+        rule = Retention(app=self.app, agent=agent, days=days, rate=rate, by=by)
         made = temporal.Schedule(
             action=temporal.ScheduleActionStartWorkflow(
                 "Retention", rule, id=name, task_queue=self._queue_for(agent)

@@ -389,6 +389,7 @@ class TaskRecord(Value):
         opens: The steps that were open when the task ended, if it did not end well.
         ledger: Length and digest of the chain of the ledger's entries.
         ended: When it began to close, seconds since the epoch.
+        app: Its app; empty in records of before.
         turn: What the task's session has got of it; None for nothing.
         prepared: Whether the task's end was not in its history yet when this was written. Such a
             record counts only together with the seal that the end leaves there, see
@@ -406,6 +407,7 @@ class TaskRecord(Value):
     opens: tuple[OpenState, ...] = ()
     ledger: ChainRef = ChainRef()
     ended: float = 0.0
+    app: str = ""
     turn: CommitRef | None = None
     prepared: bool = False
     signature: str = ""

@@ -308,6 +308,7 @@ class Retention(Value):
     """How long the tasks of an agent are kept once they are closed.
 
     Attributes:
+        app: The app; a task whose record does not say its app is kept.
         agent: The agent that the tasks began with.
         days: For how many days.
         rate: Most tasks that are erased in a minute.
@@ -316,6 +317,7 @@ class Retention(Value):
         erased: How many the runs before have erased.
     """
 
+    app: str
     agent: str
     days: float = Field(gt=0)
     rate: float = Field(default=60.0, gt=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -17,19 +18,19 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
-from holdfast.errors import ErasedError, HoldfastError, TaskNotFoundError
+from holdfast.errors import CommandRefusedError, ErasedError, HoldfastError, TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import find_run
 from holdfast.task.data.wire import EffectMark, Erasure
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
 V = TypeVar("V", bound=Value)
 
-DAMAGED = "damaged"
+DAMAGED, REFUSED = "damaged", "refused"
 
 
 class Forgotten(NamedTuple):
@@ -37,7 +38,8 @@ class Forgotten(NamedTuple):
 
     Attributes:
         task: The task.
-        kind: "effect", "closed task", "other end", "erased" or "damaged".
+        kind: "effect", "closed task", "other end", "erased", "refused" of what is not
+            erased again, or "damaged".
         at: When the effect began or the task ended, seconds since the epoch; 0 if that is unknown.
         text: What to know of it.
     """
@@ -65,7 +67,7 @@ async def restore_command(common: Common, since: datetime, *, erases: bool = Fal
     """List effects and ends since a time that the archive knows and the history does not.
 
     And what was erased since then and is back; with `erases` that is erased again. Exit with 1 if a
-    mark or a record of the archive cannot be read.
+    mark or a record of the archive cannot be read, or something is held by now.
 
     Raises:
         EngineError: The server or the archive cannot be used.
@@ -75,7 +77,12 @@ async def restore_command(common: Common, since: datetime, *, erases: bool = Fal
         with server_errors():
             back = await brought_back(engine, since.timestamp(), found)
         for proof in back if erases else ():
-            await engine.runner().erase_again(proof)
+            try:
+                await engine.runner().erase_again(proof)
+            except CommandRefusedError as error:  # the others go
+                found.append(
+                    Forgotten(as_text(proof.get("task")), REFUSED, time.time(), str(error))
+                )
     if common.json:
         for each in found:
             output.emit(each._asdict())
@@ -84,7 +91,9 @@ async def restore_command(common: Common, since: datetime, *, erases: bool = Fal
         output.rows(("task", "what", "when (UTC)", "the archive knows"), rows)
     else:
         output.say("The database has all that the archive has.")
-    return ExitCode.FAILED if any(each.kind == DAMAGED for each in found) else ExitCode.OK
+    return (
+        ExitCode.FAILED if any(each.kind in {DAMAGED, REFUSED} for each in found) else ExitCode.OK
+    )
 
 
 async def forgotten(engine: Engine, since: float) -> list[Forgotten]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
@@ -44,7 +44,7 @@ from holdfast.task.data.wire import CloseInput, EntriesPage
 from holdfast.task.people import approvals
 from holdfast.task.refusals import abandoned
 from holdfast.values.base import Json
-from holdfast.values.checks.ids import check_by
+from holdfast.values.checks.ids import app_of, check_by
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.redact import redact
 from holdfast.workflows.agent_task import AgentTask
@@ -81,7 +81,7 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
             raise TaskClosedError(msg)
         history = await handle.fetch_history()
     async with _replayed(reader, history) as (replayed, cut):
-        await _store(reader, task_id, replayed, why, by, cut)
+        await _store(reader, found, replayed, why, by, cut)
     return Receipt(id=unique_id(), verb="abandon", status="applied")
 
 
@@ -142,7 +142,7 @@ _TASK_DONE = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 
 
 async def _store(  # noqa: PLR0917  one caller
-    reader: Reader, task_id: str, task: AgentTask, why: str, by: str, cut: str
+    reader: Reader, found: WorkflowExecution, task: AgentTask, why: str, by: str, cut: str
 ) -> None:
     """Record the end in a replayed ledger, and write the record."""
     ledger, now = task.core.ledger, round(time.time(), 3)
@@ -161,7 +161,8 @@ async def _store(  # noqa: PLR0917  one caller
     head = known_head(ledger.head, ledger.s.described)
     task_now = ledger.task().model_copy(update={"unsettled": ledger.money.unsettled})
     record = await record_of(reader.archive, given, head, task_now, page, list(ledger.log.entries))
-    await write_record(reader.archive, task_id, record)
+    record = record.model_copy(update={"app": app_of(found.task_queue)})
+    await write_record(reader.archive, found.id, record)
 
 
 class _Keeps(WholeTasks):
