@@ -22,6 +22,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.tool import Tool
+from holdfast.client.agent_runner.base import TaskLike, id_of
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     HoldfastError,
@@ -151,7 +152,7 @@ class Replayed(NamedTuple):
     differences: tuple[str, ...]
 
 
-async def record_run(runner: AgentRunner, task: Any, *, secrets: Sequence[str] = ()) -> Case:
+async def record_run(runner: AgentRunner, task: TaskLike, *, secrets: Sequence[str] = ()) -> Case:
     """Make a case of a task, which no worker process need serve once it is closed.
 
     Secrets of this process's environment and texts of the shape of a credential are left out.
@@ -165,7 +166,8 @@ async def record_run(runner: AgentRunner, task: Any, *, secrets: Sequence[str] =
         InvalidArgumentError: The task cannot be replayed; the text says why.
         TaskNotFoundError: No task has this id.
     """
-    task_id = task if isinstance(task, str) else cast("str", task.task_id)
+    check_arguments(record_run, runner=runner, task=task, secrets=secrets)
+    task_id = id_of(task)
     found = await read_recorded(runner.reader, task_id, servers=True)
     messages = await runner.transcript(task_id)
     if found.began is None or not any(said.role == "assistant" for said in messages):
@@ -256,8 +258,17 @@ async def replay_run(
         StepFailedError: A step failed for another reason.
     """
     check_arguments(
-        replay_run, runs=runs, may_differ=may_differ, ignore=ignore, update=update, secrets=secrets
+        replay_run,
+        case=case,
+        extra_state=extra_state,
+        runs=runs,
+        may_differ=may_differ,
+        ignore=ignore,
+        update=update,
+        secrets=secrets,
     )
+    if not isinstance(cast("object", agent), Agent):
+        raise InvalidArgumentError(f"agent= takes an Agent; it was {shown(agent)}.")
     known = case if isinstance(case, Case) else Case.load(case)
     updates = os.environ.get(UPDATE) == "1" if update is None else update
     if updates and isinstance(case, Case):
