@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal
 
+from pydantic import ValidationError
 from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
@@ -39,6 +40,7 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_by, check_name
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.pauses import pauses
+from holdfast.values.text.shown import shown
 
 SELECTOR = re.compile(r"(task|session|person):(.+)", re.DOTALL)
 
@@ -128,11 +130,16 @@ class TaskErasing(RunnerBase):
             The certificate, which stays as it is.
 
         Raises:
+            InvalidArgumentError: It is not a certificate.
             CommandRefusedError: Some of it is held by now.
             NoWorkerError: As for `erase`.
             ConnectError: As for `erase`.
         """
-        given = Erasure.model_validate(dict(certificate))
+        try:
+            given = Erasure.model_validate(certificate)
+        except ValidationError as error:
+            msg = f"This is no certificate of an erasure: {shown(certificate)}."
+            raise InvalidArgumentError(msg, remedy="`erase` returns one.") from error
         await refuse_held(self.archive, given.held_by)
         return await self._erased(given)
 
