@@ -21,6 +21,7 @@ from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.search_attributes import is_
 from holdfast.errors import (
+    DAMAGED,
     CommandRefusedError,
     ErasedError,
     SessionClosedError,
@@ -46,6 +47,9 @@ REMAINS = (
     "What processes have in memory, until they end.",
     "A session that the caller keeps.",
     "Forks that Temporal had forgotten.",
+    "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
+    "Tasks that began meanwhile, until it is asked again.",
+    "Names in holds/, and in this certificate those of sessions.",
     "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (
@@ -85,22 +89,22 @@ class ErasingActivities:
         return record_digest(done)
 
     @activity.defn(name="expired")
-    async def expired(self, rule: Retention) -> list[str]:
-        """Return the tasks that a rule of retention ends, the longest closed first."""
+    async def expired(self, rule: Retention) -> list[tuple[float, str]]:
+        """Return the tasks that a rule ends and when they closed, the longest closed first."""
         async with heartbeats():
             found = await self._expired(rule)
-        return sorted(found, key=found.__getitem__)[: rule.batch]
+        return sorted(found)[: rule.batch]
 
-    async def _expired(self, rule: Retention) -> dict[str, float]:
+    async def _expired(self, rule: Retention) -> list[tuple[float, str]]:
         reader, until = Reader(activity.client(), self._archive), time.time() - rule.days * 86_400
         tasks, _ = await all_tasks(reader, open_too=False)
-        return {
-            each: seen.ended
+        return [
+            (seen.ended, each)
             for each, seen in tasks.items()
             if (seen.app, seen.head.agent) == (rule.app, rule.agent)
             and not is_nested(each)
-            and 0 < seen.ended < until
-        }
+            and rule.after < (seen.ended, each) < (until, "")
+        ]
 
     @activity.defn(name="plan_expired")
     async def plan_expired(self, rule: Retention, task_id: str) -> list[Erasure]:
@@ -116,7 +120,7 @@ class ErasingActivities:
                     reason=f"closed for {rule.days:g} days",
                     queue_for=lambda _: activity.info().task_queue,
                 )
-            except (CommandRefusedError, ErasedError, TaskNotFoundError) as error:
+            except (CommandRefusedError, TaskNotFoundError, *DAMAGED) as error:
                 log.info("Task %r is not erased: %s", task_id, error)
                 return []
         return [] if plan.opens or plan.forks else [plan.erasure]

@@ -238,7 +238,7 @@ async def _closure(
             found.opens.append(each)
         if with_forks:
             todo += forks.get(each, [])
-        events = audit_events(await reader.entries(each), opens=())
+        events = audit_events((await reader.ledger(each, legible=True))[0], opens=())
         # A fork's ledger has the steps that it shares, with the other task's child tasks.
         named = (event.child for event in events if event.child)
         todo += [child for child in named if outermost(child) == outermost(each)]

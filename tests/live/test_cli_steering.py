@@ -434,6 +434,9 @@ def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli
     shutil.copytree(archive, copy)
     assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []
     record = next(copy.glob("tasks/*.json"))
+    record.write_bytes(record.read_bytes()[:-9])
+    [broken] = run("backup", manifest, "--copy", str(copy), "--json", expect=1).json["broken"]
+    assert broken["what"] == f"tasks/{record.name}"
     record.unlink()
     broken = run("backup", manifest, "--copy", str(copy), "--json", expect=1).json["broken"]
     assert broken == [{"what": f"tasks/{record.name}", "why": "missing"}]

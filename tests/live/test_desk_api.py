@@ -482,6 +482,25 @@ def _events(text: str) -> list[dict[str, str]]:
     return found
 
 
+async def test_an_erasure_of_a_person_needs_leave_for_each_task(
+    rig: Rig, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    runner = await rig.serving(make_agent(name="clerk", model=ScriptedModel(["Done."])))
+    task = await runner.create_task("hello", by="kim")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    tokens = Tokens(tmp_path / "tokens.json")
+
+    def may(visitor: Any, verb: str, subject: Any) -> bool:
+        return verb != "erase" or str(subject) != task.task_id
+
+    app = desk_app(runner, tokens=tokens, may=may)
+    async with client_of(app, token=tokens.make("cus", ["custodian"])) as client:
+        body = {"person": "kim", "reason": "asked for", "sure": True}
+        assert (await client.post("/api/v1/erasures", json=body)).status_code == 403
+    assert (await runner.get_task(task)).status == "finished"
+
+
 async def test_an_erasure_is_listed_before_it_is_made(
     rig: Rig, make_agent: MakeAgent, tmp_path: Path
 ) -> None:

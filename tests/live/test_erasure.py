@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
+from temporalio.workflow import ParentClosePolicy
 
 from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, tool
 from holdfast.activities.erasure import PLACE, ErasingActivities
@@ -424,7 +425,8 @@ async def test_retention_of_an_app_keeps_the_tasks_of_others() -> None:
         expired = ErasingActivities(runner.archive).expired
         for app, due in (("default", ["t1"]), ("shop", [])):
             rule = Retention(app=app, agent="clerk", days=1e-9, by="ann")
-            assert await ActivityEnvironment(runner.client).run(expired, rule) == due
+            found = await ActivityEnvironment(runner.client).run(expired, rule)
+            assert [each for _, each in found] == due
 
 
 async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasure() -> None:
@@ -442,6 +444,43 @@ async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasu
         erase = ErasingActivities(runner.archive).erase
         await ActivityEnvironment(runner.client).run(erase, plan.erasure)
         assert (await runner.erase("t1", by="bo", reason="again"))["by"] == "ann"
+
+
+async def test_a_retention_goes_past_what_stays_and_ends_with_its_rule() -> None:
+    async with AgentRunner.local(served(*["answer"] * 6), data_dir=None) as runner:
+        for n in range(1, 6):
+            await finished(runner, "MKquestion", task_id=f"t{n}")
+        await runner.hold("task:t1", case="A-1", by="ann")
+        begin = runner.client.start_workflow  # stands for an erasure that is under way
+        await begin("AgentTask", "x", id="t2~erasure", task_queue="nobody")
+        rule = Retention(app="default", agent="clerk", days=1e-9, by="ann", batch=1, rate=6000)
+        run = await begin("Retention", rule, id="r", task_queue="hf:clerk", result_type=int)
+        assert await run.result() == 3
+        for each in ("t3", "t4", "t5"):
+            with pytest.raises(ErasedError):
+                await runner.get_task(each)
+        children = [
+            each.start_child_workflow_execution_initiated_event_attributes.parent_close_policy
+            async for part in runner.client.list_workflows("WorkflowType = 'Retention'")
+            async for each in runner.client.get_workflow_handle(
+                part.id, run_id=part.run_id
+            ).fetch_history_events()
+            if each.HasField("start_child_workflow_execution_initiated_event_attributes")
+        ]
+        assert set(children) == {ParentClosePolicy.ABANDON.value}
+
+        for n in (6, 7):
+            await finished(runner, "MKquestion", task_id=f"t{n}")
+        await runner.set_retention("clerk", 1e-6, by="ann", every="1 s", rate=1e-3)
+        await until(lambda: runner.archive.afind_record("erasures/t6.json"))
+        query = "WorkflowType = 'Retention' AND ExecutionStatus = 'Running'"
+        await runner.end_retention("clerk")
+
+        async def has_ended() -> bool:
+            return not [each async for each in runner.client.list_workflows(query)]
+
+        await until(has_ended)
+        assert (await runner.get_task("t7")).status == "finished"
 
 
 async def test_retention_erases_what_is_old_but_neither_what_is_held_nor_what_others_did() -> None:

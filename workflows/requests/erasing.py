@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ChildWorkflowError
+from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
 
 from holdfast.task.data.wire import Erasure, Retention
 
@@ -35,11 +35,11 @@ class RetentionRun:
     @workflow.run
     async def run(self, rule: Retention) -> int:
         """Erase a batch, and continue as new while there is more; return how many are erased."""
-        due: list[str] = await workflow.execute_activity(
-            "expired", rule, result_type=list[str], **ERASES
+        due: list[tuple[float, str]] = await workflow.execute_activity(
+            "expired", rule, result_type=list[tuple[float, str]], **ERASES
         )
         erased = 0
-        for each in due:
+        for _, each in due:
             planned: list[Erasure] = await workflow.execute_activity(
                 "plan_expired", args=(rule, each), result_type=list[Erasure], **ERASES
             )
@@ -52,14 +52,15 @@ class RetentionRun:
                     planned[0],
                     id=f"{each}~erasure",
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 )
-            except ChildWorkflowError as error:
+            except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 workflow.logger.warning("Task %r is not erased: %s", each, error)
                 continue
             erased += 1
             # What is erased costs the archive and the server work that open tasks need, too.
             await workflow.sleep(timedelta(minutes=1) / rule.rate)
         total = rule.erased + erased
-        if erased and len(due) >= rule.batch:
-            workflow.continue_as_new(rule.model_copy(update={"erased": total}))
+        if len(due) >= rule.batch:
+            workflow.continue_as_new(rule.model_copy(update={"erased": total, "after": due[-1]}))
         return total

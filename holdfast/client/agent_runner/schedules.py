@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -322,7 +323,16 @@ class TaskScheduling(TaskCreation):
             except temporal.ScheduleAlreadyRunningError:
                 there = self.client.get_schedule_handle(name)
                 await there.update(lambda _: temporal.ScheduleUpdate(made))
+                await self._end_runs((await there.describe()).info.running_actions)
         return rule
+
+    async def _end_runs(self, begun: Sequence[temporal.ScheduleActionExecution]) -> None:
+        """End the runs of a rule that does not hold any more; a begun erasure goes on."""
+        for each in begun:
+            if isinstance(each, temporal.ScheduleActionExecutionStartWorkflow):
+                run = self.client.get_workflow_handle(each.workflow_id)
+                with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):  # it has ended
+                    await run.terminate("The retention was changed or ended.")
 
     async def list_retentions(self) -> list[Retention]:
         """List the retentions of this app by the name of their agent.
@@ -352,7 +362,11 @@ class TaskScheduling(TaskCreation):
         name = _retention(self.app, check_name("agent", agent))
         try:
             with server_errors(RPCStatusCode.NOT_FOUND):
-                await self.client.get_schedule_handle(name).delete()
+                there = self.client.get_schedule_handle(name)
+                await there.pause()  # so that no run begins once these are known
+                begun = (await there.describe()).info.running_actions
+                await there.delete()
+            await self._end_runs(begun)
         except RPCError as error:
             msg = f"There is no retention for the agent {agent!r} of app {self.app!r}."
             raise NotFoundError(msg) from error

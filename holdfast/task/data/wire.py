@@ -315,6 +315,7 @@ class Retention(Value):
         by: Who has set it.
         batch: Most tasks of one run of the workflow.
         erased: How many the runs before have erased.
+        after: End and id of the last task that they have looked at.
     """
 
     app: str
@@ -324,6 +325,7 @@ class Retention(Value):
     by: str
     batch: int = Field(default=500, ge=1)
     erased: int = 0
+    after: tuple[float, str] = (0.0, "")
 
 
 class KeptAnswer(Value):

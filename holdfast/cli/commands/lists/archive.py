@@ -18,7 +18,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.errors import ErasedError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.seal import check_signature, signed
+from holdfast.task.data.seal import check_signature, has_key, signed
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
@@ -146,7 +146,8 @@ async def copy_command(file: Path, url: str, *, as_json: bool) -> ExitCode:
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{str(file)!r} cannot be read: {error}.") from None
     files = as_object(manifest.get("files"))
-    if not files or check_signature(manifest, as_text(manifest.get("archive")), MANIFEST) is False:
+    is_ours = check_signature(manifest, as_text(manifest.get("archive")), MANIFEST)
+    if not files or is_ours is not (True if has_key() else None):
         msg = f"{str(file)!r} is another file than a manifest, or was changed since."
         raise InvalidArgumentError(msg)
     there = await some_at_once(Archive(url).afingerprint, [*files])
@@ -154,6 +155,9 @@ async def copy_command(file: Path, url: str, *, as_json: bool) -> ExitCode:
     found = [Broken(path, "missing") for (path, _), now in pairs if not now]
     newer = [path for (path, before), now in pairs if now and now != before]
     found += [Broken(each, "changed") for each in newer if each.startswith(NEVER_CHANGED)]
+    others = [each for each in newer if not each.startswith(NEVER_CHANGED)]
+    problems = await some_at_once(Archive(url).aproblem_of, others)
+    found += [Broken(*each) for each in zip(others, problems, strict=True) if each[1]]
     if as_json:
         broken: Json = [each._asdict() for each in found]
         output.emit({"files": len(files), "newer": len(newer), "broken": broken})
