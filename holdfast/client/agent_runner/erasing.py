@@ -138,7 +138,7 @@ class TaskErasing(RunnerBase):
         try:
             given = Erasure.model_validate(certificate)
         except ValidationError as error:
-            msg = f"This is no certificate of an erasure: {shown(certificate)}."
+            msg = f"This does not hold the certificate of an erasure: {shown(certificate)}."
             raise InvalidArgumentError(msg, remedy="`erase` returns one.") from error
         await refuse_held(self.archive, given.held_by)
         return await self._erased(given)
