@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +18,7 @@ from starlette.routing import Match
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.events import events
-from holdfast.desk.api.hooks import hooks
+from holdfast.desk.api.hooks import SECRETS_VARIABLE, hooks, secrets_of
 from holdfast.desk.api.reads import reads
 from holdfast.desk.api.writes import writes
 from holdfast.desk.identity.guard import Guard, Proxy, is_loopback
@@ -120,7 +121,7 @@ def desk_app(
             their sessions as well.
 
     Raises:
-        InvalidArgumentError: There is a provider, and no such file.
+        InvalidArgumentError: There is a provider, and no such file; or a webhook secret is none.
     """
     known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
     if oidc is not None and (known is None or isinstance(known, LocalTokens)):
@@ -128,6 +129,7 @@ def desk_app(
         raise InvalidArgumentError(msg)
     if known is None and proxy is None:
         known = LocalTokens(runner.data_dir)
+    list(secrets_of("", os.environ.get(SECRETS_VARIABLE, "")))  # each must be one
     limits = limits or Limits()
     rates = Rates(limits.writes_per_second, limits.burst)
     guard = Guard(known, proxy, may, partial(tenant_of, runner))

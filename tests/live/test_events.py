@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Task, wait_for_event
 from holdfast.desk.api.hooks import SECRETS_VARIABLE, WINDOW_SECONDS, checked, secrets_of
+from holdfast.desk.identity.protection import LONGEST_HOOK, Limits
 from holdfast.desk.identity.tokens import NotAuthenticatedError
 from holdfast.desk.server import desk_app
 from holdfast.errors import InvalidArgumentError
@@ -145,6 +147,31 @@ async def test_a_signed_webhook_is_an_event_and_no_other_request_is(
     await until_status(runner, task, "answered")
     [text] = await results(runner, task)
     assert read(text)["id"] == "e1"
+
+
+async def test_strangers_take_nothing_from_webhooks(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRETS_VARIABLE, "whsec_c2hvcnQ=")
+    with pytest.raises(InvalidArgumentError, match="Part 1 of"):
+        desk_app(rig.runner())
+    monkeypatch.setenv(SECRETS_VARIABLE, SECRET)
+    large = b"x" * (LONGEST_HOOK + 1)
+
+    async def pieces() -> AsyncIterator[bytes]:  # 413 once they are read
+        yield large
+
+    app = desk_app(rig.runner(), limits=Limits(writes_per_second=0.001, burst=1))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
+        for _ in range(3):
+            assert (await http.post("/hooks/paid", content=pieces())).status_code == 401
+        for content in (large, pieces()):
+            refused = await http.post("/hooks/paid", content=content, headers=signed(large))
+            assert refused.status_code == 413
+        assert (await http.put("/hooks/paid", content=b"{}")).status_code == 401
+        for name, status in (("paid", 202), ("paid", 429), ("sent", 202)):
+            sent = await http.post(f"/hooks/{name}", content=b"{}", headers=signed(b"{}"))
+            assert sent.status_code == status, sent.text
 
 
 def test_a_signature_is_that_of_the_standard() -> None:

@@ -48,7 +48,6 @@ def got(played: Played) -> list[str]:
         [event("text", "7"), SETTLE],
         [("raw", "paid", "event", ["no event"]), ("raw", "paid", "odd", ["1"]), SETTLE],
         [("raw", "paid", "event", [DEEP]), SETTLE, ("evict", "paid")],
-        [event(f"x{k}", 8) for k in range(9)],
     ],
     ids=str,
 )

@@ -109,8 +109,7 @@ def test_a_newer_attempt_of_a_call_has_its_event_by_its_own_token() -> None:
     box.delivered(first, taken=False)
     box.expire(now=150)
     assert sent(box) == [("a", new.token, "e")]
-    [second] = box.deliveries("n", (), 9)
-    box.delivered(second, taken=False)
+    box.delivered(box.deliveries("n", (), 9)[0], taken=False)
     assert not box.waiters
 
 
@@ -155,8 +154,7 @@ def test_an_event_that_very_many_calls_have_had_is_given_to_no_more(
     box.take_event(Event(id="f"), now=1)
     for key in "abc":
         box.take_waiter(waiter(key, task=key))
-        [each] = box.deliveries("n", (), 9)
-        box.delivered(each, taken=True)
+        box.delivered(box.deliveries("n", (), 9)[0], taken=True)
     assert box.given == {}
     box.take_event(Event(id="e", data={"x": 1}), now=1)
     box.take_waiter(waiter("d", task="d"))
@@ -164,19 +162,8 @@ def test_an_event_that_very_many_calls_have_had_is_given_to_no_more(
     assert box.size == len("e") + len("f") + len("{}") * 2
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"key": ""},
-        {"key": "k" * 201},
-        {"token": "t" * 1301},
-        {"until": -1},
-        {"until": 1e300},
-        {"until": float("nan")},
-        {"until": float("inf")},
-    ],
-    ids=lambda odd: str(odd)[:20],
-)
-def test_a_call_that_waits_has_bounds(odd: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        Waiter.model_validate({"key": "k", "token": "t", **odd})
+def test_a_call_that_waits_has_bounds() -> None:
+    odd = [("key", ""), ("key", "k" * 201), ("token", "t" * 1301), ("until", -1), ("until", 1e300)]
+    for name, value in [*odd, ("until", float("nan")), ("until", float("inf"))]:
+        with pytest.raises(ValidationError):
+            Waiter.model_validate({"key": "k", "token": "t"} | {name: value})

@@ -16,9 +16,11 @@ import time
 from collections.abc import Iterator, Mapping
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from holdfast.client.agent_runner.events import EventReceipt
 from holdfast.desk.api.access import CleanJSON, IdRoute
+from holdfast.desk.identity.protection import HOOKS, Rates, too_many
 from holdfast.desk.identity.tokens import NotAuthenticatedError
 from holdfast.desk.pages.frame import Desk
 from holdfast.errors import InvalidArgumentError
@@ -38,16 +40,20 @@ _SECRET = re.compile(r"(?:([^=]+)=)?(whsec_.*)")
 hooks = APIRouter(default_response_class=CleanJSON, route_class=IdRoute)
 
 
-@hooks.post("/{name:path}", status_code=202, include_in_schema=False)
-async def hook(request: Request, name: str) -> EventReceipt:
+@hooks.post("/{name:path}", status_code=202, include_in_schema=False, response_model=None)
+async def hook(request: Request, name: str) -> EventReceipt | Response:
     """Send an event by a webhook that is signed; its id is that of the event.
 
     Raises:
         NotAuthenticatedError: It has no signature of this name, or is too old.
         InvalidArgumentError: The body is not a JSON object.
     """
+    _signatures(request.headers, now=time.time())  # before a stranger's body is read
     body = await request.body()
     id = checked(name, request.headers, body, now=time.time())
+    rates: Rates = request.app.state.rates
+    if wait := rates.wait(f"{HOOKS}{name}"):
+        return too_many(wait)
     try:
         data: object = json.loads(body)
     except (ValueError, RecursionError):
@@ -71,19 +77,30 @@ def checked(name: str, headers: Mapping[str, str], body: bytes, *, now: float) -
     Raises:
         NotAuthenticatedError: No such person has.
     """
-    id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    signed = [each for each in headers.get("webhook-signature", "").split() if each[:3] == "v1,"]
-    if not (id and at.isascii() and at.isdecimal() and signed):
-        raise NotAuthenticatedError(_UNSIGNED)
-    if abs(now - int(at[:15])) > WINDOW_SECONDS:
-        raise NotAuthenticatedError(_STALE)
-    text = f"{id}.{at}.".encode() + body
+    signed = _signatures(headers, now=now)
+    id = headers["webhook-id"]
+    text = f"{id}.{headers['webhook-timestamp']}.".encode() + body
     for secret in secrets_of(name, os.environ.get(SECRETS_VARIABLE, "")):
         made = base64.b64encode(hmac.digest(secret, text, hashlib.sha256)).decode()
         for each in signed:
             if hmac.compare_digest(each[3:].encode(), made.encode()):
                 return id
     raise NotAuthenticatedError(_FOREIGN)
+
+
+def _signatures(headers: Mapping[str, str], *, now: float) -> list[str]:
+    """Return the signatures of a webhook that is of just now.
+
+    Raises:
+        NotAuthenticatedError: It has none, or another time.
+    """
+    id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    signed = [each for each in headers.get("webhook-signature", "").split() if each[:3] == "v1,"]
+    if not (id and at.isascii() and at.isdecimal() and signed):
+        raise NotAuthenticatedError(_UNSIGNED)
+    if abs(now - int(at[:15])) > WINDOW_SECONDS:
+        raise NotAuthenticatedError(_STALE)
+    return signed
 
 
 def secrets_of(name: str, given: str) -> Iterator[bytes]:

@@ -32,6 +32,9 @@ API = "/api/"
 HOOKS = "/hooks/"
 """Begins the addresses of webhooks: who sends one is known by its signature."""
 
+LONGEST_HOOK = 65_536
+"""Most bytes of a webhook: it is read before it is known who sends it."""
+
 VISITOR = "holdfast.desk.visitor"
 """Key in a request's scope of the identity that sends it."""
 
@@ -106,8 +109,6 @@ class Protection:
         self._writes = rates
         self._reads = Rates(limits.reads_per_second, max(1, int(10 * limits.reads_per_second)))
         self._open = Counter[str]()
-        most = f"{limits.body_bytes:,}"
-        self._too_long = f"A request may have a body of at most {most} bytes. Nothing was done."
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -131,12 +132,12 @@ class Protection:
         if is_write and is_foreign(connection):
             return problem(403, _FOREIGN, kind="CrossSite")
         length = connection.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._limits.body_bytes:
-            return self._too_large()
         path = path_of(scope)
-        if path.startswith(HOOKS) and scope["type"] == "http" and is_write:
-            wait = self._writes.wait(f"{HOOKS}{connection.client and connection.client.host}")
-            return too_many(wait) if wait else None
+        most = self._most(path)
+        if length.isdecimal() and int(length) > most:
+            return problem(413, _too_long(most), headers={"Connection": "close"})
+        if path.startswith(HOOKS) and scope["type"] == "http" and scope["method"] == "POST":
+            return None  # it counts once its signature is known: strangers take nothing from it
         try:
             if path in OPEN and self._guard.serves(connection):
                 return None
@@ -166,14 +167,14 @@ class Protection:
         return answer
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        got = 0
+        got, most = 0, self._most(path_of(scope))
 
         async def limited() -> Message:
             nonlocal got
             message = await receive()
             got += len(message.get("body", b"")) if message["type"] == "http.request" else 0
-            if got > self._limits.body_bytes:
-                raise HTTPException(413, self._too_long, {"Connection": "close"})
+            if got > most:
+                raise HTTPException(413, _too_long(most), {"Connection": "close"})
             return message
 
         name = scope[VISITOR].name if VISITOR in scope else ""
@@ -183,8 +184,13 @@ class Protection:
         finally:
             self._open[name] -= 1
 
-    def _too_large(self) -> Response:
-        return problem(413, self._too_long, headers={"Connection": "close"})
+    def _most(self, path: str) -> int:
+        most = self._limits.body_bytes
+        return min(most, LONGEST_HOOK) if path.startswith(HOOKS) else most
+
+
+def _too_long(most: int) -> str:
+    return f"A request may have a body of at most {most:,} bytes. Nothing was done."
 
 
 def too_many(wait: float, text: str = "Too many requests; try again a little later.") -> Response:
