@@ -121,7 +121,7 @@ def desk_app(
             their sessions as well.
 
     Raises:
-        InvalidArgumentError: There is a provider, and no such file; or a webhook secret is none.
+        InvalidArgumentError: There is a provider, and no such file; or a webhook secret is wrong.
     """
     known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
     if oidc is not None and (known is None or isinstance(known, LocalTokens)):

@@ -268,8 +268,8 @@ async def test_what_a_filter_shows_is_compared_in_every_turn(
     runner: AgentRunner, tmp_path: Path
 ) -> None:
     def front(shown: Any) -> Agent:
-        script = [call("weather", city="Rome"), "dry"]
-        expert = Agent(name="expert", model=ScriptedModel(script), tools=[weather])
+        known = ScriptedModel([call("weather", city="Rome"), "dry"])
+        expert = Agent(name="expert", model=known, tools=[weather])
         model = ScriptedModel([call("transfer_to_expert")])
         return Agent(name="front", model=model, handoffs=[handoff(expert, input_filter=shown)])
 
