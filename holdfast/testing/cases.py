@@ -288,16 +288,21 @@ async def replay_run(
         output = await replay.run(runner, agents, extra_state)
         replay.check_end(output)
         if updates:
-            now = await record_run(runner, known.task)
-            is_same = _conversation(now.messages) == _conversation(known.messages)
-            kept = {
-                "history": known.history,
-                "messages": known.messages if is_same else now.messages,  # these know what failed
-                "usage": known.usage,
-                "turns": tuple(replay.turns),
-            }
-            _without(now.model_copy(update=kept), secrets).save(cast("str | Path", case))
+            now = _updated(known, await record_run(runner, known.task), replay.turns)
+            _without(now, secrets).save(cast("str | Path", case))
     return Replayed(known.task, len(replay.turns), tuple(compared.found))
+
+
+def _updated(known: Case, now: Case, turns: Sequence[Turn]) -> Case:
+    """Return a case as its replay has it, with what only the recorded run knows."""
+    is_same = _conversation(now.messages) == _conversation(known.messages)
+    kept = {
+        "history": known.history,
+        "messages": known.messages if is_same else now.messages,  # these know what failed
+        "usage": known.usage,
+        "turns": tuple(turns),
+    }
+    return now.model_copy(update=kept)
 
 
 class _Compared:
@@ -320,35 +325,22 @@ class _Compared:
         self.texts("The agents are others", _names(then), _names(now))
         for was, given in zip(then, now, strict=False):
             who = f"of agent {was.agent!r}"
-            if "instructions" not in self._may_differ:
-                said = (was.instructions, given.instructions)
-                first, second = ("(a function makes them)" if s is None else s for s in said)
-                self.texts(f"The instructions {who} differ", first, second)
-            if "tools" not in self._may_differ:
-                first, second = (_specs(each.tools + each.handoffs) for each in (was, given))
-                self.texts(f"The tools and handoffs {who} differ", first, second)
-            if "output" not in self._may_differ:
-                first, second = (_json(each.output and each.output.wire()) for each in (was, given))
-                self.texts(f"The structure of the output {who} differs", first, second)
+            said = (was.instructions, given.instructions)
+            first, second = ("(a function makes them)" if s is None else s for s in said)
+            self.texts(f"The instructions {who} differ", first, second, "instructions")
+            first, second = (_specs(each.tools + each.handoffs) for each in (was, given))
+            self.texts(f"The tools and handoffs {who} differ", first, second, "tools")
+            first, second = (_json(each.output and each.output.wire()) for each in (was, given))
+            self.texts(f"The structure of the output {who} differs", first, second, "output")
 
-    def output(self, then: Json, now: Json) -> None:
-        """Compare the final outputs."""
-        if "output" not in self._may_differ:
-            self.texts("The output differs", _json(then), _json(now))
-
-    def instructions(self, at: int, then: str, now: str) -> None:
-        """Compare what a function made as the instructions of a model call."""
-        if "instructions" not in self._may_differ:
-            self.texts(f"The instructions of model call {at} differ", then, now)
-
-    def texts(self, what: str, then: str, now: str) -> None:
-        """Compare two texts.
+    def texts(self, what: str, then: str, now: str, part: Part | None = None) -> None:
+        """Compare two texts, unless their part may differ.
 
         Raises:
             CaseDiffersError: They differ, and the case is not being updated.
         """
         first, second = self._plain(then), self._plain(now)
-        if first != second:
+        if first != second and part not in self._may_differ:
             lines = difflib.unified_diff(
                 first.splitlines(), second.splitlines(), "in the case", "now", lineterm=""
             )
@@ -479,7 +471,8 @@ class _Replay:
         case, sent = self._case, without_undo_notes(request.messages)
         then = case.turns[at] if at < len(case.turns) else Turn()
         if then.instructions is not None:
-            self._compared.instructions(at + 1, then.instructions, request.instructions)
+            what = f"The instructions of model call {at + 1} differ"
+            self._compared.texts(what, then.instructions, request.instructions, "instructions")
         is_more = at >= len(self._spoken)
         told = [*case.history, *case.messages[: None if is_more else self._spoken[at]]]
         is_known = at < len(case.turns) or not case.is_viewed
@@ -555,7 +548,8 @@ class _Replay:
             left = _conversation(self._case.messages[self._spoken[made] :])
             what = f"The run ends after {made} model calls; the case has {wanted}"
             self._compared.differs(what, left)
-        self._compared.output(self._case.output, output)
+        first, second = _json(self._case.output), _json(output)
+        self._compared.texts("The output differs", first, second, "output")
 
 
 def _handing_to(of: Handoff[Any, Any], target: Agent[Any]) -> Handoff[Any, Any]:
