@@ -450,20 +450,21 @@ async def end_retention(
     return await retention_command(common, agent, None, app=app, rate=0, by="")
 
 
+SecretOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", metavar="TEXT", help="Replace this text wherever it occurs; repeatable."
+    ),
+]
+
+
 @people.command(epilog=EPILOG)
 @shared
 async def audit(
     common: Common,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
-    ] = "",
+    task: TaskArgument = "",
     *,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--secret", metavar="TEXT", help="Replace this text wherever it occurs; repeatable."
-        ),
-    ] = None,
+    secret: SecretOption = None,
     verify: Annotated[
         bool,
         typer.Option("--verify", help="Compute the digest chain again; exit code 1 if it breaks."),
@@ -488,9 +489,7 @@ async def audit(
 @shared
 async def report(
     common: Common,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
-    ],
+    task: TaskArgument,
     *,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page in place of text.")
@@ -506,16 +505,9 @@ async def report(
 @shared
 async def record(
     common: Common,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
-    ],
+    task: TaskArgument,
     *,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--secret", metavar="TEXT", help="Replace this text wherever it occurs; repeatable."
-        ),
-    ] = None,
+    secret: SecretOption = None,
 ) -> ExitCode | None:
     """Print a task as a case, which `holdfast.testing.replay_run` runs again as a test."""
     from holdfast.cli.commands.audit import record_command

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 from pydantic import ValidationError
@@ -105,10 +106,11 @@ class TaskErasing(RunnerBase):
         if begun is not None and begun.close_time is None:
             await self._ended(code)
             return as_object(await self._certificate(kind, code))
+        planned = partial(
+            self._planned, kind, name, by=who, reason=reason, with_forks=forks == "erase"
+        )
         try:
-            plan = await self.plan_erasure(
-                task, session=session, person=person, by=who, reason=reason, forks=forks
-            )
+            plan = await planned()
         except NotFoundError:
             if done:
                 return done
@@ -117,9 +119,7 @@ class TaskErasing(RunnerBase):
         if ended and open_tasks == "abandon" and not plan.forks:
             for each in ended:
                 await self._abandoned(each, who, reason)
-            plan = await self.plan_erasure(
-                task, session=session, person=person, by=who, reason=reason, forks=forks
-            )
+            plan = await planned()
         _refuse(plan)
         return await self._erased(plan.erasure.model_copy(update={"abandoned": ended}))
 
@@ -165,6 +165,12 @@ class TaskErasing(RunnerBase):
         """
         check_arguments(TaskErasing.plan_erasure, reason=reason, forks=forks)
         kind, name = self._selected(task, session, person)
+        with_forks = forks == "erase"
+        return await self._planned(kind, name, by=by, reason=reason, with_forks=with_forks)
+
+    async def _planned(
+        self, kind: Kind, name: str, *, by: str, reason: str, with_forks: bool
+    ) -> Plan:
         return await plan_erasure(
             self._read,
             kind,
@@ -172,7 +178,7 @@ class TaskErasing(RunnerBase):
             by=by,
             reason=reason,
             queue_for=lambda agent: self._queue_for(agent or self.agent),
-            with_forks=forks == "erase",
+            with_forks=with_forks,
         )
 
     async def hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:
