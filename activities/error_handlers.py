@@ -26,8 +26,9 @@ from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.task.refusals import verdict_of
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.messages import assistant, clean
+from holdfast.values.messages import assistant
 
 
 class HandlingActivities:

@@ -50,14 +50,12 @@ from holdfast.task.data.failures import (
     failure_with,
     lost_failure,
 )
+from holdfast.values.checks.gate import safe_text
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.user_calls import message_with_place, naming
-from holdfast.values.messages import clean
 from holdfast.values.settings import RATE_LIMIT_SECONDS
 from holdfast.values.text.logs import log
-from holdfast.values.text.redact import redact
 
-LONGEST_TEXT = 2000
 LASTING = frozenset(
     {
         RPCStatusCode.INVALID_ARGUMENT,
@@ -317,12 +315,12 @@ def text_of(error: Exception) -> str:
 
 def clean_message(error: Exception) -> str:
     """Return what happened, without secrets and of readable length."""
-    return clean(redact(message_with_place(error)))[:LONGEST_TEXT] or "it has no message"
+    return safe_text(message_with_place(error)) or "it has no message"
 
 
 def clean_remedy(error: Exception) -> str:
     """Return what to do about an error, or empty; likewise."""
-    return clean(redact(remedy_of(error)))[:LONGEST_TEXT]
+    return safe_text(remedy_of(error))
 
 
 @contextmanager
@@ -411,7 +409,7 @@ def check_readable(result: Any, kind: Any) -> None:
         hints = None if kind is None else [kind]
         converter.from_payloads(converter.to_payloads([result]), hints)
     except Exception as error:
-        reason = clean(redact(str(error)))[:LONGEST_TEXT]
+        reason = safe_text(str(error))
         log.exception("The result of activity %r cannot be read", activity.info().activity_type)
         msg = f"What activity {activity.info().activity_type!r} gave cannot be recorded: {reason}"
         raise ApplicationError(msg, type=UNREADABLE_RESULT, non_retryable=True) from None

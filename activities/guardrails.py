@@ -36,9 +36,10 @@ from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, in_order
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.typed_data import class_name
 from holdfast.values.code.user_calls import naming
-from holdfast.values.messages import Blob, Message, clean, user
+from holdfast.values.messages import Blob, Message, user
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 

@@ -35,11 +35,12 @@ from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import canonical
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.ids import app_of
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
 from holdfast.values.code.user_calls import invoke, invoke_here, naming
-from holdfast.values.messages import Message, clean
+from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.logs import log

@@ -25,7 +25,7 @@ from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
-from holdfast.values.messages import clean
+from holdfast.values.checks.gate import clean
 from tests.support.certificates import share_certificates
 from tests.support.dialects import anthropic, gemini
 from tests.support.patience import be_patient

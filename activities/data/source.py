@@ -68,6 +68,7 @@ from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.pages import StepView, take_last_page
 from holdfast.task.undo import active_messages
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend, in_order
+from holdfast.values.checks.gate import clean
 from holdfast.values.messages import (
     Blob,
     Content,
@@ -78,7 +79,6 @@ from holdfast.values.messages import (
     Part,
     TextPart,
     ToolCall,
-    clean,
 )
 from holdfast.values.parts.images import Image, Kind, write_file_data
 from holdfast.values.parts.sources import SourceNode, read_nodes

@@ -39,8 +39,9 @@ from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.task.ledger.references import newest_answer
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import invoke, naming, yes_or_no
-from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
+from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.runs.retries import (
     ModelRetrySettings,
     RetryDecision,

@@ -32,8 +32,8 @@ from holdfast.task.data.wire import Nesting, ToolInput
 from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.context_data import KEY
-from holdfast.values.messages import clean
 
 AT_ONCE = 16
 

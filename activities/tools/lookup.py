@@ -44,10 +44,11 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.json_shapes import filled_in
 from holdfast.values.code.typed_data import Returned, class_name
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.messages import ToolCall, Usage, clean, shown
+from holdfast.values.messages import ToolCall, Usage, shown
 from holdfast.values.parts.sources import content_of
 from holdfast.values.tool_result import ToolResultError, render_result
 from holdfast.workers.tool_use import ASKS, may_be_final

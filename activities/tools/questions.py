@@ -55,9 +55,10 @@ from holdfast.task.undo import active_steps, undoable
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.json_shapes import data_in
 from holdfast.values.code.user_calls import naming
-from holdfast.values.messages import ToolCall, clean, shown
+from holdfast.values.messages import ToolCall, shown
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.tool_result import read_result

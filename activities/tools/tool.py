@@ -16,7 +16,6 @@ from holdfast.activities import heartbeat
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id, worker_identity
 from holdfast.activities.failures import (
-    LONGEST_TEXT,
     LoggedError,
     certain,
     clean_message,
@@ -64,9 +63,10 @@ from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
+from holdfast.values.checks.gate import LONGEST_KEPT, clean, safe_text
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import StoppedError, calling, invoke, naming, place_of
-from holdfast.values.messages import Blob, FilePart, ToolCall, clean
+from holdfast.values.messages import Blob, FilePart, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.pauses import pauses
@@ -169,7 +169,7 @@ def said(error: BaseException) -> str:
         text = str(error) if is_plain else message_of(error)
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
         text = ""
-    return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__
+    return safe_text(text) or type(error).__name__
 
 
 def named(error: BaseException) -> str:
@@ -180,7 +180,7 @@ def named(error: BaseException) -> str:
 
 def short_text(error: BaseException) -> str:
     """Return the text of one of our own errors, which quotes what the model or the tool gave."""
-    return clean(str(error))[:LONGEST_TEXT]
+    return clean(str(error))[:LONGEST_KEPT]
 
 
 class ToolActivities:

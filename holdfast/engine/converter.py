@@ -37,7 +37,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.arguments import check_known
-from holdfast.values.messages import clean
+from holdfast.values.checks.gate import clean
 
 UNREADABLE = "UnreadableInputError"
 """Type of the failure of a workflow that was started with an input that cannot be read."""

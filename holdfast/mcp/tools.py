@@ -19,12 +19,11 @@ from holdfast.agents.tools.options import Asked, FailureFormatter, ToolOptions, 
 from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import safe_text
 from holdfast.values.code.user_calls import invoke, naming, yes_or_no
-from holdfast.values.messages import clean
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
-from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -296,8 +295,6 @@ _BY_SERVER = frozenset(
 )
 """Options of `@tool` that a server's tool has from its server."""
 
-LONGEST_TEXT = 2000
-
 
 class ServerSettings(ToolServer, Protocol):
     """What is set for all tools of a server; see MCPServer."""
@@ -466,7 +463,7 @@ def tool_of(served: ServedTool) -> MCPTool:
 
 def error_text(_ctx: Any, error: Exception) -> str:
     """Return the model's text for a call that failed: what the server, or the connection, says."""
-    return clean(redact(str(error)))[:LONGEST_TEXT] or type(error).__name__
+    return safe_text(str(error)) or type(error).__name__
 
 
 def check_unchanged(began: ServedTool, now: ServedTool | None, server: str) -> None:

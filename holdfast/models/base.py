@@ -20,7 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
-from holdfast.values.checks.gate import MOST_CALLS
+from holdfast.values.checks.gate import MOST_CALLS, clean
 from holdfast.values.messages import (
     ANSWERED,
     Content,
@@ -28,7 +28,6 @@ from holdfast.values.messages import (
     TextPart,
     ToolCall,
     Usage,
-    clean,
     last_text,
 )
 from holdfast.values.runs.retries import LOCKED, wait_in

@@ -27,10 +27,9 @@ from holdfast.models.base import (
     streamed,
     unread,
 )
-from holdfast.values.messages import clean
+from holdfast.values.checks.gate import safe_text
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
-from holdfast.values.text.redact import redact
 
 PATIENCE_SECONDS = 10.0
 """Longest time that a provider over its limit may ask to wait before the next model is asked."""
@@ -181,7 +180,7 @@ def _may_pass_on(error: ModelError) -> bool:
 
 def _cause(error: ModelError, name: str) -> str:
     text = _AGAIN.sub("", message_of(error)).removeprefix(f"Model {name!r} ").rstrip(".")
-    return clean(redact(text))[:_LONGEST_CAUSE]
+    return safe_text(text)[:_LONGEST_CAUSE]
 
 
 def _joined(failures: Sequence[ModelError], causes: Sequence[str]) -> ModelError:

@@ -77,6 +77,12 @@ _FAMILIES = {
     "qwen": "Alibaba",
     "kimi": "Moonshot",
     "glm-": "Z.ai",
+    "llama": "Meta",
+    "meta-llama": "Meta",
+    "phi-": "Microsoft",
+    "nova-": "Amazon",
+    "minimax": "MiniMax",
+    "jamba": "AI21",
 }
 """How the names of other providers' models begin."""
 

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.extras import needing
-from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
 from holdfast.values.version import __version__
 

@@ -252,11 +252,6 @@ def last_text(message: Message) -> str:
     return "".join(part.get("text") or part.get("refusal") or "" for part in content)
 
 
-def clean(text: str) -> str:
-    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def user(text: str, images: tuple[ImagePart | FilePart, ...] = ()) -> Message:
     """Make a user message of a text, and of images and files if there are any."""
     if not images:

@@ -19,6 +19,7 @@ from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.references import newest_answer
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
+from holdfast.values.checks.gate import safe_text
 from holdfast.values.code.user_calls import (
     calling,
     heard,
@@ -26,15 +27,13 @@ from holdfast.values.code.user_calls import (
     kept_alive,
     message_with_place,
 )
-from holdfast.values.messages import Message, ToolCall, assistant, clean, user
+from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
-from holdfast.values.text.redact import redact
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.function_calling import told_of
 
-LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0
 """How long a cancelled step may take to run its `finally` blocks."""
 
@@ -149,8 +148,8 @@ def failure_after(error: Exception) -> Failure:
     """Describe the error of a step that failed after its model call, whose answer is kept."""
     return Failure(
         type=type(error).__name__,
-        message=clean(redact(message_with_place(error)))[:LONGEST_TEXT],
-        remedy=clean(redact(remedy_of(error)))[:LONGEST_TEXT],
+        message=safe_text(message_with_place(error)),
+        remedy=safe_text(remedy_of(error)),
         data=facts_of(error),
         parks=isinstance(error, UserError),  # the task can go on once the code is mended
     )

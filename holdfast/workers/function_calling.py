@@ -31,9 +31,9 @@ from holdfast.task.data.agent_snapshot import (
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.values.base import Json, sense
-from holdfast.values.messages import Message, ToolCall, assistant, clean, system
+from holdfast.values.checks.gate import safe_text
+from holdfast.values.messages import Message, ToolCall, assistant, system
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
@@ -167,7 +167,6 @@ BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
-LONGEST_REFUSAL = 2000
 MOST_REPEATS = 5
 NO_OUTPUT = "Model returned no final output for the structured output type."
 
@@ -195,7 +194,7 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
 
 def refusal(answer: ModelAnswer) -> ModelRefusalError:
     """Make the error that ends a run whose model refuses."""
-    said = clean(redact(answer.refusal))[:LONGEST_REFUSAL]
+    said = safe_text(answer.refusal)
     verdict = ModelRefusalError(said)
     verdict.facts = {KIND: "model_refusal", REFUSAL: said}
     return verdict
@@ -410,7 +409,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         made = ", ".join(f"{call.name}({call.arguments})" for call in calls)
         msg = (
             f"The model has made the same calls {count} times in a row, with the same results each"
-            f" time: {redact(made)[:LONGEST_REFUSAL]}. It was told after {most}."
+            f" time: {safe_text(made)}. It was told after {most}."
         )
         raise UnfitAnswerError(
             msg,

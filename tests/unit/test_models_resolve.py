@@ -34,8 +34,8 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpt-5-mini", ResponsesModel, "gpt-5-mini"),
         ("chat:gpt-5-mini", ChatCompletionsModel, "gpt-5-mini"),
         ("responses:gpt-5-mini", ResponsesModel, "gpt-5-mini"),
-        ("chat:llama3:8b", ChatCompletionsModel, "llama3:8b"),
-        ("llama3:8b", ResponsesModel, "llama3:8b"),
+        ("chat:of-mine:8b", ChatCompletionsModel, "llama3:8b"),
+        ("of-mine:8b", ResponsesModel, "llama3:8b"),
         (None, ResponsesModel, "gpt-5-mini"),
     ],
 )
@@ -48,7 +48,7 @@ def test_names(text: str | None, kind: type[Model], name: str) -> None:
 def test_environment_names_model_and_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_MODEL", "offline")
     assert type(resolve_model(None)) is OfflineModel
-    monkeypatch.setenv("HOLDFAST_MODEL", "llama3:8b")
+    monkeypatch.setenv("HOLDFAST_MODEL", "of-mine:8b")
     monkeypatch.setenv("HOLDFAST_MODEL_API", "chat")
     assert type(resolve_model(None)) is ChatCompletionsModel
     assert type(resolve_model("responses:x")) is ResponsesModel
@@ -108,6 +108,9 @@ def test_a_script_of_what_is_no_answer_is_refused(script: Any, said: str) -> Non
         "gemini-2.5-pro",
         "us.anthropic.claude-sonnet-4-5-v1:0",
         "glm-4.6",
+        "llama-3.3-70b",
+        "llama3:8b",
+        "Phi-4",
         "google-gla:gemini-2.5-pro",
         "gemini/gemini-2.5-pro",
         "vertex_ai/gemini-2.5-pro",

@@ -209,6 +209,35 @@ async def test_a_stream_has_the_calls_of_its_events_and_those_of_its_body(
     assert made.text == ("m" if SAID in [*told, *(whole or [])] else "")
 
 
+@pytest.mark.parametrize("end", ["body", "done"])
+@pytest.mark.parametrize(
+    ("item", "pieces", "said"),
+    [
+        ({**LOOK, "arguments": ""}, ["function_call_arguments", '{"a"', ": 1}"], '{"a": 1}'),
+        ({**LOOK, "arguments": "{}"}, ["function_call_arguments"], "{}"),
+        ({**SAID, "content": []}, ["output_text", "some ", "words"], "some words"),
+        (None, ["output_text", "some ", "words"], "some words"),
+        ({**SAID, "content": []}, ["refusal", "not ", "that"], "not that"),
+    ],
+)
+async def test_an_item_that_a_stream_has_in_pieces_alone_is_taken(
+    item: dict[str, Any] | None, pieces: list[str], said: str, end: str
+) -> None:
+    kind, *deltas = pieces
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 1, "item": item}
+    ][: item is not None]
+    events += [{"type": f"response.{kind}.delta", "output_index": 1, "delta": d} for d in deltas]
+    if end == "body":
+        events.append({"type": "response.completed", "response": {"status": "completed"}})
+    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+    made = await said_by(Bytes(data + b"data: [DONE]\n\n", STREAM), "responses")
+    assert isinstance(made, ModelAnswer)
+    assert [made.text, *[call.arguments for call in made.message.calls]] == (
+        ["", said] if item and "name" in item else [said]
+    )
+
+
 @pytest.mark.parametrize(
     "change",
     [{"arguments": {}}, {"arguments": None}, {"call_id": None}, {"call_id": ""}, {"id": None}],

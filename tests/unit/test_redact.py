@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
 from holdfast.reading.visibility import memo
-from holdfast.values.text.redact import REDACTED, redact, without_credentials
+from holdfast.values.checks.gate import LONGEST_KEPT, safe_text
+from holdfast.values.text.redact import (
+    LONGEST_READ,
+    REDACTED,
+    redact,
+    redact_long,
+    without_credentials,
+)
 from tests.support.tables import table
 
 SHAPES, IN_WORDS, ORDINARY = map(table, ("credentials", "credentials_in_words", "no_credentials"))
@@ -171,3 +178,17 @@ def test_the_beginning_of_an_input_that_lists_show_has_no_secret_not_even_a_part
     for before in ("pay with", "x" * 110):
         shown = memo(f"{before} {SHAPES[1]} now", now=0.0)["input"]
         assert shown == f"{before} {REDACTED} now"[:120]
+
+
+def test_of_a_text_of_megabytes_only_the_beginning_is_kept_and_no_half_of_a_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = "a plain word or two, as a passphrase has them"
+    monkeypatch.setenv("VAULT_PASSPHRASE", secret)
+    text = "x" * (LONGEST_READ - len(secret) // 2) + secret + "y" * 3_000_000
+    kept = redact_long(text)
+    assert len(kept) <= LONGEST_READ
+    assert secret[:9] not in kept
+    assert kept.endswith(f"(of {len(text)} characters)")
+    assert len(safe_text(text)) == LONGEST_KEPT
+    assert redact_long(f"it is {secret}") == f"it is {REDACTED}"

@@ -6,10 +6,11 @@ from contextlib import suppress
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import LONGEST_TEXT, LoggedError, certain
+from holdfast.activities.failures import LoggedError, certain
 from holdfast.activities.heartbeat import NotOursError
 from holdfast.activities.tools.tool import named
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED
+from holdfast.values.checks.gate import LONGEST_KEPT
 from holdfast.values.code.user_calls import StoppedError, kept_alive
 from holdfast.workflows.activity_calls import is_certain
 
@@ -27,10 +28,10 @@ def test_a_failure_of_each_kind_says_the_same_when_it_is_marked_as_certain(
 
 def test_a_model_reads_no_secret_of_a_tool_that_ends_with_a_text() -> None:
     with pytest.raises(StoppedError) as caught, kept_alive():
-        raise SystemExit("no answer of postgres://bob:hunter22@db/x " + "x" * LONGEST_TEXT)
+        raise SystemExit("no answer of postgres://bob:hunter22@db/x " + "x" * LONGEST_KEPT)
     text = named(caught.value)
     assert text.startswith("Code raised what would end the process (SystemExit: no answer of")
-    assert ("hunter22" in text, len(text)) == (False, LONGEST_TEXT)
+    assert ("hunter22" in text, len(text)) == (False, LONGEST_KEPT)
 
 
 def test_a_group_of_errors_says_what_each_is() -> None:

@@ -26,10 +26,11 @@ from holdfast.task.data.calls import Outcome
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.messages import ToolCall, clean
+from holdfast.values.messages import ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown

@@ -283,6 +283,7 @@ class ResponseStream:
         self._tell = tell
         self._items: list[Json] = []
         self._told: set[int] = set()  # places of items of which a piece was told
+        self._open: dict[int, dict[str, Json]] = {}  # items that have begun, as far as they came
 
     def take(self, event: dict[str, Json]) -> None:
         """Take the next event."""
@@ -292,9 +293,13 @@ class ResponseStream:
         if kind in _TEXTS:
             self._told.add(place)
             self._tell(Delta(_TEXTS[kind], as_text(event.get("delta")), place))  # type: ignore[arg-type]
+            begun = self._open.setdefault(place, {"type": "message", "role": "assistant"})
+            begun[kind] = as_text(begun.get(kind)) + as_text(event.get("delta"))
         elif kind == "response.output_item.added":
+            self._open[place] = {**as_object(event.get("item"))}
             self._call(as_object(event.get("item")), place)
         elif kind == "response.output_item.done":
+            self._open.pop(place, None)
             self._items.append(event.get("item"))
             self._done(as_object(event.get("item")), place)
         elif kind in _ENDS:
@@ -331,15 +336,27 @@ class ResponseStream:
     def _end(self, response: dict[str, Json]) -> None:
         """Keep the body; some servers leave out items that the events held."""
         output = as_array(response.get("output"))
+        self._items += self._of_pieces()
         if self._items != output and any(_unlike(self._items, output)):
             whole = [*self._items, *_unlike(output, self._items)]
             response = {**response, "output": whole}
         self.body = response
 
     def end(self) -> None:
-        """Take the items that have ended as the answer where a server says "[DONE]" alone."""
-        if self.body is None and self._items:
-            self.body = {"output": self._items}
+        """Take the items that have come as the answer where a server says "[DONE]" alone."""
+        if self.body is None and (items := [*self._items, *self._of_pieces()]):
+            self.body = {"output": items}
+
+    def _of_pieces(self) -> Iterator[Json]:
+        """Yield the items that came in pieces alone: some servers never send them whole."""
+        for item in self._open.values():
+            pieces = {_TEXTS[key]: item.pop(key) for key in _TEXTS if key in item}
+            kind = item.get("type")
+            if kind == "function_call" and item.get("name"):
+                yield {**item, **{key: pieces[key] for key in pieces if key == "arguments"}}
+            for said, part in (("text", "output_text"), ("refusal", "refusal")):
+                if kind == "message" and said in pieces:
+                    yield {**item, "content": [{"type": part, said: pieces[said]}]}
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""

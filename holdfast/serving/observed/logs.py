@@ -19,7 +19,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput, GuardInput, ToolInput, ToolsInput
 from holdfast.tracing.rules import TraceRules
-from holdfast.values.text.redact import redact
+from holdfast.values.text.redact import redact_long
 
 VARIABLE = "HOLDFAST_LOG"
 QUIET = ("httpx", "httpx2", "temporalio")
@@ -66,10 +66,10 @@ class JsonLines(logging.Formatter):
             "time": at.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": redact_long(record.getMessage()),
             **_of_sdk(record),
             **_here(),
-            "exception": redact(trace) if trace else None,
+            "exception": redact_long(trace) if trace else None,
         }
         return json.dumps({name: value for name, value in line.items() if value})
 

@@ -23,7 +23,8 @@ from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import not_upcoming
 from holdfast.task.requests.phase import told_parent
 from holdfast.values.checks import gate
-from holdfast.values.messages import clean, user
+from holdfast.values.checks.gate import clean
+from holdfast.values.messages import user
 from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.shown import time_shown

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
+from holdfast.values.text.redact import redact_long
 from holdfast.values.text.shown import shown, type_shown
 
 DEEPEST = 64
@@ -25,6 +26,9 @@ DEEPEST = 64
 A patch of the state has up to two levels for each level of the state, and Holdfast's own envelopes
 have up to fifteen; pydantic reads 200.
 """
+
+LONGEST_KEPT = 2000
+"""Characters of a foreign text that a failure keeps."""
 
 ENVELOPE = 16
 """Most levels that Holdfast's own envelopes put around a value."""
@@ -194,6 +198,11 @@ def mended(data: Json) -> Json:
 def clean(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode and so no history can store."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def safe_text(text: str) -> str:
+    """Return what a failure keeps of a foreign text: its beginning, without secrets."""
+    return clean(redact_long(text))[:LONGEST_KEPT]
 
 
 def _alone(value: Any) -> tuple[int, str]:

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.context_data import dump, load
-from holdfast.values.messages import clean
 
 DATA, TEXT = "data", "text"
 """Kinds of a value that is JSON data, and of a text of a class of its own; no class is so named."""

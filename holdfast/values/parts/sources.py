@@ -22,7 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
-from holdfast.values.messages import clean
+from holdfast.values.checks.gate import clean
 from holdfast.values.text.logs import log
 
 LONGEST_METADATA = 16 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from holdfast.values.text.redact import redact
+from holdfast.values.text.redact import redact_long
 from holdfast.values.text.terminal import printable
 
 
@@ -14,9 +14,9 @@ class _Redacting(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Clean the text and the traceback, which is text from then on."""
-        record.msg, record.args = printable(redact(record.getMessage())), ()
+        record.msg, record.args = printable(redact_long(record.getMessage())), ()
         if record.exc_info:
-            record.exc_text = printable(redact(_formatter.formatException(record.exc_info)))
+            record.exc_text = printable(redact_long(_formatter.formatException(record.exc_info)))
             record.exc_info = None
         return True
 

@@ -13,6 +13,11 @@ from urllib.parse import unquote, urlsplit
 SHORTEST_SECRET = 8
 REDACTED = "[redacted]"
 
+LONGEST_READ = 100_000
+"""Characters of a foreign text that are looked at: megabytes would hold up the process."""
+
+_LONGEST_SECRET = 4096
+
 _SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(^|_)PATS?|_PWD|_AUTH|_JWT)"
     r"(_\d+)?$"
@@ -130,6 +135,14 @@ def redact(text: str) -> str:
     behind such a name; and what `conceal` was given.
     """
     return replaced(text, lambda _: REDACTED)
+
+
+def redact_long(text: str) -> str:
+    """Replace secrets in the beginning of a text, and say that it goes on."""
+    if len(text) <= LONGEST_READ:
+        return redact(text)
+    # The cut may go through a secret, whose first half no pattern knows: it is left out.
+    return f"{redact(text[:LONGEST_READ])[:-_LONGEST_SECRET]} ... (of {len(text)} characters)"
 
 
 def without(secrets: Iterable[str]) -> Callable[[str], str]:

@@ -35,10 +35,10 @@ from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense
-from holdfast.values.messages import Message, ToolCall, clean, system, user
+from holdfast.values.checks.gate import safe_text
+from holdfast.values.messages import Message, ToolCall, system, user
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
-from holdfast.values.text.redact import redact
 from holdfast.workers.context.call_ids import without_repeated
 from holdfast.workers.context.offer import Structure
 
@@ -247,7 +247,6 @@ UNANSWERED = frozenset({"computer_call", "program"})
 
 EMPTY = "The model's answer is empty: it has neither a text nor a call."
 UNFIT = "Your answer cannot be used: {}\nAnswer again, in the form that was asked for."
-LONGEST_REASON = 2000
 
 
 def read(answer: ModelAnswer, *, renames: bool) -> ModelAnswer:
@@ -341,7 +340,7 @@ def told_again(
         ) from error
     cause = error if error.__cause__ is None else error.__cause__
     why = cause if cause.__cause__ is None else cause.__cause__  # without the answer once more
-    reason = clean(redact(str(why)))[:LONGEST_REASON]
+    reason = safe_text(str(why))
     if calls := answer.message.open_calls:  # each needs a result, also where the provider has them
         return (answer.message, *not_run(calls, reason))
     told = user(UNFIT.format(reason))

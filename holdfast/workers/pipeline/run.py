@@ -15,8 +15,9 @@ from holdfast.errors import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import invoke_here
-from holdfast.values.messages import Message, ToolCall, clean, user
+from holdfast.values.messages import Message, ToolCall, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result

@@ -11,9 +11,9 @@ from pydantic import ValidationError, field_validator
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import OutputSpec
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.checks.lenient_json import NotReadableError, read_value
-from holdfast.values.messages import clean
 from holdfast.values.steps import circle
 
 DEFAULT_NAME = "default"

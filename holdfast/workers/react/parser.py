@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.gate import clean
 from holdfast.values.checks.lenient_json import NotReadableError, Read, read_keywords, read_value
-from holdfast.values.messages import clean
 
 KeywordKind = Literal["thought", "action", "input", "answer", "observation"]
 
