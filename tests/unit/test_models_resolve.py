@@ -34,8 +34,8 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpt-5-mini", ResponsesModel, "gpt-5-mini"),
         ("chat:gpt-5-mini", ChatCompletionsModel, "gpt-5-mini"),
         ("responses:gpt-5-mini", ResponsesModel, "gpt-5-mini"),
-        ("chat:of-mine:8b", ChatCompletionsModel, "llama3:8b"),
-        ("of-mine:8b", ResponsesModel, "llama3:8b"),
+        ("chat:of-mine:8b", ChatCompletionsModel, "of-mine:8b"),
+        ("of-mine:8b", ResponsesModel, "of-mine:8b"),
         (None, ResponsesModel, "gpt-5-mini"),
     ],
 )
