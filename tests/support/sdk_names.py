@@ -15,6 +15,10 @@ def _by_name(name: str) -> tuple[str, str]:
     return name.lower(), name
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more like these"])
+
+
 def tables() -> str:
     """Write the lists: what to use in place of names that are not here, and those lent."""
     here = set(agents.__all__) & set(agents_sdk.__all__)
@@ -23,12 +27,12 @@ def tables() -> str:
     reasons: dict[str, list[str]] = {}
     for name in sorted(set(agents.__all__) - here, key=_by_name):
         reasons.setdefault(ABSENT[name], []).append(f"`{name}`")
-    lines += [f"* {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    lines += [f"* {_some(names)}: {reason}" for reason, names in reasons.items()]
     lines += ["", "Lent by the SDK, after `pip install` of the packages:", ""]
-    lent: dict[tuple[str, str], list[str]] = {}
+    lent: dict[str, list[str]] = {}
     for name in sorted(LENT, key=_by_name):
-        lent.setdefault(LENT[name], []).append(f"`{name}`")
-    lines += [f"* {', '.join(lent[of])} of `{of[0]}`: `{of[1]}`" for of in lent]
+        lent.setdefault(LENT[name][1], []).append(f"`{name}`")
+    lines += [f"* {', '.join(names)}: `{packages}`" for packages, names in lent.items()]
     return "\n".join(lines) + "\n"
 
 
