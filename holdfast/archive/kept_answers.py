@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import EFFECTS, SUPERSEDED, folder_of
+from holdfast.archive.names import EFFECTS, FORKS, SUPERSEDED, folder_of
 from holdfast.errors import ArchiveError, is_torn
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.json_shapes import is_object
@@ -74,7 +74,7 @@ async def drop_folders(archive: Archive, task_id: str) -> None:
     Raises:
         ArchiveError: The archive cannot be written.
     """
-    for kind in (EFFECTS, SUPERSEDED):
+    for kind in (EFFECTS, FORKS, SUPERSEDED):
         for name in await archive.alist_records(folder_of(kind, task_id)):
             await archive.adelete_record(name)
 

@@ -68,6 +68,8 @@ EFFECTS = "effects"
 """Marks of a task's calls that must not be repeated (`activities/tools/begun_effects.py`)."""
 ERASURES = "erasures"
 """Certificates of tasks that were erased; none is ever changed."""
+FORKS = "forks"
+"""Which tasks were forked from a task, in a folder of it."""
 HOLDS = "holds"
 """What must not be erased or deleted, and who has ended that; none is ever changed."""
 SUPERSEDED = "superseded"
@@ -75,7 +77,7 @@ SUPERSEDED = "superseded"
 
 
 def folder_of(kind: str, task_id: str) -> str:
-    """Return the folder of `EFFECTS` or of `SUPERSEDED` of a task, which stay as long as it."""
+    """Return the folder of a task in `EFFECTS`, `FORKS` or `SUPERSEDED`, kept as long as it."""
     return record_name(kind, task_id).removesuffix(".json")
 
 

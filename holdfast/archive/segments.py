@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import SUPERSEDED, folder_of
+from holdfast.archive.names import FORKS, SUPERSEDED, folder_of
 from holdfast.errors import DAMAGED, ArchiveError, ErasedError, message_of
 from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, in_order
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.json_shapes import as_object, is_object
 from holdfast.values.code.collection import uncollected
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
 from holdfast.values.text.logs import log
 
@@ -227,6 +228,16 @@ def check_erased(data: Json) -> None:
 async def has_record(archive: Archive, task_id: str) -> bool:
     """Whether the archive has a record of a task, which is closed, or known to the server."""
     return await archive.ahas_record(record_name("tasks", task_id))
+
+
+async def forks_of(archive: Archive, task_id: str) -> dict[str, int]:
+    """Return the tasks that were forked from a task, and the number of the last shared step.
+
+    Some may be gone, or have never begun.
+    """
+    names = await archive.alist_records(folder_of(FORKS, task_id))
+    marks = map(as_object, await some_at_once(archive.aget_record, names))
+    return {str(each["task"]): int(str(each["at"])) for each in marks}
 
 
 async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:

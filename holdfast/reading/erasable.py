@@ -17,7 +17,7 @@ from holdfast.archive.holds import (
     refuse_held,
 )
 from holdfast.archive.names import key_in, record_name
-from holdfast.archive.segments import committing_tasks, has_record
+from holdfast.archive.segments import committing_tasks, forks_of
 from holdfast.engine.search_attributes import SESSIONS, TASKS
 from holdfast.errors import (
     ArchiveError,
@@ -30,7 +30,7 @@ from holdfast.errors import (
 from holdfast.reading.audit.audit import audit_events
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import children_of, origin_of
+from holdfast.reading.visibility import children_of, find_run
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.wire import ErasedTurn, Erasure
@@ -220,8 +220,8 @@ async def _closure(
     reader: Reader, roots: Sequence[str], *, with_forks: bool, is_named: bool
 ) -> _Closure:
     """Follow tasks to their child tasks and forks."""
-    forks, found, todo = await _all_forks(reader), _Closure({}, [], {}), [*roots]
-    seen = set[str]()
+    found, todo = _Closure({}, [], {}), [*roots]
+    seen, forks = set[str](), dict[str, list[str]]()
     while todo:
         each = todo.pop()
         if each in seen:
@@ -236,14 +236,16 @@ async def _closure(
         found.heads[each] = head
         if task.status not in CLOSED:
             found.opens.append(each)
+        known = await forks_of(reader.archive, each)
+        forks[each] = [fork for fork in known if await _is_there(reader, fork)]
         if with_forks:
-            todo += forks.get(each, [])
+            todo += forks[each]
         events = audit_events((await reader.ledger(each, legible=True))[0], opens=())
         # A fork's ledger has the steps that it shares, with the other task's child tasks.
         named = (event.child for event in events if event.child)
         todo += [child for child in named if outermost(child) == outermost(each)]
         todo += await children_of(reader.client, each)
-    left = ((each, [fork for fork in forks.get(each, []) if fork not in seen]) for each in seen)
+    left = ((each, [fork for fork in of_it if fork not in seen]) for each, of_it in forks.items())
     found.forks.update({each: of_it for each, of_it in left if of_it})
     return found
 
@@ -294,13 +296,7 @@ async def _refuse_below(reader: Reader, task_id: str) -> None:
         CommandRefusedError: It is one.
     """
     above = task_id.rpartition("~")[0]
-    if not above:
-        return
-    try:
-        is_known = await has_record(reader.archive, above) or await reader.describe(above)
-    except TaskNotFoundError:
-        return
-    if is_known:
+    if above and await _is_there(reader, above):
         msg = f"Task {task_id!r} belongs to another task. Erase that one; nothing was erased."
         raise CommandRefusedError(msg)
 
@@ -318,11 +314,10 @@ async def _turn_of(reader: Reader, task_id: str, head: TaskHead) -> ErasedTurn |
     return ErasedTurn(task=task_id, session=head.session.id, queue=head.session.queue)
 
 
-async def _all_forks(reader: Reader) -> dict[str, list[str]]:
-    """Return the forks that Temporal knows, by the task that they depart from."""
-    found = dict[str, list[str]]()
+async def _is_there(reader: Reader, task_id: str) -> bool:
+    """Whether the archive or Temporal has a task that is not erased."""
+    record = await reader.archive.afind_record(record_name("tasks", task_id))
+    if record is not None:
+        return "erased" not in as_object(record)
     with server_errors():
-        async for each in reader.client.list_workflows(TASKS):
-            if (origin := await origin_of(each)) is not None:
-                found.setdefault(origin[0], []).append(each.id)
-    return found
+        return await find_run(reader.client, task_id) is not None

@@ -163,6 +163,14 @@ async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched
         await runner.run_task(fork)
         await runner.finalize_response(fork)
         assert str(await runner.response(task)) == "MKanswer"
+        # Temporal forgets a closed task after some days, and the archive does not.
+        await forgotten(runner.client, "t2")
+        with pytest.raises(CommandRefusedError, match=r"has forks.*: t2"):
+            await runner.erase(task, by="ann", reason="r")
+        other = await runner.fork(task, at="s1", task_id="t3")
+        await runner.erase(
+            other, by="ann", reason="r", open_tasks="abandon"
+        )  # and is not in the way any more
         certificate = await runner.erase(task, by="ann", reason="r", forks="erase")
         assert certificate["tasks"] == ["t1", "t2"]
         with pytest.raises(ErasedError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal, cast
 
-from holdfast.archive.names import writing_for
+from holdfast.archive.names import FORKS, folder_of, record_name, writing_for
 from holdfast.archive.segments import write_segment
 from holdfast.client.agent_runner.base import (
     Images,
@@ -220,6 +220,9 @@ class TimeTravel(TaskCreation):
             carried = _handed_to_first(carried)
         given = given.model_copy(update={"images": old.images, "carried": carried})
         origin = (old.task_id, path[-1].n)
+        # Before the fork exists: an erasure of this task must find all copies of its texts.
+        name = record_name(folder_of(FORKS, old.task_id), new)
+        await self.archive.aput_record(name, {"task": new, "at": path[-1].n})
         await self._tasks.start(new, given, queue, old.input, origin=origin, priority=of_engine)
         return Task(
             task_id=new,

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from holdfast.archive.segments import forks_of
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.tokens import READ, Verb
 from holdfast.desk.pages.frame import Desk, Frame
@@ -19,9 +20,9 @@ from holdfast.desk.views.branches import ForkedTask
 from holdfast.desk.views.words import without_secrets
 from holdfast.errors import EngineError
 from holdfast.reading.erasable import Plan
-from holdfast.reading.listing import STUCK, begun_since
+from holdfast.reading.listing import STUCK
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import listed, origin_of
+from holdfast.reading.visibility import find_run, listed
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
@@ -29,9 +30,6 @@ from holdfast.task.happenings import Happening, happenings
 from holdfast.task.step_body import StepBody
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import ListedTask, Task, TaskStep, TaskStepOutput
-
-MOST_READ = 2_000
-"""Newest tasks among which the forks of a task are looked for."""
 
 READ_SECONDS = 6.0
 """How long a page waits for a worker process that has just been killed, and counts as running."""
@@ -96,19 +94,16 @@ class Facts:
 
 
 async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
-    """List the tasks that were forked from one, oldest first.
+    """List the tasks that were forked from one and that Temporal knows, oldest first.
 
     Raises:
         ConnectError: The server could not be reached.
     """
-    query = begun_since(task.created)
-    found: list[ForkedTask] = []
+    marks = await forks_of(runner.archive, task.task_id)
     with server_errors():
-        async for each in runner.client.list_workflows(query, page_size=500, limit=MOST_READ):
-            origin = await origin_of(each)
-            if origin is not None and origin[0] == task.task_id:
-                found.append(ForkedTask(task=await listed(each), n=origin[1]))
-    return found[::-1]
+        runs = [(await find_run(runner.client, each), n) for each, n in marks.items()]
+    found = [ForkedTask(task=await listed(run), n=n) for run, n in runs if run is not None]
+    return sorted(found, key=lambda each: each.task.created)
 
 
 async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -> Facts:
