@@ -209,11 +209,6 @@ class Lab:
         return [len(answers(request)) for request in self.requests]
 
     @property
-    def questions(self) -> list[str]:
-        """The model requests in order, each as its last user message."""
-        return [question(request) for request in self.requests]
-
-    @property
     def starts(self) -> Counter[str]:
         """How often each tool call was started, by what it acted on."""
         return Counter(each["thing"] for each in self.events("start"))
@@ -267,14 +262,6 @@ class Lab:
             handle = self.runner.client.get_workflow_handle(task.task_id)
             found = (await handle.describe()).raw_description
             return any(each.attempt > 1 for each in found.pending_activities)
-
-        await until(condition)
-
-    async def until_steps_kept(self, task: Task, steps: int) -> None:
-        """Wait until the task has the results of so many steps."""
-
-        async def condition() -> bool:
-            return len(await self.runner.get_completed_steps(task)) >= steps
 
         await until(condition)
 

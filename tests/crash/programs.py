@@ -59,14 +59,12 @@ from holdfast.agents.tools.waiting import made_as
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.reading.streams.reader import RawResponsesStreamEvent
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import build_worker
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from tests.support.tool_servers import Place
 
 AGENT = "crash"
 HEARTBEAT = 2.0
@@ -84,7 +82,6 @@ class Job:
         base_url: The fake model API.
         agent: Which agent to serve.
         make: Makes another one of the job.
-        version: Stands in the agent's code, prompt and tool descriptions.
         die: Points of the program at which it kills itself, each with how often it is passed.
         mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
@@ -100,7 +97,6 @@ class Job:
     base_url: str
     agent: str = "plain"
     make: Callable[[Job], Agent] | None = None
-    version: str = "v1"
     die: tuple[tuple[str, int], ...] = ()
     mute: bool = False
     grace: float = 1.0
@@ -148,7 +144,7 @@ def make_tools(job: Job) -> dict[str, Tool]:
         note(home, "end", **facts)
         return f"{ctx.tool_name}({thing})"
 
-    @tool(effect="read", description=f"Look at a thing, {job.version}.")
+    @tool(effect="read")
     async def look(ctx: ToolContext, thing: str) -> str:
         return await act(ctx, thing)
 
@@ -191,30 +187,6 @@ async def held(home: Path, what: str) -> None:
 
 
 # Agents
-
-
-class Signing(FunctionCallingAgentWorker):
-    """The default worker; its outputs tell which version of the code made them."""
-
-    def __init__(self, version: str) -> None:
-        super().__init__()
-        self.version = version
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        output = await super().run_step(step, ctx)
-        return output.model_copy(update={"output": f"{self.version}: {output.output}"})
-
-
-class TwoQuestions(AgentWorker):
-    """Asks the model twice in one step."""
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        first = await ctx.call_model([user(f"{step.input} first {self.version}")])
-        second = await ctx.call_model([user(f"{step.input} second")])
-        return TaskStepOutput(output=f"{first.text} + {second.text}", task_step=step, is_last=True)
 
 
 class FanOut(AgentWorker):
@@ -339,10 +311,6 @@ def make_agent(job: Job) -> Agent:
     match job.agent:
         case "plain" | "asking-once":
             pass
-        case "signing":
-            worker = Signing(job.version)
-        case "two":
-            worker = TwoQuestions(job.version)
         case "ask-act-ask":
             worker = AskActAsk()
         case "fan":
@@ -353,8 +321,6 @@ def make_agent(job: Job) -> Agent:
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
-        case "mcp":
-            more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "guarded-nested":
             tools = {"helper": check_calls(job, make_helper(job, tools))}
             more = {"hooks": Noting(job.home)}
@@ -363,7 +329,6 @@ def make_agent(job: Job) -> Agent:
             raise ValueError(msg)
     return Agent(
         name=AGENT,
-        instructions=f"Prompt {job.version}.",
         model="fake-model",
         tools=list(tools.values()),
         worker=worker,
@@ -542,20 +507,6 @@ async def _create(job: Job) -> None:
     await asyncio.Event().wait()
 
 
-def run(job: Job) -> None:
-    """Create the task of a job and run it to its end."""
-    log_to(job.home)
-    asyncio.run(_run(job))
-
-
-async def _run(job: Job) -> None:
-    runner = await make_runner(job)
-    await runner.create_task(job.input, task_id=job.task_id)
-    note(job.home, "created")
-    output = await runner.run_task(job.task_id)
-    note(job.home, "answered", text=str(output))
-
-
 def step(job: Job) -> None:
     """Take the task of a job a step further, as the same lines do each time they are run."""
     log_to(job.home)
@@ -568,21 +519,6 @@ async def _step(job: Job) -> None:
         note(job.home, "asks")
         output = await runner.run_step(task)
         note(job.home, "stepped", sources=[str(source) for source in output.sources])
-
-
-def follow(job: Job) -> None:
-    """Read the stream of the task of a job after the offset in its input, and note each event."""
-    log_to(job.home)
-    asyncio.run(_follow(job))
-
-
-async def _follow(job: Job) -> None:
-    runner = await make_runner(job)
-    async for event in runner.stream_events(job.task_id, offset=int(job.input)):
-        raw = event.data if isinstance(event, RawResponsesStreamEvent) else None
-        facts = {"kind": raw.type if raw is not None else event.type, "offset": event.offset}
-        note(job.home, "told", **facts, delta=getattr(raw, "delta", ""))
-    note(job.home, "read")
 
 
 async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT, **options: Any) -> AgentRunner:

@@ -15,7 +15,7 @@ async def test_a_session_whose_erasing_workers_are_killed_is_gone_with_one_certi
 ) -> None:
     worker = await lab.serve()
     tasks = list[str]()
-    for _ in range(4):
+    for _ in range(2):
         task = await lab.create("look:a", session="talk")
         await lab.runner.run_task(task)
         await lab.runner.finalize_response(task)
@@ -24,10 +24,11 @@ async def test_a_session_whose_erasing_workers_are_killed_is_gone_with_one_certi
     asked = asyncio.create_task(lab.runner.erase(session="talk", by="ann", reason="r"))
 
     def has_erased(count: int) -> bool:
+        assert not asked.done() or asked.result()  # a refusal says why
         found = (as_object(lab.runner.archive.find_record(each)) for each in names)
         return sum("erased" in each for each in found) >= count
 
-    for count in range(1, 5):
+    for count in (1, 2):
         await lab.until(partial(has_erased, count), f"{count} erased tasks")
         await lab.kill(worker)
         worker = lab.start()

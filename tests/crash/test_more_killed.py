@@ -1,9 +1,7 @@
-"""A worker is killed with more in hand than a tool: money, a message, a server, a rollover."""
+"""A worker is killed with more in hand than a tool: money, a message, a rollover."""
 
 import asyncio
 import uuid
-
-import pytest
 
 from holdfast import Budget, Price, Prices, Webhook
 from tests.crash.lab import Lab
@@ -11,7 +9,6 @@ from tests.crash.programs import make_runner
 from tests.support.people import ask
 from tests.support.receiver import SECRET, receiving
 from tests.support.rig import activities_of, histories, until
-from tests.support.tool_servers import Place
 
 PRICES = Prices({"fake-model": Price(input=0, output=1000)})
 """A tenth of a cent for each token of output."""
@@ -56,38 +53,6 @@ async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(lab: Lab) ->
         assert (await lab.runner.run_task(task)).output
         assert len(receiver.got) == 2
         assert lab.starts == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("turns", "kind", "again"),
-    [
-        ("book:a", "unknown", 1),
-        pytest.param("put:a book:b", "", 2, marks=pytest.mark.exhaustive),
-        pytest.param("look:a book:b", "", 2, marks=pytest.mark.exhaustive),
-    ],
-)
-async def test_killed_in_a_call(lab: Lab, turns: str, kind: str, again: int) -> None:
-    (lab.home / "mcp").mkdir()
-    place, call = Place(lab.home / "mcp"), turns.split(maxsplit=1)[0]
-    place.set("hold")
-    worker = await lab.serve(agent="mcp")
-    task = await lab.create(turns)
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.until(lambda: place.calls == {call: 1}, "the call")
-    await lab.kill(worker)
-    place.unset("hold")
-    lab.start(agent="mcp")
-    assert (await running).status == ("waiting" if kind else "done")
-    assert place.calls[call] == again
-    if kind:
-        [approval] = await lab.runner.pending_approvals(task)
-        assert (approval.kind, approval.tool) == (kind, "book")
-        await lab.runner.respond(approval, by="ann", result="booked a, says the hotel")
-        output = await lab.runner.run_task(task)
-        assert output.output == "final booked a, says the hotel"
-        assert place.calls == {call: 1}
-        [paid] = [each for each in await lab.runner.audit(task) if each.kind == "tool_call"]
-        assert paid.started < approval.asked < paid.ended  # from its begin to what ann knew
 
 
 async def test_killed_inside_a_call_whose_task_has_continued_as_new(lab: Lab) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 from holdfast.testing import paced
-from tests.crash import programs
 from tests.crash.lab import Lab, answers
 
 DELTA = "response.output_text.delta"
@@ -63,26 +62,3 @@ async def test_a_worker_killed_in_mid_stream(lab: Lab) -> None:
 def text_so_far(events: Sequence[StreamEvent]) -> str:
     """Put the text together that the newest attempt has told, or nothing."""
     return text(events) if created(events) else ""
-
-
-async def test_a_reader_killed_in_mid_stream_goes_on_in_another_process(lab: Lab) -> None:
-    hold_answer(lab, after=3)
-    await lab.serve()
-    task = await lab.create("", streams=True)
-    asking = asyncio.create_task(lab.runner.run_task(task))
-    reader = lab.start(programs.follow, task_id=task.task_id, input="0")
-    await lab.until_event("told", kind=DELTA)
-    assert lab.api.held == 1  # the answer was told before it was complete
-    await lab.kill(reader)
-    last = lab.events("told")[-1]["offset"]
-    lab.start(programs.follow, task_id=task.task_id, input=str(last))
-    lab.api.release()
-    assert (await asking).output == "one two three four five"
-    await lab.runner.finalize_response(task)
-    await lab.until_event("read")
-    told = lab.events("told")
-    assert "".join(each["delta"] for each in told) == "one two three four five"
-    offsets = [each["offset"] for each in told]
-    assert offsets == sorted(set(offsets))
-    assert [each["kind"] for each in told].count("response.created") == 1
-    assert lab.asked == [0]

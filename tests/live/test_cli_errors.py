@@ -107,12 +107,6 @@ def test_options_that_make_no_sense_are_usage_errors(cli: Here) -> None:
         assert failed.json["exit_code"] == 2
 
 
-def test_a_data_directory_that_is_a_file_is_engine_trouble(cli: Here) -> None:
-    (cli.home / "file").touch()
-    failed = cli("tasks", "--data-dir", "file", "--json", expect=5)
-    assert failed.json["error"]["type"] == "ServerStartError"
-
-
 def test_without_a_server_stop_is_fine_and_makes_no_directory(cli: Here) -> None:
     assert cli("stop", "--json").json["stopped"] is False
     assert not cli.data_dir.exists()

@@ -41,15 +41,6 @@ def open_gate(cli: Cli) -> None:
     (cli.home / "open").touch()
 
 
-def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
-    open_gate(cli)
-    assert cli("run", "calc", QUESTION, *SERVED_HERE).out == f"{ANSWER}\n"
-    assert not cli("stop", "--json").json["stopped"]  # the last one to leave has stopped the server
-    assert [task["status"] for task in cli("tasks", "--json").lines] == ["finished"]
-    cli("run", "calc", QUESTION, "--detach", "--task-id", "early")  # with no worker: it waits
-    assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
-
-
 def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli) -> None:
     open_gate(cli)
     with cli.running("worker", "my_agents:agents", "--app", "sums", "--json") as worker:

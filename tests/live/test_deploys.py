@@ -14,15 +14,24 @@ from holdfast import (
     GuardrailFunctionOutput,
     Runner,
     RunState,
+    TaskStep,
+    TaskStepOutput,
     ToolContext,
     handoff,
     output_guardrail,
     tool,
 )
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import ModelBehaviorError, StepFailedError, UserError
+from holdfast.errors import (
+    ModelBehaviorError,
+    StepCodeChangedError,
+    StepFailedError,
+    UserError,
+)
 from holdfast.task.data.agent_snapshot import ToolEffect
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, call, hang
+from holdfast.values.messages import user
+from holdfast.workers import AgentWorker, StepContext
 from tests.support.people import ask
 from tests.support.rig import MakeAgent
 from tests.support.site import Site
@@ -326,3 +335,60 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
     Desk.strict = False
     assert (await site.goes_on(agent, state)).final_output == "done"
     assert set(seen) == {7}
+
+
+async def test_the_next_step_runs_new_code_with_the_snapshot_of_the_task(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    def version(name: str) -> Agent:
+        @tool(effect="read", description=f"Look, {name}.")
+        def look() -> str:
+            return f"seen by {name}"
+
+        return make_agent(look, instructions=f"Prompt {name}.")
+
+    await site.rig.serve(version("v1"))
+    model.add(call("look"), call("look"), "done", "new")
+    task = await site.runner.create_task("q")
+    first = await site.runner.run_step(task)
+    await site.rig.serve(version("v2"))
+    second = await site.runner.run_step(task)
+    assert [str(each.sources[0]) for each in (first, second)] == ["seen by v1", "seen by v2"]
+    await site.runner.run_task(task)
+    await site.runner.run_task(await site.runner.create_task("q"))
+    told = [(each.instructions, each.tools[0].description) for each in model.requests]
+    assert told == [("Prompt v1.", "Look, v1.")] * 3 + [("Prompt v2.", "Look, v2.")]
+
+
+class TwoQuestions(AgentWorker):
+    """Asks the model twice in one step."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        first = await ctx.call_model([user(f"first {self.version}")])
+        second = await ctx.call_model([user("second")])
+        return TaskStepOutput(output=f"{first.text} + {second.text}", task_step=step, is_last=True)
+
+
+async def test_code_that_changed_in_mid_step_stops_the_step(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    model.add("one", hang("lost"), "one again", "two")
+    before = make_agent(worker=TwoQuestions("v1"))
+    await site.rig.serve(before, graceful_shutdown_timeout=timedelta(0))
+    task = await site.runner.create_task("now")
+    running = asyncio.create_task(site.runner.run_step(task))
+    await model.until_held()
+    await site.rig.serve(make_agent(worker=TwoQuestions("v2")))
+    model.release()
+    with pytest.raises(StepCodeChangedError, match="in mid-step"):
+        await running
+    assert (await site.runner.get_task(task)).status == "needs_attention"
+    with pytest.raises(StepCodeChangedError):
+        await site.runner.run_step(task)
+    output = await site.runner.run_step(task, restart="step")
+    assert (output.is_last, output.output) == (True, "one again + two")
+    said = [each.last_user for each in model.requests]
+    assert said == ["first v1", "second", "first v2", "second"]

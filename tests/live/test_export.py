@@ -18,6 +18,7 @@ from holdfast.cli.connection import Engine
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import Bundle, write_bundle
+from holdfast.reading.audit.verification import evidence
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
@@ -96,6 +97,24 @@ async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_veri
     assert "was open: its ledger goes on." in said
     entries = len(await runner.reader.entries(task.task_id))
     assert f"The {entries} entries of task {task.task_id} give its digest." in said
+
+
+async def test_a_task_is_open_until_its_run_has_the_seal_of_its_end(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    """A child sends signals between its end and the end of its run."""
+    runner = await serve_nested(rig, make_agent, look)
+    for _ in range(5):
+        model.add(call("helper", {"input": "q"}), "of the helper", "done")
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+        is_open = True
+        while is_open:
+            kept, _ = await evidence(runner.reader, f"{task.task_id}~0.1.0.0")
+            assert kept is not None
+            is_open = kept.is_open
+            assert not (is_open and '"kind": "closed"' in json.dumps(kept.entries))
 
 
 def changed_event(files: Files) -> None:

@@ -62,21 +62,30 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
     connect: Connect, model: FakeOpenAI, mode: str
 ) -> None:
     model.fail(429, message="slow down", retry_after=1)
-    model.reply("42")
-    seen: list[str] = []
+    model.add(hang("42"))
+    seen, told = list[str](), asyncio.Event()
 
     async def note(_progress: float, _total: float | None, message: str | None) -> None:
         seen.append(message or "")
+        if "slow down" in seen[-1] and "attempt 2" in seen[-1]:  # why it waits
+            told.set()
+
+    async def is_asked_again() -> bool:
+        return len(model.requests) == 2
 
     async with connect(mode=mode) as client:
         [listed] = (await client.list_tools()).tools
         assert (listed.name, listed.description) == ("agent", "Pays bills.")
         given = {"message": "What is 6 * 7?", "task_id": f"progress-{mode}"}
-        result = await client.call_tool("agent", given, progress_callback=note)
+        call = client.call_tool("agent", given, progress_callback=note)
+        called = asyncio.create_task(call)
+        await told.wait()
+        await until(is_asked_again)
+        model.release()
+        result = await called
     assert result.content[0].text == "42"
     assert result.structured_content["status"] == "done"
     assert seen[0] == f"task mcp-progress-{mode}"
-    assert any("slow down" in text and "attempt 2" in text for text in seen)  # why it waits
 
 
 @pytest.mark.parametrize(("mode", "decision"), [("auto", "approve"), ("legacy", "reject")])

@@ -1,13 +1,12 @@
 """Spans as tests look at them: a tree of names, and what must hold of every trace."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast.tracing import export as sending
@@ -96,26 +95,6 @@ class Spans:
             return len(self.named(name)) >= count
 
         await until(condition)
-
-
-class Lines(SpanExporter):
-    """Exports each span as a line of a file, safe from a kill in the next moment."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        with self._file.open("a", encoding="utf-8") as out:
-            for span in spans:
-                out.write(json.dumps(vars(seen(span))) + "\n")
-        return SpanExportResult.SUCCESS
-
-
-def read_lines(file: Path) -> list[Seen]:
-    """Read what `Lines` has written."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    found: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    return [Seen(**each) for each in found]
 
 
 def tree(spans: Iterable[Seen]) -> list[str]:

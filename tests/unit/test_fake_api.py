@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from holdfast.testing import FakeOpenAI, FakeRequest, call, hang, reply
+from holdfast.testing import FakeOpenAI, hang
 
 
 def say(text: str) -> list[Any]:
@@ -46,74 +46,6 @@ async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
     assert chat[0].function.arguments == '{"a": '
 
 
-async def test_response_stream_gives_the_same_as_the_plain_answer(api: FakeOpenAI) -> None:
-    text = "A text that is long enough for several deltas."
-    api.call("add", {"number": 12345}, text=text, reasoning="Thinking")
-    async with (
-        api.client() as client,
-        client.responses.stream(model="m", input="x", tools=[TOOL]) as stream,
-    ):
-        events = [event async for event in stream]
-        final = await stream.get_final_response()
-    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
-    arguments = [
-        event.delta for event in events if event.type == "response.function_call_arguments.delta"
-    ]
-    assert len(deltas) > 1
-    assert "".join(deltas) == text
-    assert json.loads("".join(arguments)) == {"number": 12345}
-    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
-    assert events[0].type == "response.created"
-    assert events[-1].type == "response.completed"
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-
-
-async def test_chat_stream_gives_the_same_as_the_plain_answer(api: FakeOpenAI) -> None:
-    text = "A text that is long enough for several chunks."
-    api.calls([("add", {"number": 12345}), ("add", {"number": 6})], text=text)
-    pieces: list[str] = []
-    arguments = ["", ""]
-    finish = usage = None
-    async with api.client() as client:
-        chunks = await client.chat.completions.create(
-            model="m", messages=say("x"), stream=True, stream_options={"include_usage": True}
-        )
-        async for chunk in chunks:
-            usage = chunk.usage or usage
-            for choice in chunk.choices:
-                pieces.append(choice.delta.content or "")
-                finish = choice.finish_reason or finish
-                for part in choice.delta.tool_calls or []:
-                    assert part.function is not None
-                    arguments[part.index] += part.function.arguments or ""
-    assert "".join(pieces) == text
-    assert [json.loads(each) for each in arguments] == [{"number": 12345}, {"number": 6}]
-    assert finish == "tool_calls"
-    assert usage is not None
-    assert usage.total_tokens > 0
-
-
-async def test_failure_carries_status_code_and_headers(api: FakeOpenAI) -> None:
-    api.fail(429, message="Slow down", retry_after=2.5, code="rate_limit_exceeded")
-    async with api.client() as client:
-        with pytest.raises(openai.RateLimitError, match="Slow down") as caught:
-            await client.responses.create(model="m", input="x")
-    assert caught.value.code == "rate_limit_exceeded"
-    assert caught.value.response.headers["retry-after"] == "2.5"
-    assert caught.value.request_id == "req_1"
-
-
-async def test_held_request_is_answered_after_release(api: FakeOpenAI) -> None:
-    api.hang(then="released")
-    async with api.client() as client:
-        asked = asyncio.create_task(client.responses.create(model="m", input="x"))
-        await api.until_held()
-        assert not asked.done()
-        api.release()
-        assert (await asked).output_text == "released"
-    assert api.held == 0
-
-
 async def test_held_request_whose_client_goes_away_uses_no_reply(api: FakeOpenAI) -> None:
     api.add(hang(), "for the second attempt")
     async with api.client() as client:
@@ -145,17 +77,6 @@ def test_unused_replies_fail_the_test() -> None:
         run()
 
 
-async def test_tasks_at_once_get_the_replies_that_match(api: FakeOpenAI) -> None:
-    names = [f"task-{number}" for number in range(8)]
-    for name in reversed(names):
-        api.reply(f"done {name}", match=f'say "{name}"')
-    async with api.client() as client:
-        answers = await asyncio.gather(
-            *(client.responses.create(model="m", input=f'say "{name}"') for name in names)
-        )
-    assert [answer.output_text for answer in answers] == [f"done {name}" for name in names]
-
-
 async def test_rules_go_before_the_script(api: FakeOpenAI) -> None:
     api.reply("scripted")
     api.when(lambda request: "sum" in request.last_user, "three", times=1)
@@ -166,24 +87,6 @@ async def test_rules_go_before_the_script(api: FakeOpenAI) -> None:
             for each in reversed(inputs)
         ]
     assert texts == ["three", "scripted"]
-
-
-async def test_responder_answers_from_the_request() -> None:
-    def respond(request: FakeRequest) -> Any:
-        if request.results:
-            return reply(f"got {request.results}")
-        return call("add", {"asked": request.last_user}) if request.tools else None
-
-    async with FakeOpenAI(respond) as api, api.client() as client:
-        first: Any = await client.responses.create(model="m", input="x", tools=[TOOL])
-        history: list[Any] = [
-            *say("x"),
-            first.output[0].to_dict(),
-            {"type": "function_call_output", "call_id": "call_1", "output": "7"},
-        ]
-        second = await client.responses.create(model="m", input=history, tools=[TOOL])
-        assert second.output_text == "got {'call_1': '7'}"
-        assert api.requests[0].tool_names == ("add",)
 
 
 async def test_both_endpoints_are_seen_in_one_form(api: FakeOpenAI) -> None:

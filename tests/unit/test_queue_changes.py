@@ -25,6 +25,8 @@ from holdfast.task.undo import (
     leave_step,
     undoable,
 )
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import extend
 from holdfast.values.messages import assistant
 from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep
@@ -57,8 +59,10 @@ def test_a_change_leads_from_one_queue_to_the_other_and_back(
 
 
 def pictured(ledger: Ledger) -> str:
-    """Return the whole queue and all that waits beside it, as if no step were open."""
-    return json.dumps([wires(pending(ledger.s.opens, ledger.s.queue)), waiting(ledger.s).wire()])
+    """Return the queue, all that waits beside it, and the state, as if no step were open."""
+    s = ledger.s
+    queue = wires(pending(s.opens, s.queue))
+    return json.dumps([queue, waiting(s).wire(), s.extra_state, s.transcript, s.done])
 
 
 class Whole:
@@ -103,14 +107,25 @@ class Whole:
             current.limit = "finish"
         unready = [step for step in self.ledger.s.queue if not step.is_ready]
         self.serial += count
-        following = [
-            TaskStep(step_id=f"n{self.serial - k}", is_ready=bool((at + k) % 3))
-            for k in range(count)
-        ]
+        known = [each.step_id for each in self.ledger.queue.upcoming()]
+        # Every other step waits: for a step that is queued or open, or for the one before it.
+        following = list[TaskStep]()
+        for k in range(count):
+            step_id, before = f"n{self.serial - k}", (*known, *(f.step_id for f in following))
+            waits = (before[(at + k) % len(before)],) if k % 2 and before else ()
+            ready = bool((at + k) % 3)
+            following.append(TaskStep(step_id=step_id, prev_steps=waits, is_ready=ready))
         if takes_place and unready:
             following.append(unready[at % len(unready)].model_copy(update={"is_ready": True}))
+        key = current.open.step.step_id
         result = StepResult(
-            echo=False, adds=(assistant("said"),), calls=(), next=tuple(following), last=last
+            output=key,
+            echo=False,
+            adds=(assistant(f"from {key}"),),
+            calls=(),
+            next=tuple(following),
+            last=last,
+            patch={"set": {key: len(current.open.state)}},
         )
         answer = ModelAnswer(message=assistant("said"))
         got = Advanced(request="r", answer=answer, result=result)
@@ -164,6 +179,21 @@ class Whole:
         self.ledger.s.undo = UndoState(asked=UndoRequest(to=to))
         finish_undo(self.ledger, (), now=7.0)
         del self.found[to:], self.left[to:]
+
+    def check(self) -> None:
+        """Check what always holds."""
+        s, path = self.ledger.s, self.path
+        assert [record.n for record in path] == list(range(1, s.steps + 1))
+        messages = [message for record in path for message in record.adds]
+        assert s.transcript == (len(messages), extend("", messages))
+        ids = [step.step_id for step in self.ledger.queue.upcoming()]
+        assert len(ids) == len({*ids})
+        done = {record.step.step_id for record in path}
+        assert all(set(each.open.step.prev_steps) <= done for each in s.opens)
+        state: dict[str, Any] = {}
+        for record in path:
+            state = merge_patch.apply(state, record.patch)
+        assert state == s.extra_state
 
     def fork(self, at: int, text: str | None) -> None:
         """Go on with a fork of one of the steps."""
@@ -221,6 +251,7 @@ def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
                 whole.fork(at, "asked" if count == 4 else None)
             case _:
                 whole.undo(at)
+        whole.check()
     whole.undo(0)
 
 

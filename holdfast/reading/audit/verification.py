@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
@@ -28,16 +29,22 @@ from holdfast.errors import (
 from holdfast.reading.audit.audit import Finding, verify
 from holdfast.reading.reader import Reader
 from holdfast.reading.records import seal_of
+from holdfast.reading.server_errors import server_errors
 from holdfast.task.data import seal
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState, SegmentRef
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
+from holdfast.task.ledger.recording import CLOSED_EVENT
 from holdfast.values.base import ChainRef, Json, extend, extend_json
 from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 
 VALUES_AT_ONCE = 16
+
+END_SECONDS = 60.0
+"""Longest wait for the run of a closed task, which has but signals to send."""
 
 
 class Verification(list[Finding]):
@@ -353,7 +360,8 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> Kept | Non
         TaskNotFoundError: There is nothing.
     """
     try:
-        return await _of_task(reader, task_id, even_closed=False)
+        kept = await _of_task(reader, task_id, even_closed=False)
+        await _see_end(reader, task_id, kept)
     except (TaskClosedError, TaskNotFoundError) as closed:
         name = record_name("tasks", task_id)
         try:
@@ -371,6 +379,29 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> Kept | Non
             found.add(f"the task ended by storing its record, and the archive has no {name!r}")
             return None
         return await _of_task(reader, task_id, even_closed=True)
+    return kept
+
+
+async def _see_end(reader: Reader, task_id: str, kept: Kept) -> None:
+    """Wait for the end of a run whose task is closed, and so says everywhere: only it has the seal.
+
+    The last signals of the task go out before it. If they cannot, the task is read as an open one.
+
+    Raises:
+        TaskClosedError: The run has ended.
+        ConnectError: The server could not be reached.
+    """
+    events = [as_object(as_object(each).get("event")) for each in kept.entries]
+    if all(event.get("kind") != CLOSED_EVENT for event in events):
+        return
+    if (await reader.query(task_id, "task_value", Task)).status not in CLOSED:
+        return  # it could not be closed, and waits for another attempt
+    with suppress(TimeoutError), server_errors():
+        async with asyncio.timeout(END_SECONDS):
+            with suppress(WorkflowFailureError):
+                await reader.client.get_workflow_handle(task_id).result()
+            msg = f"Task {task_id!r} is closed."
+            raise TaskClosedError(msg)
 
 
 async def _is_left(reader: Reader, task_id: str, data: Json) -> bool:
