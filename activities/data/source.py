@@ -70,6 +70,7 @@ from holdfast.task.undo import active_messages
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend, in_order
 from holdfast.values.checks.gate import clean
 from holdfast.values.messages import (
+    Artifact,
     Blob,
     Content,
     FilePart,
@@ -455,6 +456,17 @@ class Source(LargeValues):
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
         return await self._with_input(await self.status())
+
+    async def artifact(self, reference: str) -> tuple[Artifact, bytes]:
+        """Return an artifact that the task may read, with its bytes.
+
+        Raises:
+            NotFoundError: Neither the task nor its parent or child tasks have it.
+        """
+        from holdfast.reading.artifacts import artifact_for  # few tasks have artifacts
+        from holdfast.reading.reader import Reader
+
+        return await artifact_for(Reader(activity.client(), self.archive), task_id(), reference)
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""

@@ -461,7 +461,7 @@ def context_of(
         load_context=registry.context_loader(head),
         nested=nested,
     )
-    ctx.answers, ctx.resume = given.answers, given.resume
+    ctx.answers, ctx.resume, ctx.keeper = given.answers, given.resume, None
     return ctx
 
 

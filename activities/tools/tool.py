@@ -253,6 +253,7 @@ class ToolActivities:
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         traced = tool_call(ready.head, given, ready.tool, ready.call) if may_trace() else None
         with traced or nullcontext() as span:
+            ready.ctx.keeper = self._source
             outcome = await self._outcome(ready, span)
             if isinstance(outcome.asks, Asks):
                 return outcome
@@ -260,9 +261,14 @@ class ToolActivities:
                 outcome = await ready.watch.end(outcome)
                 if span is not None:
                     came_to(span, outcome)
-        attempts = attempt_of(given.tried) - given.tried
-        known = {"worker": worker_identity(), "guards": ready.watch.guards}
-        outcome = _with_patch(outcome, ready).model_copy(update={"attempts": attempts, **known})
+        ready.ctx.keeper = None  # first: what comes later is refused, and no artifact is lost
+        known: dict[str, object] = {
+            "attempts": attempt_of(given.tried) - given.tried,
+            "worker": worker_identity(),
+            "guards": ready.watch.guards,
+            "artifacts": ready.ctx.kept,
+        }
+        outcome = _with_patch(outcome, ready).model_copy(update=known)
         outcome = await self._sealed(outcome, ready)
         if outcome.asks is not None:  # no result yet
             return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -310,6 +311,27 @@ async def show(common: Common, task: TaskArgument) -> ExitCode | None:
     from holdfast.cli.commands.task_view import show_command
 
     return await show_command(common, task)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def artifacts(
+    common: Common,
+    task: TaskArgument,
+    *,
+    get: Annotated[
+        str | None,
+        typer.Option("--get", metavar="NAME", help="Write this one: its name, or its reference."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; else to stdout.")
+    ] = None,
+    versions: Annotated[bool, typer.Option("--versions", help="List older versions too.")] = False,
+) -> ExitCode | None:
+    """List the files that the tools of a task have kept, or write one."""
+    from holdfast.cli.commands.artifacts import artifacts_command
+
+    return await artifacts_command(common, task, get=get, out=out, versions=versions)
 
 
 @app.command(epilog=EPILOG)

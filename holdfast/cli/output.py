@@ -90,6 +90,15 @@ def answer(text: str) -> None:
     _print(printable(text))
 
 
+def emit_bytes(data: bytes) -> None:
+    """Print bytes on stdout as they are."""
+    stream = sys.stdout
+    if isinstance(stream, _Stream):
+        stream.write_bytes(data)
+    else:
+        stream.buffer.write(data)
+
+
 def _print(line: str) -> None:
     print(line, flush=True)
 
@@ -113,6 +122,14 @@ class _Stream(io.TextIOWrapper):
     def flush(self) -> None:
         try:
             super().flush()
+        except OSError as error:
+            self._drop(error)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes as they are, between texts."""
+        self.flush()
+        try:
+            self.buffer.write(data)
         except OSError as error:
             self._drop(error)
 

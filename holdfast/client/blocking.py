@@ -316,6 +316,8 @@ class AgentRunner(_Twin):
     ledger = _sync(_async.AgentRunner.ledger)
     audit = _sync(_async.AgentRunner.audit)
     verify = _sync(_async.AgentRunner.verify)
+    artifacts = _sync(_async.AgentRunner.artifacts)
+    read_artifact = _sync(_async.AgentRunner.read_artifact)
     wake = _sync(_async.AgentRunner.wake)
     complete = _sync(_async.AgentRunner.complete)
     send_event = _sync(_async.AgentRunner.send_event)

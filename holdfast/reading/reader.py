@@ -450,6 +450,7 @@ class Reader(TaskQueries):
             attempts=outcome.attempts,
             nodes=read_nodes(await self.legible(nodes)) if isinstance(nodes, Blob) else nodes,
             child_task=outcome.child,
+            artifacts=outcome.artifacts,
         )
 
     async def transcript(self, task_id: str) -> list[Message]:

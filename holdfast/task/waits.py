@@ -27,6 +27,10 @@ LARGEST_RESULT = 64 * 1024
 """Most characters of a result from outside: it stays in the task's history."""
 
 
+_OF_TOOL = ("patch", "guards", "worker", "attempts", "artifacts")
+"""What is known of the tool that has begun a wait: it stays whatever the outcome."""
+
+
 def token_of(secret: str, task: str, place: tuple[int, int, int, int], call: ToolCall) -> str:
     """Return the token of a call.
 
@@ -54,7 +58,7 @@ def begin(ledger: Ledger, n: int, i: int, over: Outcome) -> None:
     if early is None:
         ledger.calls.wait(n, i, over)
     else:
-        kept = {name: getattr(over, name) for name in ("patch", "guards", "worker", "attempts")}
+        kept = {name: getattr(over, name) for name in _OF_TOOL}
         _end(ledger, n, i, early.model_copy(update=kept), now=early.ended)
 
 

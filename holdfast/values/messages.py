@@ -30,6 +30,25 @@ class Blob(Value):
     is_json: bool = False
 
 
+class Artifact(Value):
+    """A file that a tool has kept with its call.
+
+    Attributes:
+        name: Its name. Another file of the same name is a newer version of it.
+        media_type: As in "text/csv".
+        stored: Where the archive keeps its bytes.
+    """
+
+    name: str
+    media_type: str
+    stored: Blob
+
+    @property
+    def reference(self) -> str:
+        """This version as one word, as "report.csv@1a2b3c4d5e6f": for models and other tasks."""
+        return f"{self.name}@{self.stored.sha256[:12]}"
+
+
 class TextPart(Value):
     """A piece of text in a message of several parts.
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, Written, as_text
-from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, user
+from holdfast.values.messages import Artifact, Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
@@ -282,6 +282,7 @@ class ToolOutput(InNotebook, Value):
         attempts: How often the call was started.
         nodes: What the result rests on, when the tool said so.
         child_task: For a call of an agent as a tool: the task that it was.
+        artifacts: Files that the tool has kept.
     """
 
     tool_name: str
@@ -293,6 +294,7 @@ class ToolOutput(InNotebook, Value):
     attempts: int = 1
     nodes: tuple[SourceNode, ...] = ()
     child_task: str = ""
+    artifacts: tuple[Artifact, ...] = ()
 
     def __str__(self) -> str:
         """Return the content."""

@@ -198,6 +198,13 @@ def tools_of(world: World) -> dict[str, Tool]:
         """Do what may be repeated."""
         return act(world, "mark", ctx.idempotency_key, {"text": text}, ctx.state)
 
+    @tool(effect="read", inline=False)
+    async def write(ctx: ToolContext, name: str, text: str) -> str:
+        """Keep a file with the call, and fail afterwards if that is the trouble."""
+        reference = ctx.artifacts.put(name, text)
+        world.act("write", ctx.idempotency_key)
+        return reference
+
     @tool(completes="later", completion_seconds=5000, undo=undo_of("order"))
     async def order(ctx: ToolContext, thing: str) -> str:
         """Do what somebody outside completes."""
@@ -205,7 +212,7 @@ def tools_of(world: World) -> dict[str, Tool]:
         world.tokens.append(ctx.completion_token)
         return f"ordered {thing}"
 
-    tools = (look, book, move, pay, send, mark, order, sleep_until, wait_for_event)
+    tools = (look, book, move, pay, send, mark, write, order, sleep_until, wait_for_event)
     return {each.name: each for each in tools}
 
 

@@ -12,8 +12,8 @@ from holdfast.values.base import canonical, digest
 from tests.simulation.cast import ACTS, World
 from tests.simulation.run import ViolationError
 
-REPEATABLE = "mark"
-"""Tool whose calls may take effect more than once, with one key."""
+REPEATABLE = ("mark", "write")
+"""Tools whose calls may take effect more than once, with one key."""
 
 
 class Place(NamedTuple):
@@ -59,7 +59,7 @@ class Effects:
         for what, counts in (("done", self._world.done), ("undone", self._world.undone)):
             for (tool, key), count in counts.items():
                 most = 1 + self._let["unknown" if what == "done" else "undo", tool]
-                if count > most and tool != REPEATABLE:
+                if count > most and tool not in REPEATABLE:
                     raise ViolationError(f"{tool} ({key}) was {what} {count} times")
 
     def check(self, ledgers: Iterable[tuple[str, list[Entry], Any]]) -> None:
@@ -85,7 +85,7 @@ class Effects:
         call, tool = place.call, place.call.call.name
         count = self._world.done[tool, place.key]
         outcome = call.outcome
-        if count and _denies(call) and not self._let["unknown", tool] and tool != REPEATABLE:
+        if count and _denies(call) and not self._let["unknown", tool] and tool not in REPEATABLE:
             raise ViolationError(f"{tool} was done, and {place.task} says that it was not: {call}")
         is_claimed = outcome is not None and outcome.status == "done" and outcome.attempts > 0
         if is_claimed and outcome is not None and not (count or _is_told(outcome)):

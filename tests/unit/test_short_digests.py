@@ -38,6 +38,7 @@ REASONS = {
     ("holdfast/tracing/ids.py", "count"): "as long as OpenTelemetry says; a trace decides nothing",
     ("holdfast/values/base.py", "DIGEST_LENGTH"): "128 bits: to change a record takes 2**128 tries",
     ("holdfast/values/checks/ids.py", "32"): "128 bits, within one outermost task",
+    ("holdfast/values/messages.py", "12"): "a file of a task, among those of near tasks",
     ("holdfast/values/messages.py", "8"): NAME,
     ("holdfast/values/parts/sources.py", "ID_DIGITS"): NAME,
     ("holdfast/values/text/decided.py", "16"): "of a secret; the decision has the whole call's",

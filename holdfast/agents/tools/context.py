@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Generic, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 from pydantic import Field
 from typing_extensions import TypeVar
@@ -15,11 +15,14 @@ from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
-from holdfast.values.messages import ToolCall, qualified_name
+from holdfast.values.messages import Artifact, ToolCall, qualified_name
 from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.runs.usage import Usage
 from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from holdfast.archive.artifacts import Artifacts, Keeper
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
@@ -118,10 +121,15 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         resume: What an earlier attempt of the call, which asked, wants back with the answers.
         completion_token: Of a tool that completes later: with it, anyone can do that.
         tenant: Of such a tool, whose the task is; empty for no one's.
+        kept: What `artifacts` has kept so far.
+        keeper: Where that goes to: in a context made by hand nowhere, and None when the call is not
+            being run.
     """
 
     completion_token: str = ""
     tenant: str = ""
+    kept: tuple[Artifact, ...] = ()
+    keeper: Keeper | Literal["nowhere"] | None = "nowhere"
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,
@@ -303,6 +311,14 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     def cancel(self) -> None:
         """Request that the call stops. Safe from any thread."""
         self._cancelled.set()
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Keeps files with the call, and reads those of the task."""
+        from holdfast.archive.artifacts import Artifacts  # few tools make any
+
+        made: Artifacts = self.__dict__.setdefault("_artifacts", Artifacts(self))  # in one step
+        return made
 
     def heartbeat(self, *details: Any) -> None:
         """Send a heartbeat to the engine, with details that are shown with the activity."""

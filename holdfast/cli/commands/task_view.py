@@ -18,6 +18,7 @@ from holdfast.cli.following.live import line, style
 from holdfast.cli.following.timeline import COLUMNS, STATE, timeline
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError, QueryFailedError, StuckTaskError
+from holdfast.reading.artifacts import KeptArtifact, artifacts_in, newest
 from holdfast.reading.queries import why_blocked
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
@@ -74,6 +75,11 @@ class Shown:
         return [*timeline(self.happenings, given, now=time.time())]
 
     @property
+    def artifacts(self) -> list[KeptArtifact]:
+        """The files that its tools have kept, of each name the newest."""
+        return newest(artifacts_in(self.entries, self.opens))
+
+    @property
     def answer(self) -> str:
         """Its answer; empty before it has one."""
         last = next((each for each in self.outputs[::-1] if each.status != "undone"), None)
@@ -104,6 +110,7 @@ class Shown:
             "events": [event.model_dump(mode="json") for event in events],
             "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
             "approvals": [each.model_dump(mode="json") for each in self.approvals],
+            "artifacts": [each.model_dump(mode="json") for each in self.artifacts],
             "happenings": [each.model_dump(mode="json") for each in self.live],
         }
 
@@ -195,6 +202,8 @@ def _print(shown: Shown) -> None:
         known = (what, approval.who_decides, approval.progress, approval.text)
         text = ": ".join(part for part in known if part)
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
+    for kept in shown.artifacts:
+        out.print(f"{'artifact':<10} {kept.name} {kept.size:,} bytes, step {kept.step_id}")
     if shown.answer:
         out.print(f"{'answer':<10} {shown.answer}")
     if shown.source == "history":

@@ -7,10 +7,11 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.approvals import open_approvals
@@ -22,6 +23,7 @@ from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
 from holdfast.desk.pages.task.verbs import read_forks
 from holdfast.desk.pages.workers import read_queues
+from holdfast.desk.views.artifacts import HARMLESS
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of
 from holdfast.desk.views.tasks import MOST_SEARCHED, TaskFilter
@@ -29,6 +31,7 @@ from holdfast.desk.views.timeline import Effect, Timeline, effects_of, timeline_
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, TaskNotFoundError
+from holdfast.reading.artifacts import KeptArtifact, read_artifact
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.inbox import InboxFilter
 from holdfast.reading.visibility import SessionName
@@ -47,6 +50,9 @@ reads = APIRouter(default_response_class=CleanJSON, route_class=IdRoute)
 
 _JSON_LINES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}
+}
+_BYTES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 
 
@@ -239,6 +245,28 @@ async def _effects(runner: AgentRunner, task_id: str) -> list[Effect]:
         inside = await _effects(runner, each.child) if each.child else []
         found += [each, *(replace(one, task=one.task or each.child) for one in inside)]
     return found
+
+
+@reads.get("/tasks/{task_id:path}/artifacts")
+async def artifacts(asked: Asked, task_id: str, *, versions: bool = False) -> list[KeptArtifact]:
+    """List the files that the tools of a task have kept, of each name the newest."""
+    return await asked.runner.artifacts(task_id, versions=versions)
+
+
+@reads.get("/tasks/{task_id:path}/artifact", response_class=Response, responses=_BYTES)
+async def artifact(
+    asked: Asked,
+    task_id: str,
+    name: Annotated[str, Query(description="Its name, or its reference.")],
+) -> Response:
+    """Download a file that a tool has kept.
+
+    A tool may have made it of what a model or a stranger said: no browser shows it as a page.
+    """
+    found, data = await read_artifact(asked.runner.reader, task_id, name)
+    media_type = found.media_type if found.media_type in HARMLESS else "application/octet-stream"
+    file = f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"
+    return Response(data, media_type=media_type, headers={"Content-Disposition": file})
 
 
 @reads.get("/tasks/{task_id:path}/approvals", response_class=DecisionJSON)

@@ -269,6 +269,8 @@ def _call_event(happening: OfCall, outcome: Outcome) -> AuditEvent:
     call = happening.call.call
     decided = outcome.decided[-1] if outcome.decided else Decided(approval="")
     facts: dict[str, Json] = {"task": outcome.child} if outcome.child else {}
+    if outcome.artifacts:
+        facts["artifacts"] = [each.wire() for each in outcome.artifacts]
     if outcome.decided:
         facts["decided"] = [each.wire() for each in outcome.decided]
     return _event(

@@ -13,7 +13,15 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.code.typed_data import Returned
-from holdfast.values.messages import Blob, CallKind, Content, Message, ToolCall, Usage
+from holdfast.values.messages import (
+    Artifact,
+    Blob,
+    CallKind,
+    Content,
+    Message,
+    ToolCall,
+    Usage,
+)
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import time_shown
@@ -349,6 +357,7 @@ class Outcome(Value):
         at: In the record of a step: position in its `adds` of the message that has the content.
         asks: Questions, or a wait, with which the attempt ended; the call then has no outcome yet.
         returned: What the tool returned, if that may end the run and is not text.
+        artifacts: Files that the tool has kept, oldest first, whether it failed afterwards or not.
     """
 
     content: Content = ""
@@ -370,6 +379,7 @@ class Outcome(Value):
     at: int | None = None
     asks: Asks | Wait | None = None
     returned: Returned | None = None
+    artifacts: tuple[Artifact, ...] = ()
 
     @property
     def is_stopped(self) -> bool:

@@ -35,6 +35,7 @@ from holdfast.desk.pages.task.answer import Answer
 from holdfast.desk.pages.task.gantt import draw_timeline
 from holdfast.desk.pages.task.sections import (
     Steps,
+    draw_artifacts,
     draw_branches,
     draw_effects,
     draw_transcript,
@@ -48,6 +49,7 @@ from holdfast.desk.views.tasks import COLOURS, MEANING
 from holdfast.desk.views.timeline import bodies_in, effects_of, timeline_of, undone_steps
 from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
 from holdfast.errors import EngineError, StuckTaskError, TaskNotFoundError
+from holdfast.reading.artifacts import artifacts_in
 from holdfast.reading.listing import STUCK
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import StandingRule
@@ -60,6 +62,7 @@ TABS = {
     "timeline": "Timeline",
     "steps": "Steps",
     "effects": "Effects",
+    "artifacts": "Artifacts",
     "transcript": "Transcript",
     "branches": "Branches",
 }
@@ -223,6 +226,8 @@ class TaskPage:
                     draw_timeline(timeline_of(found.found, now=time.time()))
                 case "effects":
                     draw_effects(effects_of(found.found, found.snapshot))
+                case "artifacts":
+                    draw_artifacts(self._task_id, artifacts_in(found.entries, found.opens))
                 case "transcript":
                     draw_transcript(messages)
                 case _:

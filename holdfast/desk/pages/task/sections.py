@@ -28,11 +28,13 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
+from holdfast.desk.views.artifacts import about, download_url, preview_url
 from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
 from holdfast.desk.views.tasks import COLOURS
 from holdfast.desk.views.timeline import Effect
 from holdfast.desk.views.words import counted, cut, dotted, span, spent
+from holdfast.reading.artifacts import KeptArtifact
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
 from holdfast.values.steps import TaskStep
@@ -202,6 +204,25 @@ def _circumstances(effect: Effect) -> str:
         "arguments edited" if effect.edited else "",
         f"undone by {effect.undone_by}" if effect.undone_by else "",
     )
+
+
+def draw_artifacts(task_id: str, found: Sequence[KeptArtifact]) -> None:
+    """Draw the files that the tools of a task have kept, each with the step that has it."""
+    if not found:
+        quiet("No file is kept with the steps of the present branch.")
+        return
+    with ui.element("ul").props('aria-label="Artifacts"').classes(PANEL):
+        for each in found:
+            with ui.element("li").classes(f"{LINE} flex w-full flex-col gap-1 px-4 py-3"):
+                target = link(each.name, download_url(task_id, each), "break-all text-sm")
+                target.props["download"] = each.name
+                if (kept := preview_url(task_id, each)) is not None:
+                    shown = ui.image(kept).classes("max-w-xs").props("fit=contain")
+                    shown.props["alt"] = printable(each.name)
+                with ui.row().classes(f"items-baseline gap-2 text-xs {QUIET}"):
+                    if each.at:
+                        moment(each.at)
+                    text("span", about(each))
 
 
 def draw_branches(
