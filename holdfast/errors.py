@@ -17,6 +17,7 @@ Each class says what happens to the task: it *retries*, *waits* for a person wit
     ├── CommandRefusedError             untouched
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
+    ├── SessionBusyError                untouched, or waits for its turn
     ├── SessionClosedError              waits       the session was ended through Temporal
     ├── SessionUnclearError             untouched   a turn may be in a session of the caller's
     ├── StepFailedError                 waits
@@ -228,6 +229,47 @@ class UndoRefusedError(CommandRefusedError):
 
 class UndoFailedError(CommandRefusedError):
     """The undo of an effect failed; effects undone before it stay undone. Ask again."""
+
+
+class SessionBusyError(HoldfastError):
+    """Another task of the session has the floor, and this one does not wait for it.
+
+    Attributes:
+        task_id: The task that has the floor.
+        waiting: The task that was created all the same, and waits in line; empty for none.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        task_id: str,
+        status: str = "",
+        *,
+        waiting: str = "",
+        waits_for_itself: bool = False,
+    ) -> None:
+        """Name both tasks and the ways to go on.
+
+        Args:
+            session: Name of the session.
+            task_id: The task that has the floor.
+            status: The status in which that one rests.
+            waiting: As the attribute.
+            waits_for_itself: Whether the task that has the floor would wait for this one.
+        """
+        self.task_id, self.waiting = task_id, waiting
+        msg = f"Task {task_id!r} of session {session!r} has the floor"
+        remedy = "Ask again when it has ended, or choose on_busy='queue', 'interrupt' or 'merge'."
+        if waits_for_itself:
+            msg += ", and a tool of it runs this task: each would wait for the other"
+            remedy = "Give the task another session, or none."
+        elif waiting:
+            msg += f", and is {status!r}. Task {waiting!r} waits for its turn"
+            remedy = (
+                f"Decide on {task_id!r}, resume, finalize or abandon it: then {waiting!r} begins,"
+                f" and Runner.run(agent, RunState.of({waiting!r})) returns its result."
+            )
+        super().__init__(f"{msg}.", remedy=remedy)
 
 
 class SessionClosedError(HoldfastError):

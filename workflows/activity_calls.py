@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ from holdfast.task.data.failures import (
 )
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
+from holdfast.task.data.state import CLAIM, COMMIT, MOST_LOST, Claim, CommitRef, Described
 from holdfast.task.data.wire import (
     Advanced,
     AdvanceInput,
@@ -280,6 +281,16 @@ async def commit(session_id: str, turn: CommitRef) -> None:
     except FailureError as error:
         text = f"Session {session_id!r} did not get the task's turn: {error}."
         raise ApplicationError(text, type="EngineError") from error
+
+
+async def leave_line(session_id: str, task_id: str) -> None:
+    """Let the next task of a session have its turn, once this one has ended without a turn in it.
+
+    If the session rests, no task waits; and the next one that comes sees that this one has ended.
+    """
+    with suppress(FailureError):
+        gone = Claim(gone=(task_id,))
+        await workflow.get_external_workflow_handle(session_id).signal(CLAIM, gone)
 
 
 def failure_of(error: BaseException) -> Failure:

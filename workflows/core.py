@@ -215,6 +215,7 @@ class Core:
         clock: Ends what waits for a time; None as long as nothing did.
         undo_failure: Why the newest undo was refused or failed.
         undone_requests: Ids of the requests that waited when the undo in progress was accepted.
+        is_called: Whether the task's turn in its session may have come since it last asked.
     """
 
     def __init__(self, given: TaskInput) -> None:
@@ -244,6 +245,7 @@ class Core:
         self.clock: Clock | None = None
         self.undo_failure: Failure | None = None
         self.undone_requests: frozenset[str] = frozenset()
+        self.is_called = False
 
     @property
     def phase(self) -> Phase:
@@ -369,6 +371,11 @@ class Core:
             self.requests.settle()
         if not self.moving:
             self.publish()
+
+    def turn_comes(self, *_: str) -> None:
+        """Let the task ask its session again whether its turn has come."""
+        self.is_called = True
+        self.ledger.s.ahead = ()
 
     def hold_children(self, was: str) -> None:
         """Pause or resume child tasks when this task's own pause has changed.

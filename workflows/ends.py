@@ -115,7 +115,11 @@ class Closing:
             await core.children.ended()
         stored = await calls.close(core.ledger, sent, again=core.ending.failures > 0)
         session = core.given.head.session
-        if session is None or stored.turn is None:
+        if session is None:
+            return stored.seal
+        if stored.turn is None:
+            if session.queues and workflow.patched("session-line"):
+                await calls.leave_line(session.id, workflow.info().workflow_id)
             return stored.seal
         try:
             await calls.commit(session.id, stored.turn)

@@ -11,12 +11,22 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 from holdfast.engine.search_attributes import HF_RULES
 from holdfast.task.data.calls import StandingRule
-from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
+from holdfast.task.data.state import (
+    CLAIM,
+    COMMIT,
+    REVOKE,
+    RULE,
+    TURN,
+    Claim,
+    CommitRef,
+    SessionState,
+)
 from holdfast.values.base import extend
+from holdfast.values.checks.ids import LONGEST_KNOWN
 from holdfast.workflows.workflow_input import Opening
 
 FEWEST_EVENTS = 10
@@ -27,6 +37,9 @@ RECENT_KEPT = 1000
 RULES_KEPT = 100
 """Rules that a session keeps, the newest ones: of what an older one was for, a person is asked. As
 many that have ended are kept next to them."""
+
+MOST_IN_LINE = 1000
+"""Tasks that have or await their turn. Another one gets in line once one of them has left it."""
 
 INDEX_TIMEOUT = timedelta(minutes=2)
 INDEX_ATTEMPTS = 5
@@ -49,6 +62,7 @@ class Session(Opening):
         """Begin empty, or go on after continue-as-new."""
         self.s = state
         self._used = workflow.time()
+        self._next = ""  # the task that is yet to be told that its turn has come
 
     @workflow.run
     async def run(self, state: SessionState) -> str:
@@ -75,12 +89,14 @@ class Session(Opening):
     async def _is_unused(self) -> bool:
         """Wait until the session is unused for long, or False once it rolls.
 
-        A valid rule keeps it open: rules are listed, and revoked, in open sessions.
+        A valid rule keeps it open: rules are listed, and revoked, in open sessions. So does a task
+        that waits for its turn, and will be told.
         """
         while not self._rolls():
             left = self._used + self.s.unused - workflow.time()
             if left <= 0:
-                if not any(each.stands(workflow.time()) for each in self.s.rules):
+                rules = any(each.stands(workflow.time()) for each in self.s.rules)
+                if not rules and len(self.s.line) < 2:  # noqa: PLR2004  the first waits for no one
                     return True
                 left = self.s.unused
             with suppress(TimeoutError):
@@ -104,7 +120,7 @@ class Session(Opening):
             workflow.logger.warning("An unused session stays open: %s", error)
             return ""
         # The server takes no end from a workflow task that has not seen all signals.
-        return sealed if self.s is kept else ""
+        return sealed if self.s is kept and workflow.all_handlers_finished() else ""
 
     async def _index(self) -> None:
         """Move full lists of turns to the archive; if that fails, the next run tries again."""
@@ -131,24 +147,55 @@ class Session(Opening):
     def _rolls(self) -> bool:
         info = workflow.info()
         long = info.get_current_history_length() >= max(self.s.roll_events, FEWEST_EVENTS)
-        return long or info.is_continue_as_new_suggested()
+        # One that is yet to be told of its turn is not forgotten.
+        return (long or info.is_continue_as_new_suggested()) and workflow.all_handlers_finished()
 
     def _change(self, **fields: object) -> None:
         self.s = self.s.model_copy(update=fields)
         self._used = workflow.time()
 
     @workflow.signal(dynamic=True)
-    def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Append a task's turn, or take or end a rule.
+    async def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Append a task's turn, change the line of tasks, or take or end a rule.
 
         It never raises, whatever was sent: that would block the session.
         """
         payloads = [arg.payload.data for arg in args]
-        rule = read_rule(name, payloads)
+        rule, claim = read_rule(name, payloads), read_claim(name, payloads)
         if rule is not None:
             self._take(rule, ends=name == REVOKE)
+        elif claim is not None and workflow.patched("session-line"):
+            self._line_up(claim)
         else:
             self._append(name, payloads)
+        while self._next:
+            await self._call()
+
+    def _line_up(self, claim: Claim) -> None:
+        """Let a task get in line, once, and others leave it.
+
+        A claim may come late, or twice: one whose turn the session has is not in line any more.
+        """
+        new, line = claim.task, tuple(each for each in self.s.line if each not in claim.gone)
+        is_known = not new or new in line or new in self.s.recent
+        is_full = len(line) >= (1 if claim.if_free else MOST_IN_LINE)
+        self._move(line if is_known or is_full else (*line, new))
+
+    def _move(self, line: tuple[str, ...]) -> None:
+        """Change the line, and note whose turn has come that way."""
+        if line == self.s.line:
+            return
+        if self.s.line and line[:1] != self.s.line[:1]:
+            self._next = line[0] if line else ""
+        self._change(line=line)
+
+    async def _call(self) -> None:
+        """Tell the next task that its turn has come; one that is not there any more loses it."""
+        task, self._next = self._next, ""
+        try:
+            await workflow.get_external_workflow_handle(task).signal(TURN, Claim(task=task))
+        except FailureError:
+            self._move(tuple(each for each in self.s.line if each != task))
 
     def _take(self, rule: StandingRule, *, ends: bool) -> None:
         """Keep a rule, or note who has ended it; one that was ended does not come back.
@@ -173,6 +220,8 @@ class Session(Opening):
         if turn is None:
             workflow.logger.warning("A signal %r that is not a commit was dropped", name[:80])
             return
+        if turn.task in self.s.line:  # its turn is over
+            self._move(tuple(each for each in self.s.line if each != turn.task))
         # A close that is repeated commits again. The turn stands in the session once.
         if turn.task and turn.task in self.s.recent:  # it has committed already
             return
@@ -216,6 +265,17 @@ def read_rule(name: str, payloads: Sequence[bytes]) -> StandingRule | None:
     except ValueError:
         return None
     return rule if rule.id and rule.tool and rule.by else None
+
+
+def read_claim(name: str, payloads: Sequence[bytes]) -> Claim | None:
+    """Read a signal as a change of the line, or return None for anything else; never raises."""
+    if name != CLAIM or len(payloads) != 1:
+        return None
+    try:
+        claim = Claim.model_validate_json(payloads[0])
+    except ValueError:
+        return None
+    return claim if len(claim.task) <= LONGEST_KNOWN else None
 
 
 def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:

@@ -445,7 +445,7 @@ def _needs_activity(registry: Registry, head: TaskHead) -> bool:
     """
     agent = registry.of(head).agent(head.agent)
     return (
-        (head.session is not None and not head.session.unread)
+        (head.session is not None and (head.session.queues or not head.session.unread))
         or makes_first_step(agent)
         or has_servers(agent)
     )

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 from temporalio import activity
@@ -40,8 +41,8 @@ from holdfast.archive.contents import (
     with_parts,
 )
 from holdfast.archive.segments import archived_step, read_back, read_messages, turns
-from holdfast.archive.session_commits import read_resting
-from holdfast.errors import ArchiveError, DigestMismatchError, QueryFailedError
+from holdfast.archive.session_commits import gone_of, read_resting, send_claim
+from holdfast.errors import ArchiveError, DigestMismatchError, EngineError, QueryFailedError
 from holdfast.models.openai.hosted_items import outlines
 from holdfast.reading.queries import while_busy
 from holdfast.task.data.calls import Outcome, call_digest
@@ -54,7 +55,7 @@ from holdfast.task.data.records import (
     SegmentRef,
     usual_step,
 )
-from holdfast.task.data.state import SessionState, head_digest
+from holdfast.task.data.state import Claim, SessionState, head_digest
 from holdfast.task.data.wire import (
     INLINE_BYTES,
     AdvanceInput,
@@ -582,17 +583,54 @@ async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainR
     return Seen(whole, transcript, given)
 
 
-async def commits_now(source: Source, head: TaskHead) -> ChainRef:
-    """Return the commits that the task's session has now; an unused session has none."""
-    if head.session is None or head.session.unread:
-        return ChainRef()
+async def session_now(source: Source, session: SessionRef) -> tuple[ChainRef, tuple[str, ...]]:
+    """Return the commits that a task sees of its session, and the tasks whose turn comes first."""
+    ahead: tuple[str, ...] = ()
+    if session.queues:
+        state, ahead = await _line(source, session)
+    else:
+        state = SessionState() if session.unread else await _state(source, session)
+    seen = ChainRef(state.base + len(state.commits), state.digest)
+    return ChainRef() if session.unread else seen, ahead
+
+
+MOST_CLAIMS = 10
+
+
+async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tuple[str, ...]]:
+    """Get in line in the session, and return its state with the open tasks that come first.
+
+    A task is in line already if its client has seen to that. Tasks ahead that have ended without
+    a word, as by Temporal's own tools, are taken out of the line.
+
+    Raises:
+        EngineError: The session does not take it.
+    """
+    client, queue = activity.client(), session.queue or activity.info().task_queue
+    for _ in range(MOST_CLAIMS):
+        state = await _state(source, session)
+        ahead = tuple(takewhile(task_id().__ne__, state.line))
+        gone = await gone_of(client, ahead)
+        if task_id() in state.line and not gone:
+            return state, ahead
+        await send_claim(
+            client, source.archive, session.id, queue, Claim(task=task_id(), gone=gone)
+        )
+    msg = (
+        f"Session {session.name!r} does not let the task get in line: too many are in it, or an"
+        " older worker process serves the session."
+    )
+    raise EngineError(msg)
+
+
+async def _state(source: Source, session: SessionRef) -> SessionState:
+    """Return what a session remembers now; an unused one remembers nothing."""
     try:
-        state = await _memory(source, head.session.id)
+        return await _memory(source, session.id)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return ChainRef()
+            return SessionState()
         raise
-    return ChainRef(state.base + len(state.commits), state.digest)
 
 
 async def _memory(source: Source, session_id: str) -> SessionState:

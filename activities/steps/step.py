@@ -16,8 +16,8 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry, makes_first_step, published
 from holdfast.activities.data.source import (
     Source,
-    commits_now,
     seen_before,
+    session_now,
     task_id,
     worker_identity,
 )
@@ -200,9 +200,13 @@ class StepActivities:
         # An attempt whose result is lost may have described the agent differently, so what this one
         # finds is only a guess: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
+        commits = ChainRef()
+        if head.session is not None:
+            commits, ahead = await session_now(self._source, head.session)
+            if ahead:
+                return Described(snapshot="", ahead=ahead)
         found = await published(self._registry, head)
         agent = self._registry.of(head).agent(head.agent)
-        commits = await commits_now(self._source, head)
         own = {"step": await self._first_step(agent), "commits": commits}
         described = found.model_copy(update=own)
         self._source.cache.know(known_head(head, described))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from temporalio import activity
-from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -19,7 +19,7 @@ from holdfast.activities.tools.tool import failed, recorded
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.archive.segments import read_archived, write_messages
-from holdfast.archive.session_commits import RPC_TIMEOUT
+from holdfast.archive.session_commits import RPC_TIMEOUT, end_of
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
@@ -83,7 +83,7 @@ class NestingActivities:
         found: dict[str, str] = {}
         for start in range(0, len(tasks), AT_ONCE):
             some = tasks[start : start + AT_ONCE]
-            ends = await asyncio.gather(*map(_end_of, some))
+            ends = await asyncio.gather(*map(partial(end_of, activity.client()), some))
             found |= {task: how for task, how in zip(some, ends, strict=True) if how}
         if not found:
             msg = "None of these tasks has ended."
@@ -192,18 +192,3 @@ async def _end(name: str, given: EndNested) -> None:
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:  # it is not there any more
             raise
-
-
-GOES_ON = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
-
-
-async def _end_of(task: str) -> str:
-    """Return how a task has ended, in a word or two; empty while it has not."""
-    handle = activity.client().get_workflow_handle(task)
-    try:
-        status = (await handle.describe(rpc_timeout=RPC_TIMEOUT)).status
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return "deleted"
-        raise
-    return "" if status is None or status in GOES_ON else status.name.lower().replace("_", " ")

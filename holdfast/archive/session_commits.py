@@ -6,9 +6,11 @@ has ended. The next turn begins another run, with that memory.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 
 from pydantic import ValidationError
@@ -23,7 +25,7 @@ from holdfast.archive.segments import check_erased
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.seal import record_digest, signed
-from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
+from holdfast.task.data.state import CLAIM, COMMIT, REVOKE, RULE, Claim, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
 DAYS = "HOLDFAST_SESSION_DAYS"
@@ -120,6 +122,46 @@ async def send_rule(
     await _send(client, archive, session_id, queue, rule, signal=signal)
 
 
+async def send_claim(
+    client: Client, archive: Archive, session_id: str, queue: str, claim: Claim
+) -> None:
+    """Change the line of a session's tasks; the first one in line begins the session.
+
+    Raises:
+        SessionClosedError: As for `commit_turn`.
+        InvalidArgumentError: As for `commit_turn`.
+        ArchiveError: As for `commit_turn`.
+    """
+    await _send(client, archive, session_id, queue, claim, signal=CLAIM)
+
+
+GOES_ON = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+async def end_of(client: Client, task: str) -> str:
+    """Return how a task has ended, in a word or two; empty while it has not."""
+    try:
+        status = (await client.get_workflow_handle(task).describe(rpc_timeout=RPC_TIMEOUT)).status
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return "deleted"
+        raise
+    return "" if status is None or status in GOES_ON else status.name.lower().replace("_", " ")
+
+
+SOON_SECONDS = 2.0
+"""A client gets in line for its task, and creates it right then."""
+
+
+async def gone_of(client: Client, tasks: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some tasks that have ended, or are not there and do not come."""
+    ends = {task: await end_of(client, task) for task in tasks}
+    if "deleted" in ends.values():
+        await asyncio.sleep(SOON_SECONDS)
+        ends = {task: how and await end_of(client, task) for task, how in ends.items()}
+    return tuple(task for task, how in ends.items() if how)
+
+
 async def ensure_session(client: Client, archive: Archive, session_id: str, queue: str) -> None:
     """Return when there is a session that a turn can be sent to; a new one has no turns.
 
@@ -136,7 +178,7 @@ async def _send(
     archive: Archive,
     session_id: str,
     queue: str,
-    *sent: CommitRef | StandingRule,
+    *sent: CommitRef | StandingRule | Claim,
     signal: str = COMMIT,
 ) -> None:
     """Begin a session unless it is open, with the memory that it has, and send it a turn or a rule.

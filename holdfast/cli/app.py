@@ -26,6 +26,7 @@ from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.groups import Commands
 from holdfast.cli.options import Common, shared
+from holdfast.values.runs.status import OnBusy
 
 app = typer.Typer(
     name="holdfast",
@@ -203,6 +204,10 @@ async def run(
     session: Annotated[
         str | None, typer.Option("--session", help="Session that remembers the conversation.")
     ] = None,
+    on_busy: Annotated[
+        OnBusy | None,
+        typer.Option("--on-busy", help="While another task of the session runs. Default: queue."),
+    ] = None,
     agents: AgentsOption = None,
     app: AppOption = None,
     queue: QueueOption = None,
@@ -243,6 +248,7 @@ async def run(
         app=app,
         queue=queue,
         session=session,
+        on_busy=on_busy,
         task_id=task_id,
         exist_ok=exist_ok,
         max_turns=max_turns,

@@ -28,6 +28,7 @@ from holdfast.task.data.children import (
     secret_of_child,
 )
 from holdfast.task.data.commands import LONGEST_REASON, Command, Receipt, Refusal, decode
+from holdfast.task.data.state import Claim
 from holdfast.task.data.undo import Obstacle
 from holdfast.task.people import approvals
 from holdfast.task.requests.command_effects import configure, hear, obey
@@ -230,6 +231,8 @@ class Commands:
                 self._long_call(call)
             case OutputsGiven(caller=caller):
                 self._core.requests.acknowledge(caller)
+            case Claim():
+                self._core.turn_comes()
             case _:
                 self._command(name, data)
 

@@ -187,8 +187,13 @@ class Steps:
         try:
             # Everything below reads the tools' policies. An edit of the agent reaches a task by its
             # next description, never in between.
-            if core.ledger.s.described is None:
-                core.ledger.described(await calls.describe(core.ledger))
+            while core.ledger.s.described is None and not core.ledger.s.ahead:
+                core.is_called = False
+                found = await calls.describe(core.ledger)
+                if not found.ahead or not workflow.patched("session-line"):
+                    core.ledger.described(found)
+                elif not core.is_called:  # else those ahead may have ended since
+                    core.ledger.s.ahead = found.ahead
             # A verdict cannot end the task while an undo is in progress; this one was refused.
             if core.ledger.s.verdict is not None:
                 core.end("failed")

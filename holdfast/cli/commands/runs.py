@@ -40,6 +40,7 @@ from holdfast.values.checks.ids import (
     queue_of,
     serves,
 )
+from holdfast.values.runs.status import OnBusy
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, TaskStepOutput, UndoReceipt
 from holdfast.values.text.shown import did_you_mean
@@ -66,6 +67,7 @@ async def run_command(
     app: str | None,
     queue: str | None,
     session: str | None,
+    on_busy: OnBusy | None,
     task_id: str | None,
     exist_ok: bool,
     max_turns: int | None,
@@ -100,6 +102,7 @@ async def run_command(
             task_id=task_id,
             exist_ok=exist_ok,
             session=session,
+            on_busy=on_busy or ("queue" if session and mode == "watched" else None),
             budget=None if budget == Budget() else budget,
             step_mode="automatic" if mode == "detached" else "manual",
             start_at=start_at,

@@ -464,6 +464,11 @@ class RunnerBase:
         return self._reader
 
     @property
+    def tasks(self) -> TaskClient:
+        """What sends requests to tasks."""
+        return self._tasks
+
+    @property
     def _tasks(self) -> TaskClient:
         # A copy of this runner that reads as somebody else sends as they do.
         if self._sender is None or self._sender.reader is not self._read:

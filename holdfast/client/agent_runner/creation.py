@@ -21,6 +21,7 @@ from holdfast.client.agent_runner.base import (
     step_id_of,
 )
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.turns import Turn
 from holdfast.errors import (
     InvalidArgumentError,
     NoWorkerError,
@@ -49,7 +50,7 @@ from holdfast.values.messages import ImagePart, Message
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import union
 from holdfast.values.runs.approval_rules import Until, seconds_of
-from holdfast.values.runs.status import TaskStatus
+from holdfast.values.runs.status import OnBusy, TaskStatus
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, ListedTask, Task, TaskStep, TaskStepOutput
 from holdfast.values.text.html import Rows
@@ -328,6 +329,7 @@ class TaskCreation(TaskReading):
         by: str = "",
         tenant: str = "",
         priority: TaskPriority | None = None,
+        on_busy: OnBusy | None = None,
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
@@ -353,8 +355,13 @@ class TaskCreation(TaskReading):
                 of the limits of model providers, and have sessions of their own. Child tasks and
                 forks inherit it.
             priority: 1 comes first, 5 last; 3 by default. Child tasks inherit it.
+            on_busy: The task takes turns with others of the session: "queue" has it wait, "refuse"
+                refuses it, "interrupt" abandons the one that has the floor, "merge" gives that one
+                the input as feedback and returns it. It then has the floor until it is finalized or
+                abandoned. None: it takes no turn, and sees what the session has when it begins.
 
         Raises:
+            SessionBusyError: Another task has the floor; nothing was created.
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON,
                 start_at is over, tenant or priority cannot be used, or the embedded engine has no
                 such agent.
@@ -372,6 +379,7 @@ class TaskCreation(TaskReading):
             exist_ok=exist_ok,
             by=by,
             priority=priority,
+            on_busy=on_busy,
         )
         check_request(input)
         late = {} if start_at is None else starting_at(start_at, by, exist_ok=exist_ok)
@@ -385,7 +393,33 @@ class TaskCreation(TaskReading):
         new = task_id or new_id(head.agent)
         given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
+        if on_busy is not None:
+            given, turn = self._in_line(given, new, session, on_busy, by)
+            if merged := await turn.claim("" if images else input):
+                return await self.get_task(merged)
         return await self._start(new, given, input, exist_ok=exist_ok, priority=of_engine)
+
+    def _in_line(
+        self,
+        given: TaskInput,
+        task_id: str,
+        session: str | Session | None,
+        on_busy: OnBusy,
+        by: str = "",
+    ) -> tuple[TaskInput, Turn]:
+        """Let a new task take turns with others of its session.
+
+        Raises:
+            InvalidArgumentError: It has no session.
+        """
+        ref = given.head.session
+        if session is None or ref is None:
+            msg = "on_busy= is about other tasks of a session: name one with session=..."
+            raise InvalidArgumentError(msg)
+        queued = ref.model_copy(update={"queues": True})
+        head = given.head.model_copy(update={"session": queued})
+        turn = Turn(self._tasks, self.session(session), task_id, on_busy, by)
+        return given.model_copy(update={"head": head, "described": None}), turn
 
     def _of_tenant(
         self, tenant: str, session: str | Session | None, priority: int | None = None

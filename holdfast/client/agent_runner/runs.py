@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from holdfast.client.agent_runner.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.creation import Attempts, TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.turns import Turn
 from holdfast.client.streamed import Open, Streamed
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
@@ -20,7 +21,7 @@ from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
-from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.runs.status import CLOSED, OnBusy, TaskStatus
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
@@ -233,6 +234,7 @@ class TaskRuns(TaskCreation):
         max_output_attempts: Attempts = 3,
         started: Callable[[], None] | None = None,
         exist_ok: bool = False,
+        on_busy: OnBusy = "queue",
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -255,8 +257,12 @@ class TaskRuns(TaskCreation):
             started: Called once the task is created.
             exist_ok: As for create_task: the existing task is run to its end, and the session is
                 left as it is.
+            on_busy: What to do while another task of the session has the floor, as for create_task.
+                "merge" returns the response of that task.
 
         Raises:
+            SessionBusyError: Another task has the floor: nothing was created, or that task rests,
+                and this one waits for its turn.
             InvalidArgumentError: chat_history is given without a session, or as for create_task;
                 the session is as it was.
             TaskExistsError: There is a task of this id; the session is as it was.
@@ -273,6 +279,7 @@ class TaskRuns(TaskCreation):
             max_output_attempts=max_output_attempts,
             started=started,
             exist_ok=exist_ok,
+            on_busy=on_busy,
         )
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {shown(on_event)}."
@@ -291,6 +298,11 @@ class TaskRuns(TaskCreation):
                 await self._tasks.refuse_known(task_id)
             if task_id is None or not exist_ok or not await self._tasks.is_known(task_id):
                 await self.session(session).replace(history)
+        turn: Turn | None = None
+        if session is not None:
+            given, turn = self._in_line(given, new, session, on_busy)
+            if merged := await turn.claim("" if images else message):
+                return await self._answer(merged, on_event)
         task = await self._start(new, given, message, exist_ok=exist_ok)
         if task.status in CLOSED:
             await self._tasks.closed(new)
@@ -298,11 +310,16 @@ class TaskRuns(TaskCreation):
         if started is not None:
             started()
         # Not automatic: such a task may have failed before run_task comes, which would retry it.
-        async with self._notifying(task.task_id, on_event, afresh=False):
-            output = await self._run_task(task.task_id)
+        answer = self._answer(new, on_event)
+        return await (answer if turn is None else turn.follow(answer))
+
+    async def _answer(self, task_id: str, on_event: EventHandler | None) -> AgentResponse:
+        """Run a task to its end, or to where a person must decide, and finalize it."""
+        async with self._notifying(task_id, on_event, afresh=False):
+            output = await self._run_task(task_id)
             if output.status == "waiting":
-                return AgentResponse(response="", task_id=task.task_id, status="waiting")
-            return await self.finalize_response(task)
+                return AgentResponse(response="", task_id=task_id, status="waiting")
+            return await self.finalize_response(task_id)
 
     async def _reply(self, task_id: str, n: int, status: str) -> TaskStepOutput:
         if status == "paused":

@@ -32,6 +32,7 @@ from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import Origin
+from holdfast.values.runs.status import OnBusy
 from holdfast.values.settings import Budget
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -134,7 +135,12 @@ async def with_input(
         return head.model_copy(update={"history": history})
     adds = history if read.before == read.adds else await stored(read.adds, archive, task)
     ref = SessionRef(
-        id=session.id, name=session.name, queue=session.queue, adds=adds, unread=read.is_whole
+        id=session.id,
+        name=session.name,
+        queue=session.queue,
+        adds=adds,
+        unread=read.is_whole,
+        queues=True,
     )
     return head.model_copy(update={"history": history, "session": ref})
 
@@ -394,6 +400,7 @@ class RunCall:
         invoke: Calls the caller's functions.
         tool_call: The call of an agent as a tool that makes the run, outside of a task.
         reviver: Makes the context object of a resumed run, where none was given.
+        on_busy: What a new run does while another task of the session has the floor.
     """
 
     agent: Agent
@@ -413,6 +420,7 @@ class RunCall:
     reviver: Reviver | None = None
     settings: tuple[RunSetting, ...] = ()
     change: RunChange | None = None
+    on_busy: OnBusy = "queue"
 
     @property
     def input(self) -> RunInput | None:

@@ -25,6 +25,7 @@ from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.turns import Turn
 from holdfast.client.caller_sessions.protocol import SessionLike, check_session
 from holdfast.client.caller_sessions.store import CallerStore, Invoke
 from holdfast.client.runner.engines import configure, engines
@@ -50,6 +51,7 @@ from holdfast.values.checks.ids import (
 from holdfast.values.code.code_refs import beginning
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.status import OnBusy
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
@@ -195,6 +197,7 @@ class RunArguments(TypedDict, total=False):
     previous_response_id: str | None
     conversation_id: str | None
     auto_previous_response_id: bool
+    on_busy: OnBusy
 
 
 def checked_call(
@@ -252,6 +255,7 @@ def checked_call(
         tool_call=call,
         reviver=reviver_of(input, context, invoke),
         settings=() if begins else settings_given(given),
+        on_busy=given.get("on_busy", "queue"),
     )
 
 
@@ -424,6 +428,7 @@ class Runner:
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         auto_previous_response_id: bool = False,
+        on_busy: OnBusy = "queue",
     ) -> RunResult:
         """Run an agent to its final output, or to where a person must decide.
 
@@ -460,8 +465,13 @@ class Runner:
                 model call sends only what the provider does not have yet.
             conversation_id: Conversation of the Responses API that the run goes on with.
             auto_previous_response_id: Whether each model call goes on from the one before it.
+            on_busy: What to do while another task of the engine's session has the floor: "queue"
+                waits for its turn, "refuse" raises, "interrupt" abandons that task, "merge" gives
+                it the input as feedback and returns its result.
 
         Raises:
+            SessionBusyError: Another task has the floor: nothing was created, or that task rests,
+                and this one waits for its turn.
             MaxTurnsExceeded: One more model call would exceed max_turns.
             ModelBehaviorError: The model called a tool that does not exist.
             UserError: An argument cannot be served.
@@ -488,6 +498,7 @@ class Runner:
                 "previous_response_id": previous_response_id,
                 "conversation_id": conversation_id,
                 "auto_previous_response_id": auto_previous_response_id,
+                "on_busy": on_busy,
             },
         )
         return await wrap(_run(call, engine))
@@ -582,7 +593,19 @@ async def _run(
         reachable([users_agent(call.agent)])
     if isinstance(given, RunState):
         return await go_on(engine, call, given, started)
-    return await begin(engine, call, given, started)
+    if call.session is None or isinstance(call.session, CallerStore):
+        return await begin(engine, call, given, started)
+    session = engine.session(call.session)
+    turn = Turn(engine.tasks, session, call.task_id, call.on_busy, call.by)
+    if holder := await turn.claim(given if isinstance(given, str) else ""):
+        state = RunState.of(holder)
+        known: RunArguments = {
+            "context": call.context.object,
+            "hooks": call.hooks,
+            "by": call.by,
+        }
+        return await go_on(engine, checked_call(call.known_by, state, known), state, started)
+    return await turn.follow(begin(engine, call, given, started))
 
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:

@@ -26,6 +26,7 @@ from holdfast.task.happenings import happenings
 from holdfast.task.mailbox import DAY, LONGEST_KEPT
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of, serves, task_of
 from holdfast.values.runs.approval_rules import Always
+from holdfast.values.runs.status import OnBusy
 from holdfast.values.runs.verbs import VERBS, Part, Verb, signature_of
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
@@ -48,6 +49,7 @@ class NewTask(Body):
     agent: str | None = None
     task_id: str | None = None
     session: str | None = None
+    on_busy: OnBusy | None = None
     extra_state: dict[str, Any] | None = None
     budget: Budget | None = None
     tool_choice: str | None = None
@@ -175,6 +177,7 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
         agent=body.agent,
         task_id=task_id,
         session=body.session,
+        on_busy=body.on_busy,
         extra_state=body.extra_state,
         budget=body.budget,
         tool_choice=body.tool_choice,

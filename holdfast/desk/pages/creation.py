@@ -37,6 +37,14 @@ def draw_first(frame: Frame, *, has_button: bool) -> None:
             new.on_click(lambda: ask_for_task(frame))
 
 
+BUSY = {
+    "queue": "Wait for its turn",
+    "refuse": "Create no task",
+    "interrupt": "Abandon that task",
+    "merge": "Give that task the request",
+}
+
+
 def ask_for_task(frame: Frame) -> None:
     """Ask for a request, create the task, and go to its page."""
     runner = frame.desk.runner
@@ -47,6 +55,8 @@ def ask_for_task(frame: Frame) -> None:
         wish = ui.textarea("Request").props("outlined autogrow autofocus").classes("w-full")
         agent = ui.input("Agent", value=runner.agent).props("outlined").classes("w-full")
         session = ui.input("Session (or leave it empty)").props("outlined").classes("w-full")
+        busy = ui.select(BUSY, value="queue", label="While another task of the session runs")
+        busy.props("outlined").classes("w-full")
 
         is_sent = False
 
@@ -64,7 +74,8 @@ def ask_for_task(frame: Frame) -> None:
                 made = await runner.create_task(
                     said,
                     agent=(agent.value or "").strip() or None,
-                    session=(session.value or "").strip() or None,
+                    session=(named := (session.value or "").strip() or None),
+                    on_busy=busy.value if named else None,
                     step_mode="automatic",
                     streams=True,
                     by=by,

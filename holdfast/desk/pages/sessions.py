@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from nicegui import ui
@@ -73,7 +74,8 @@ class Sessions:
             missing = partial(empty, "search_off", "There is no such session", self._name)
             self._body.show(None, missing)
             return
-        if self._body.shows(state.digest):
+        key = (state.digest, state.line)
+        if self._body.shows(key):
             return
         commits = (await turns(runner.archive, state))[-MOST:]
         read = partial(runner.reader.turn, legible=True)
@@ -82,7 +84,7 @@ class Sessions:
             cost = cost_shown(await session.usage())
         except TaskNotFoundError as error:
             cost = f"not known: {error}"
-        self._body.show(state.digest, lambda: _draw_turns(shown, cost))
+        self._body.show(key, lambda: _draw_turns(shown, cost, state.line))
 
 
 async def read_sessions(runner: AgentRunner) -> list[SessionName]:
@@ -106,8 +108,8 @@ def _draw_names(found: list[SessionName]) -> None:
                 moment(each.begun, f"text-sm {QUIET}")
 
 
-def _draw_turns(shown: list[Turn], cost: str) -> None:
-    facts([("Cost", cost)])
+def _draw_turns(shown: list[Turn], cost: str, line: Sequence[str]) -> None:
+    facts([("Cost", cost), ("In line", ", ".join(map(redact, line)))])
     for turn in shown:
         _draw_turn(turn)
 

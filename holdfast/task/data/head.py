@@ -51,6 +51,7 @@ class SessionRef(Value):
         adds: Digest in the archive of messages that the session gets before the task's own: those
             of a run that was given a list.
         queue: Task queue of the session, for the one whose commit begins it.
+        queues: Whether the task waits for its turn: until the tasks that came before it have ended.
     """
 
     id: str
@@ -60,6 +61,7 @@ class SessionRef(Value):
     unread: bool = False
     adds: str = ""
     queue: str = ""
+    queues: bool = False
 
 
 class KeptConversation(Value):

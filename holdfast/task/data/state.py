@@ -142,6 +142,7 @@ class Described(AgentRules):
         step: First step as the AgentWorker made it; defaults mean the usual first step.
         commits: The session's commits that the task sees.
         notifies: Whether the worker process has notifiers, see `AgentRunner.local`.
+        ahead: The tasks of the session whose turn comes first; then it has found out nothing else.
     """
 
     snapshot: str
@@ -150,6 +151,7 @@ class Described(AgentRules):
     step: TaskStep = TaskStep()
     commits: ChainRef = ChainRef()
     notifies: bool = False
+    ahead: tuple[str, ...] = ()
 
     def rules(self, agent: str) -> AgentRules:
         """Return the rules of an agent; without a name, or for another one, those of the first."""
@@ -295,6 +297,7 @@ class Carried(Part):
         long_calls: The calls in progress with which the task may continue as new.
         answer: The task's answer, once the step that gave it is archived.
         changed: Settings of the run that were given since the task began; None for none.
+        ahead: The tasks of the session that it waits for, in their order.
     """
 
     created: float = 0.0
@@ -356,6 +359,7 @@ class Carried(Part):
     long_calls: tuple[LongCall, ...] = ()
     answer: Json = None
     changed: RunChange | None = None
+    ahead: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -423,6 +427,27 @@ REVOKE = "revoke"
 """Name of the signal that ends such a decision; its argument is the rule, with who has ended it."""
 
 
+CLAIM = "claim"
+"""Name of the signal by which a task gets in line in its session, or leaves the line."""
+
+TURN = "turn"
+"""Name of the signal that tells a task that its turn in the session may have come."""
+
+
+class Claim(Value):
+    """A change of the line of a session, or news for a task of it.
+
+    Attributes:
+        task: The task that gets in line, once; empty for none.
+        if_free: Whether it does so only if no task is in line.
+        gone: Tasks that have left the line: they have ended.
+    """
+
+    task: str = ""
+    if_free: bool = False
+    gone: tuple[str, ...] = ()
+
+
 class CommitRef(Value):
     """One turn of a session.
 
@@ -457,6 +482,7 @@ class SessionState(Value):
         index_size: Number of commits in a full list.
         unused: Seconds without a signal after which the session rests in the archive; 0 for never.
         rules: The newest decisions for later calls in its tasks, oldest first, also ended ones.
+        line: Tasks in the order in which they came: the first has the floor, the others wait.
     """
 
     commits: tuple[CommitRef, ...] = ()
@@ -468,6 +494,7 @@ class SessionState(Value):
     index_size: int = Field(default=500, ge=1)
     unused: float = Field(default=86_400.0, ge=0)
     rules: tuple[StandingRule, ...] = ()
+    line: tuple[str, ...] = ()
 
 
 TaskInput.model_rebuild()

@@ -15,6 +15,7 @@ from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
 from holdfast.task.data.calls import Called
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
+from holdfast.task.data.head import SessionRef
 from holdfast.task.data.records import (
     Entry,
     LeftStep,
@@ -570,7 +571,9 @@ class Ledger(LedgerState):
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.money.budget,
-            waits="; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
+            waits=_turn_awaited(head.session, self.s.ahead)
+            if self.s.ahead and head.session is not None
+            else "; ".join(map(_WAITS, filter(_WAITING, self.s.opens))),
             paused=self.paused or (child and f"a person in task {child!r}"),
             paused_by_run=self.s.paused_by_run,
             error="" if failure is None else self._error(failure),
@@ -582,6 +585,12 @@ class Ledger(LedgerState):
         if len(failures) > 1 and self.s.closing is None:
             return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
         return f"{failure.type}: {failure.text}"
+
+
+def _turn_awaited(session: SessionRef, ahead: tuple[str, ...]) -> str:
+    """Say whose turn comes before that of a task, as `Task.waits` does."""
+    others = f" and {len(ahead) - 1} more" if ahead[1:] else ""
+    return f"waits for task {ahead[0]!r} of session {session.name!r}{others}"
 
 
 def _too_many(count: int) -> Failure | None:

@@ -17,6 +17,7 @@ from holdfast.task.data.children import GIVEN, REPORTS, SAYS, ChildReport, Outpu
 from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal
 from holdfast.task.data.head import RunChange, RunSetting, TaskHead
 from holdfast.task.data.records import mark_of
+from holdfast.task.data.state import TURN, Claim
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
@@ -29,18 +30,19 @@ from holdfast.values.runs.verbs import VERBS
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.shown import time_shown
 
-HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
+HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven | Claim]] = {
     SAYS: ParentSays,
     REPORTS: ChildReport,
     LONG_CALL: LongCall,
     GIVEN: OutputsGiven,
+    TURN: Claim,
 }
 """Name to type of the signals that tasks and activities send, as opposed to people."""
 
 
 def hear(
     name: str, payloads: Sequence[bytes]
-) -> ChildReport | ParentSays | LongCall | OutputsGiven | Refusal | None:
+) -> ChildReport | ParentSays | LongCall | OutputsGiven | Claim | Refusal | None:
     """Read a signal of a parent, a child or an activity of the task; never raises.
 
     Args:

@@ -188,7 +188,7 @@ class Agenda:
         if s.verdict is not None or self.finalizes:
             return True
         if s.described is None and self._ledger.failure is None:
-            return True
+            return not s.ahead
         return self.retries or self.begins or any(map(self.goes, s.opens))
 
     @property

@@ -14,5 +14,9 @@ person. `needs_attention`: a step failed and can be run again. `answered`: the l
 finalize is to come. `finished`, `failed`, `abandoned`: closed.
 """
 
+OnBusy = Literal["queue", "refuse", "interrupt", "merge"]
+"""What a task of a session does while another one has the floor: waits for its turn; is refused;
+abandons that one; or is not created, and its input is feedback to that one."""
+
 CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
 """Of a task that no request changes any more."""

@@ -168,7 +168,8 @@ class Verbs:
         status = facts.task.status
         has_steps = bool(facts.entries or facts.opens)
         is_stuck = facts.task.blocked_by == STUCK
-        paused, waits = bool(facts.task.paused), bool(facts.task.waits)
+        # A call can be woken; a task that waits for its turn has none yet.
+        paused, waits = bool(facts.task.paused), bool(facts.task.waits and facts.opens)
         return (status, paused, waits, bool(facts.approvals), has_steps, is_stuck)
 
     def draw(self, facts: Facts) -> None:

@@ -1,0 +1,331 @@
+"""A message that comes while another task of its session runs: each mode, and who has the floor."""
+
+import asyncio
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from holdfast import AgentRunner, RunState, tool
+from holdfast.client.agent_runner.turns import Turn
+from holdfast.errors import (
+    InvalidArgumentError,
+    SessionBusyError,
+    StepFailedError,
+    TaskAbandonedError,
+)
+from holdfast.testing import FakeOpenAI, call
+from holdfast.testing.fake_api.replies import hang
+from holdfast.workflows.children import children
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.runs import Runs, look, pay
+from tests.support.workers import said
+
+
+def look_after(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
+    """Set when tasks that wait look for ends of which no signal has come."""
+    monkeypatch.setattr(children, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(children, "LONGEST_PAUSE", pause)
+
+
+@pytest.fixture(autouse=True)
+def _called(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_after(monkeypatch, timedelta(hours=1))
+
+
+async def line(runner: AgentRunner, name: str = "s") -> tuple[str, ...]:
+    return (await runner.reader.session(runner.session(name).id)).line
+
+
+async def until_in_line(runner: AgentRunner, *tasks: str) -> None:
+    """Wait until these tasks of the session are in line, and all but the first say so."""
+
+    async def is_so() -> bool:
+        if await line(runner) != tasks:
+            return False
+        waits = [(await runner.get_task(each)).waits for each in tasks[1:]]
+        return all(each.startswith(f"waits for task {tasks[0]!r} of session 's'") for each in waits)
+
+    await until(is_so)
+
+
+async def texts(runner: AgentRunner) -> list[str]:
+    return [text for _, text in said(await runner.session("s").chat_history())]
+
+
+async def held_run(run: Runs, model: FakeOpenAI, **options: Any) -> asyncio.Task[Any]:
+    """Begin a run in the session whose model does not answer yet."""
+    model.add(hang("one"))
+    await run.serve(look)
+    given = {"session": "s", "task_id": f"{run.rig.app}-a", **options}
+    running = asyncio.ensure_future(run("first", **given))
+    await model.until_held()
+    return running
+
+
+async def test_runs_at_once_see_one_anothers_turns_in_order(run: Runs, model: FakeOpenAI) -> None:
+    model.add("1", "2", "3", "4")
+    await run.serve(look)
+    results = await asyncio.gather(
+        *(run(f"q{k}", session="s", task_id=f"{run.rig.app}-{k}") for k in range(4))
+    )
+    seen = [[text for _, text in said(each.messages)] for each in model.requests]
+    assert [len(each) for each in seen] == [1, 3, 5, 7]
+    assert all(after[: len(before)] == before for before, after in itertools.pairwise(seen))
+    assert sorted(each.final_output for each in results) == ["1", "2", "3", "4"]
+    assert await texts(run.runner) == [*seen[-1], "4"]
+    assert await line(run.runner) == ()
+    await run.rig.assert_replays()
+
+
+async def test_tasks_begin_in_the_order_in_which_they_were_created_without_a_worker(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = rig.runner()
+    tasks = [
+        await runner.create_task(f"q{k}", session="s", on_busy="queue", step_mode="automatic")
+        for k in range(3)
+    ]
+    model.add("0", "1", "2")
+    await rig.serve(make_agent(look))
+    for task in tasks:
+        await until_status(runner, task, "answered")
+        await runner.finalize_response(task)
+    assert await texts(runner) == ["q0", "0", "q1", "1", "q2", "2"]
+    await rig.assert_replays()
+
+
+async def test_a_task_that_waits_says_why_everywhere_and_can_be_abandoned(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    first = await held_run(run, model)
+    a, b, c = (f"{run.rig.app}-{x}" for x in "abc")
+    waiting = [
+        asyncio.ensure_future(run("second", session="s", task_id=b)),
+    ]
+    await until_in_line(run.runner, a, b)
+    waiting.append(asyncio.ensure_future(run("third", session="s", task_id=c)))
+    await until_in_line(run.runner, a, b, c)
+    plain = await Client.connect(run.runner.client.service_client.config.target_host)
+    shown = await plain.get_workflow_handle(b).query("task")
+    assert shown["waits"] == f"waits for task {a!r} of session 's'"
+    assert shown["status"] == "running"
+    assert (await plain.get_workflow_handle(c).query("task"))["waits"].endswith(" and 1 more")
+    await run.runner.abandon(b, "no", by="ann")
+    with pytest.raises(TaskAbandonedError):
+        await waiting[0]
+    await until_in_line(run.runner, a, c)
+    model.reply("three")
+    model.release()
+    assert (await first).final_output == "one"
+    assert (await waiting[1]).final_output == "three"
+    assert await texts(run.runner) == ["first", "one", "third", "three"]
+    await run.rig.assert_replays()
+
+
+@pytest.mark.parametrize("how", ["abandoned", "terminated", "deleted"])
+async def test_the_floor_does_not_outlive_its_task(
+    run: Runs, model: FakeOpenAI, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how != "abandoned":  # else it tells the next one
+        look_after(monkeypatch, timedelta(seconds=0.5))
+    first = await held_run(run, model)
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    second = asyncio.ensure_future(run("second", session="s", task_id=b))
+    await until_in_line(run.runner, a, b)
+    model.reply("two")
+    if how == "abandoned":
+        await run.runner.abandon(a, "no", by="ann")
+    elif how == "terminated":
+        await run.runner.client.get_workflow_handle(a).terminate("by hand")
+    else:
+        await run.runner.delete_task(a)
+    assert (await second).final_output == "two"
+    first.cancel()
+    model.release()
+    assert await line(run.runner) == ()
+    await run.rig.assert_replays()
+
+
+async def test_a_message_that_is_refused_names_the_task_and_leaves_nothing(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    first = await held_run(run, model)
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    with pytest.raises(SessionBusyError, match="has the floor") as caught:
+        await run("second", session="s", task_id=b, on_busy="refuse")
+    assert (caught.value.task_id, caught.value.waiting) == (a, "")
+    with pytest.raises(SessionBusyError):
+        await run.runner.chat("third", session="s", on_busy="refuse")
+    assert await line(run.runner) == (a,)
+    assert [each for each in run.rig.ids if "~session~" not in each] == [a]
+    model.release()
+    await first
+    model.reply("two")
+    again = await run("second", session="s", task_id=b, on_busy="refuse")
+    assert again.final_output == "two"
+    assert await texts(run.runner) == ["first", "one", "second", "two"]
+
+
+async def test_of_runs_that_are_refused_at_once_one_runs(run: Runs, model: FakeOpenAI) -> None:
+    await run.serve(look)
+    model.add(hang("one"))
+
+    async def ask(k: int) -> str:
+        try:
+            given: Any = {"task_id": f"{run.rig.app}-{k}", "session": "s", "on_busy": "refuse"}
+            return str((await run("q", **given)).final_output)
+        except SessionBusyError:
+            return "refused"
+
+    asked = [asyncio.ensure_future(ask(k)) for k in range(4)]
+    await model.until_held()
+    await until_done(asked, 3)
+    model.release()
+    assert sorted(await asyncio.gather(*asked)) == ["one", "refused", "refused", "refused"]
+
+
+async def until_done(tasks: list[asyncio.Task[Any]], count: int) -> None:
+    async def are_done() -> bool:
+        return sum(each.done() for each in tasks) == count
+
+    await until(are_done)
+
+
+async def test_an_interrupt_abandons_the_running_task_and_begins(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    first = await held_run(run, model)
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    model.reply("two")
+    result = await run("second", session="s", task_id=b, on_busy="interrupt", by="ann")
+    assert result.final_output == "two"
+    with pytest.raises(TaskAbandonedError, match=f"ann: interrupted by task '{b}'"):
+        await first
+    model.release()
+    assert await texts(run.runner) == ["second", "two"]
+    assert (await run.runner.get_task(a)).status == "abandoned"
+    await run.rig.assert_replays()
+
+
+async def test_a_merged_message_is_read_after_what_it_corrects(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    first = await held_run(run, model)
+    merged = asyncio.ensure_future(run("no, second", session="s", on_busy="merge"))
+    chat = asyncio.ensure_future(run.runner.chat("and third", session="s", on_busy="merge"))
+
+    async def is_said() -> bool:
+        events = await run.runner.audit(f"{run.rig.app}-a")
+        return sum(each.kind == "command" for each in events) == 2
+
+    await until(is_said)
+    model.reply("two")
+    model.release()
+    results = [await first, await merged]
+    assert [each.final_output for each in results] == ["two", "two"]
+    assert (await chat).response == "two"
+    last = [text for _, text in said(model.requests[-1].messages)]
+    assert last[:2] == ["first", "one"]
+    assert sorted("\n".join(last[2:]).split("\n\n")) == ["and third", "no, second"]
+    model.reply("later")
+    assert (await run("fourth", session="s", on_busy="merge")).final_output == "later"
+    with pytest.raises(InvalidArgumentError, match="gives a running task a text"):
+        await run([{"role": "user", "content": "x"}], session="s", on_busy="merge")
+
+
+async def test_a_merged_message_whose_task_has_just_ended_runs_as_a_task_of_its_own(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.add("one", "two")
+    await run.serve(look)
+    first = await run("first", session="s")
+
+    async def just_before(_turn: Turn) -> str:
+        return str(first.task_id)
+
+    monkeypatch.setattr(Turn, "_holder", just_before)
+    result = await run("second", session="s", on_busy="merge")
+    assert (result.final_output, result.task_id != first.task_id) == ("two", True)
+    assert await texts(run.runner) == ["first", "one", "second", "two"]
+
+
+async def resting(run: Runs, model: FakeOpenAI) -> None:
+    """Let a run wait for a person, and another one for its turn."""
+    model.call("pay")
+    await run.serve(look, pay)
+    waits = await run("first", session="s", task_id=f"{run.rig.app}-a")
+    assert waits.interruptions
+    await run("second", session="s", task_id=f"{run.rig.app}-b")
+
+
+async def test_a_run_that_waits_for_a_task_which_waits_for_a_person_says_so(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    with pytest.raises(SessionBusyError, match="is 'waiting'") as caught:
+        await resting(run, model)
+    assert (caught.value.task_id, caught.value.waiting) == (a, b)
+    await until_in_line(run.runner, a, b)
+    model.add("paid", "two")
+    state = RunState.of(a)
+    await run.runner.approve((await ask(run.runner, a)).id, by="ann")
+    assert (await run(state)).final_output == "paid"
+    result = await run(RunState.of(b))
+    assert result.final_output == "two"
+
+
+async def test_a_tool_cannot_run_in_the_session_of_its_task(run: Runs, model: FakeOpenAI) -> None:
+    refused: list[str] = []
+
+    @tool(effect="read")
+    async def nested() -> str:
+        """Run another agent in the same session."""
+        for mode in ("queue", "refuse", "interrupt", "merge"):
+            try:
+                await run.runner.chat("inner", session="s", on_busy=mode)
+            except SessionBusyError as error:
+                refused.append(str(error))
+        return "tried"
+
+    model.add(call("nested"), "done")
+    await run.serve(nested)
+    result = await run("outer", session="s")
+    assert result.final_output == "done"
+    assert len(refused) == 4
+    assert all("each would wait for the other" in each for each in refused)
+    assert await line(run.runner) == ()
+
+
+async def test_a_run_that_fails_keeps_the_floor_until_it_has_ended(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.fail(401)
+    await run.serve(look)
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    with pytest.raises(StepFailedError):
+        await run("first", session="s", task_id=a)
+    with pytest.raises(SessionBusyError, match="is 'needs_attention'"):
+        await run("second", session="s", task_id=b)
+    model.add("one", "two")
+    assert (await run(RunState.of(a))).final_output == "one"
+    assert (await run(RunState.of(b))).final_output == "two"
+    assert await texts(run.runner) == ["first", "one", "second", "two"]
+
+
+async def test_tasks_that_take_no_turns_are_as_before(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.add("a", "b")
+    tasks = [await runner.create_task(f"q{k}", session="s") for k in range(2)]
+    for task in tasks:
+        await runner.run_task(task)
+    assert [len(each.messages) for each in model.requests] == [1, 1]
+    for task in tasks:
+        await runner.finalize_response(task)
+    with pytest.raises(InvalidArgumentError, match="name one with session"):
+        await runner.create_task("q", on_busy="queue")

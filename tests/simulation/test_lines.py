@@ -1,0 +1,243 @@
+"""Tasks of one session take turns: schedules of many, with all that may come between.
+
+At any moment at most one task has begun and not ended. Tasks begin in the order in which they got
+in line, and nobody waits for one that has ended.
+"""
+
+import random
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.archive.session_commits import send_claim
+from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.reading.visibility import memo
+from holdfast.task.data.state import CLAIM, TURN, Claim, SessionState
+from tests.simulation.clock import EPOCH, Clock, virtual_time
+from tests.simulation.play import (
+    SESSION,
+    TASK,
+    Schedule,
+    Simulation,
+    _attributes_of,
+    _encoded,
+    payloads,
+    task_input,
+)
+from tests.simulation.run import Run
+from tests.simulation.service import client_of
+
+PLAN = [[["look", {"what": "1"}]], "done"]
+OPTIONS = {"session": True, "automatic": True, "finalize": True}
+
+
+class Line(Simulation):
+    """Tasks that take turns in one session.
+
+    Attributes:
+        came: Tasks in the order in which they got in line.
+        began: Tasks in the order in which they began.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(Schedule(plan=["hello"], choices=[], options={"paused": "ann"}), clock)
+        self.came: list[str] = []
+        self.began: list[str] = []
+        state = SessionState(roll_events=10)  # it continues as new as often as it can
+        self.server.start("Session", SESSION, payloads(state))
+        after = self.server.after
+
+        def look(run: Run) -> None:
+            after(run)
+            self.look(run)
+
+        self.server.after = look
+
+    def claim(self, claim: Claim) -> None:
+        """Send a claim, as a client does."""
+        work = send_claim(client_of(self.server), self.archive, SESSION, "hf-sim", claim)
+        self.worker._in_a_loop(work)
+
+    def begin(self, id: str, *, claims: bool) -> None:
+        """Create a task; its client gets in line for it, or leaves that to the task."""
+        given = task_input(Schedule(plan=PLAN, choices=[], options=OPTIONS))
+        session = given.head.session
+        assert session is not None
+        head = given.head.model_copy(
+            update={"session": session.model_copy(update={"queues": True})}
+        )
+        given = given.model_copy(update={"head": head})
+        if claims:
+            self.claim(Claim(task=id))
+        self.server.start(
+            AGENT_TASK,
+            id,
+            payloads(given),
+            memo=_encoded(memo(given.input, now=EPOCH)),
+            attributes=_attributes_of(given),
+        )
+
+    @property
+    def others(self) -> list[str]:
+        """The tasks of the session."""
+        return [id for id in self.tasks if id != TASK]
+
+    def look(self, run: Run) -> None:
+        """Check what must hold after a workflow task."""
+        if run.code is not None and run.id == SESSION:
+            self.came += [id for id in run.code.s.line if id not in self.came]
+        if run.code is None or run.id not in self.others:
+            return
+        core = run.code.core
+        if core.ledger.s.described is not None and run.id not in self.began:
+            self.began.append(run.id)
+        going = [id for id in self.others if self.has_the_floor(id)]
+        assert len(going) <= 1, f"{going} have begun, and none of them has ended"
+
+    def has_the_floor(self, id: str) -> bool:
+        """Whether a task has begun, and may do something."""
+        run = self.server.newest(id)
+        if run is None or not run.is_open or run.code is None:
+            return False
+        core = run.code.core
+        return core.ledger.s.described is not None and core.ending.status is None
+
+    def rest(self) -> None:
+        """Let everything happen that does by itself, watches included, until nothing does."""
+        self.server.fates.clear()
+        for _ in range(12):
+            self.choose(("release",))
+            self.choose(("settle",))
+            self.server.watch()
+            self.choose(("settle",))
+
+    def check_order(self) -> None:
+        """Tasks begin in the order in which they got in line."""
+        order = [id for id in self.came if id in self.began]
+        assert self.began == order, f"they came as {self.came}, and began as {self.began}"
+
+
+@contextmanager
+def line() -> Generator[Line]:
+    clock = Clock()
+    with virtual_time(clock):
+        simulation = Line(clock)
+        try:
+            yield simulation
+        finally:
+            simulation.close()
+
+
+def line_of(simulation: Line) -> tuple[str, ...]:
+    run = simulation.run_of("session")
+    assert run is not None
+    return SessionState.model_validate_json(run.query("state").data).line
+
+
+def turns(simulation: Line) -> list[str]:
+    """Return whose turns the session has, in order."""
+    run = simulation.run_of("session")
+    assert run is not None
+    state = SessionState.model_validate_json(run.query("state").data)
+    return [each.task for each in state.commits]
+
+
+def is_called(simulation: Line, id: str) -> bool:
+    """Whether a task was told of its turn: else it notices that later."""
+    tasks = (task for run in simulation.server.chains[id] for task in run.history)
+    jobs = (job for task in tasks for part in task.parts for job in part.jobs)
+    return any(job.signal_workflow.signal_name == TURN for job in jobs)
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_each_task_waits_for_those_before_it_and_sees_their_turns(claims: bool) -> None:
+    ids = ["a", "b", "c", "d"]
+    with line() as simulation:
+        for id in ids:
+            simulation.begin(id, claims=claims)
+        simulation.rest()
+        assert turns(simulation) == simulation.began == simulation.came
+        assert sorted(simulation.began) == ids
+        if claims:
+            assert simulation.came == ids
+        seen = []
+        for id in simulation.began:
+            run = simulation.server.newest(id)
+            assert run is not None
+            seen.append(run.code.core.ledger.s.described.commits.length)
+        assert seen == [0, 1, 2, 3]
+        assert [is_called(simulation, id) for id in simulation.began] == [False, True, True, True]
+        assert line_of(simulation) == ()
+
+
+@pytest.mark.parametrize("end", [("terminate",), ("cancel",), ("say", "abandon", {"by": "ann"})])
+@pytest.mark.parametrize("which", [0, 1])
+def test_nobody_waits_for_a_task_that_has_ended(end: tuple[Any, ...], which: int) -> None:
+    with line() as simulation:
+        simulation.choose(("fate", "step", "held"))
+        for id in ("a", "b", "c"):
+            simulation.begin(id, claims=True)
+            simulation.choose(("settle",))
+        assert line_of(simulation) == ("a", "b", "c")
+        verb, *rest = end
+        simulation.choose((verb, which + 1, *rest))
+        simulation.rest()
+        assert turns(simulation) == [id for id in "abc" if id != "abc"[which]]
+        assert is_called(simulation, "b") == (which == 0)
+        assert is_called(simulation, "c")
+        assert line_of(simulation) == ()
+
+
+KINDS = ("describe", "step", "close", "close_here", "ended", "rest")
+FATES = ("held", "late", "twice", "lost", "dead", "stalled", "fails")
+
+
+def disturb(simulation: Line, chance: random.Random) -> None:
+    """Let something happen to a task or to the session."""
+    who = chance.randrange(len(simulation.tasks))
+    id = simulation.id_of(who)
+    first = who == 0  # it is of no session, and only there since a simulation has one
+    claim = Claim(task=chance.choice(simulation.others or ["gone"]))
+    choices: list[Any] = [
+        lambda: simulation.choose(("evict", chance.choice((who, "session")))),
+        lambda: simulation.choose(("lose", chance.choice((who, "session")))),
+        lambda: simulation.choose(("fate", chance.choice(KINDS), chance.choice(FATES))),
+        lambda: simulation.choose(("release",)),
+        lambda: simulation.choose(("wait", chance.choice((1, 30, 5000)))),
+        lambda: simulation.claim(claim),  # late, or twice
+        lambda: simulation.server.signal(SESSION, CLAIM, payloads("nonsense")),
+        lambda: simulation.server.signal(id, TURN, payloads(Claim(task=id))),
+        lambda: simulation.server.signal(id, TURN, payloads("nonsense")),
+        lambda: simulation.choose(("settle",)),
+    ]
+    if not first:
+        ends = [("terminate", who), ("say", who, "abandon", {"by": "ann"}), ("cancel", who)]
+        choices.append(lambda: simulation.choose(chance.choice(ends)))
+        choices.append(lambda: simulation.choose(("say", who, "pause", {"by": "ann"})))
+        choices.append(lambda: simulation.choose(("say", who, "resume", {"by": "ann"})))
+    chance.choice(choices)()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_at_a_time_whatever_happens(seed: int) -> None:
+    chance = random.Random(seed)
+    with line() as simulation:
+        for k in range(6):
+            simulation.begin(f"x{k}", claims=chance.random() < 0.7)
+            for _ in range(chance.randrange(4)):
+                simulation.choose(("go", *(chance.choice((0, 0, 1, 2)) for _ in range(4))))
+                disturb(simulation, chance)
+        simulation.rest()
+        for who in range(1, len(simulation.tasks)):
+            simulation.choose(("say", who, "resume", {"by": "ann"}))
+        simulation.rest()
+        stuck = []
+        for id in simulation.others:
+            run = simulation.server.newest(id)
+            if run is not None and run.is_open:
+                stuck.append((id, run.code.core.ledger.status, run.code.core.ledger.s.ahead))
+        assert [each for each in stuck if each[1] == "running"] == []
+        assert not set(line_of(simulation)) & set(turns(simulation))
+        simulation.check_order()
