@@ -1,18 +1,18 @@
-"""Workers are killed while they erase a session."""
+"""A worker is killed while it erases a session."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from holdfast.archive.archive import record_name
 from holdfast.values.checks.json_shapes import as_array, as_object
 from tests.crash.lab import Lab
 
 
-async def test_a_session_whose_erasing_workers_are_killed_is_gone_with_one_certificate(
-    lab: Lab,
+async def test_a_session_whose_erasing_worker_is_killed_is_gone_with_one_certificate(
+    own_lab: Lab,
 ) -> None:
+    lab = own_lab  # all tasks of a server are read, and those of other tests have no worker
     worker = await lab.serve()
     tasks = list[str]()
     for _ in range(2):
@@ -23,15 +23,14 @@ async def test_a_session_whose_erasing_workers_are_killed_is_gone_with_one_certi
     names = [record_name("tasks", each) for each in tasks]
     asked = asyncio.create_task(lab.runner.erase(session="talk", by="ann", reason="r"))
 
-    def has_erased(count: int) -> bool:
+    def has_begun() -> bool:
         assert not asked.done() or asked.result()  # a refusal says why
         found = (as_object(lab.runner.archive.find_record(each)) for each in names)
-        return sum("erased" in each for each in found) >= count
+        return any("erased" in each for each in found)
 
-    for count in (1, 2):
-        await lab.until(partial(has_erased, count), f"{count} erased tasks")
-        await lab.kill(worker)
-        worker = lab.start()
+    await lab.until(has_begun, "an erased task")
+    await lab.kill(worker)
+    lab.start()
     certificate = await asked
     assert set(as_array(certificate["tasks"])) == set(tasks)
     assert len(await lab.runner.archive.alist_records("erasures")) == 1

@@ -8,18 +8,14 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput
-from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
+from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.task.data.records import Entry, EventRecord
-from holdfast.testing import FakeOpenAI
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
-from holdfast.workflows.core import Core
 from tests.support.rig import (
     MakeAgent,
     MakeRunner,
     Rig,
-    event_types,
-    until,
     until_status,
     until_steps,
 )
@@ -49,21 +45,6 @@ async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) ->
     await until_steps(runner, task, 1)
     output = await runner.run_task(task)
     assert (output.status, (await runner.get_task(task)).steps) == ("waiting", 1)
-
-
-async def test_a_cancellation_by_temporal_in_mid_step_is_an_abandon(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.hang("never")
-    task = await runner.create_task("q")
-    waiting = asyncio.create_task(runner.run_step(task))
-    await model.until_held()
-    await runner.client.get_workflow_handle(task.task_id).cancel()
-    with pytest.raises(TaskAbandonedError, match="temporal"):
-        await waiting
-    await until_status(runner, task, "abandoned")
-    await asyncio.to_thread(model.wait_held, 0)  # the model call in flight has ended
 
 
 async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(
@@ -151,23 +132,3 @@ async def test_secrets_are_in_no_ledger_entry_and_no_history(
     history = await runner.client.get_workflow_handle(task.task_id).fetch_history()
     assert secret not in history.to_json()
     assert secret not in str(await runner.ledger(task))
-
-
-async def test_a_bug_in_work_beside_the_main_loop_stops_the_task_until_it_is_mended(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(core: Core) -> None:
-        raise TypeError("a bug of ours")
-
-    runner = await make_runner(worker=Counting(2))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    with monkeypatch.context() as patched:
-        patched.setattr(Core, "after_news", broken)
-        await runner.client.get_workflow_handle(task.task_id).signal("feedback", {"text": "hm"})
-
-        async def failed() -> bool:
-            return "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task.task_id)
-
-        await until(failed)
-    assert (await runner.run_step(task)).output["count"] == 2

@@ -19,7 +19,6 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten
 from holdfast.cli.connection import Engine
-from holdfast.errors import ArchiveError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from tests.support.people import World, ask
@@ -105,50 +104,6 @@ async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_r
     assert world.done == ["pay bo"] * (2 if decision == "again" else 1)
     await runner.delete_task(task)
     assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
-
-
-def cutting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let the answer be lost after the store has created one mark; return the name of that."""
-    cut: list[str] = []
-    create = Archive.create_record
-
-    def create_and_fail(own: Archive, name: str, data: Any) -> Any:
-        found = create(own, name, data)
-        if name.startswith("effects/") and not cut:
-            cut.append(name)
-            msg = "no answer"
-            raise ArchiveError(msg)
-        return found
-
-    monkeypatch.setattr(Archive, "create_record", create_and_fail)
-    return cut
-
-
-async def test_a_question_that_nobody_was_asked_has_no_answer(
-    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store has the mark of the question, but its answer is lost: the call is not begun."""
-    runner = await served(rig, paying(world))
-    task = await paid(runner)
-    await rig.stop()
-    cut = cutting(monkeypatch)
-    await go_back(runner, task, "tool")
-    runner = await served(rig, paying(world))
-    asked = await ask(runner, task)
-    assert len(cut) == 1
-    assert "and ended (done), and the history" in asked.text
-    assert world.done == ["pay bo"]
-    await runner.approve(asked, by="ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay bo"] * 2
-
-
-async def test_a_call_whose_mark_alone_was_written_begins_without_a_question(
-    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut = cutting(monkeypatch)
-    await paid(await served(rig, paying(world)))
-    assert (len(cut), world.done) == (1, ["pay bo"])
 
 
 async def test_the_first_mark_of_a_call_takes_two_requests(

@@ -153,22 +153,12 @@ async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
     } == {True}
 
 
-async def test_a_task_that_starts_later_says_so_and_starts_then(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    task = await runner.create_task(
-        "q", start_at=time.time() + 1.5, step_mode="automatic", by="anna"
-    )
-    assert task.paused.startswith("anna, starts at ")
-    await until_status(runner, task, "answered")
-    [told] = [event for event in await runner.audit(task) if event.kind == "command"]
-    assert "Its time has come." in str(told)
-
-
 async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
     make_runner: MakeRunner,
 ) -> None:
     runner = await make_runner(worker=Counting(1))
-    first = await runner.create_task("q", start_at=LATER, step_mode="automatic")
+    first = await runner.create_task("q", start_at=LATER, step_mode="automatic", by="anna")
+    assert first.paused.startswith("anna, starts at ")
     second = await runner.create_task("q", start_at=LATER.timestamp(), step_mode="automatic")
     found = await runner.client.get_workflow_handle(second.task_id).describe()
     assert found.typed_search_attributes.get(HF_STATUS) == "paused"  # also before a worker is up

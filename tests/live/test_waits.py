@@ -50,16 +50,6 @@ async def results(runner: AgentRunner, task: Task) -> list[str]:
     return [str(m.content) for m in await runner.transcript(task) if m.role == "tool"]
 
 
-async def test_a_call_sleeps_until_its_time_and_its_note_comes_back(
-    rig: Rig,
-) -> None:
-    turns: Script = [call("sleep_until", when="1 s", note="look again"), "done"]
-    runner = await served(rig, sleep_until, turns)
-    task = await runner.create_task("q", step_mode="automatic")
-    await until_status(runner, task, "answered")
-    assert await results(runner, task) == ["look again"]
-
-
 async def test_people_see_that_a_call_sleeps_and_wake_it(rig: Rig) -> None:
     turns: Script = [call("sleep_until", when="2900-01-01T00:00:00Z", note="look again"), "done"]
     runner = await served(rig, sleep_until, turns)
