@@ -108,8 +108,17 @@ def leave_behind(ctx: ToolContext) -> str:
     return "left"
 
 
+@tool(effect="read")
+def keep_apart(ctx: ToolContext, name: str, text: str) -> str:
+    """Keep a file from a thread of the tool's own, which knows of no activity."""
+    apart = threading.Thread(target=ctx.artifacts.put, args=(name, text))
+    apart.start()
+    apart.join()
+    return "kept"
+
+
 may_go = threading.Event()
-TOOLS: list[Tool] = [keep_, keep_inline, picture, fail, leave_behind, read_artifact]
+TOOLS: list[Tool] = [keep_, keep_apart, keep_inline, picture, fail, leave_behind, read_artifact]
 
 
 @pytest.fixture(scope="module", params=[None, keys()], ids=["plain", "encrypted"])
@@ -320,9 +329,10 @@ async def test_nothing_of_them_is_left_after_an_erasure_and_a_fork_is_in_its_way
     def left() -> list[Path]:
         return [each for each in files() if mark.encode() in each.read_bytes()]
 
-    task = await ran(runner, keep("a.txt", mark))
-    [kept] = await runner.artifacts(task)
-    assert len(left()) == (0 if is_encrypted else 1)
+    apart = say("keep_apart", name="b.txt", text=f"{mark} apart")
+    task = await ran(runner, keep("a.txt", mark), apart)
+    found = await runner.artifacts(task)
+    assert [each.name for each in found] == ["a.txt", "b.txt"]
     await runner.finalize_response(task)
     fork = await runner.fork(task, "s1")
     with pytest.raises(CommandRefusedError, match="has forks"):
@@ -332,9 +342,10 @@ async def test_nothing_of_them_is_left_after_an_erasure_and_a_fork_is_in_its_way
     for each in (task, fork.task_id):
         with pytest.raises((ErasedError, TaskNotFoundError)):
             await runner.artifacts(each)
-    if is_encrypted:
+    for kept in found if is_encrypted else ():
         with pytest.raises(BlobMissingError):
             runner.archive.get(kept.sha256)
+    assert is_encrypted != bool(left())
 
 
 async def test_the_command_lists_them_and_writes_one(runner: AgentRunner, tmp_path: Path) -> None:
