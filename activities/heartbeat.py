@@ -219,6 +219,9 @@ FASTEST_SECONDS = 5.0
 """Longest time between two heartbeats, and so between a cancellation and its arrival in the
 activity."""
 
+USUAL_SHARE, RESTING_SHARE = 1 / 3, 0.6
+"""Part of the heartbeat timeout after which the next one is sent; by one that only waits."""
+
 FAILED = "failed"
 """Member of a detail of heartbeats: the `FailedCalls` of the activity."""
 
@@ -281,6 +284,7 @@ class Pulse:
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
         failed: The model calls that have failed; each heartbeat carries them.
+        pause: Longest time between two heartbeats, in seconds.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -290,7 +294,9 @@ class Pulse:
         self.moved = False
         self.failed = FailedCalls()
         self.hasty_until = 0.0
+        self.pause = FASTEST_SECONDS
         self._tells, self._told = False, 0.0
+        self._rested = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -308,6 +314,21 @@ class Pulse:
     def carry(self, details: Callable[[], Json]) -> None:
         """Have later heartbeats carry what this function returns then."""
         self._make_details = details
+
+    def rest(self, details: Callable[[], Json]) -> None:
+        """Carry what the activity waits for, and send heartbeats as seldom as the timeout allows.
+
+        Each heartbeat is billed.
+        """
+        self._make_details = details
+        self._rested, self.pause = now(), _pause(RESTING_SHARE, math.inf)
+
+    def go_on(self) -> None:
+        """Carry nothing, and send heartbeats as often as usual: the wait is over."""
+        self._make_details = None
+        self.pause = _pause()
+        if now() - self._rested > self.pause:  # else no heartbeat has told of the wait
+            self.show()
 
     def tell_progress(self) -> None:
         """Send a heartbeat, but no two of these within `PROGRESS_SECONDS`."""
@@ -460,11 +481,16 @@ def beside() -> tuple[Pulse, ...]:
     return tuple(each for of, each in known if of == task and each is not own)
 
 
-async def _beat(pulse: Pulse) -> None:
+def _pause(share: float = USUAL_SHARE, most: float = FASTEST_SECONDS) -> float:
+    """Return the longest time between two heartbeats of the running activity, in seconds."""
     timeout = activity.info().heartbeat_timeout
-    seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
+    return min(timeout.total_seconds() * share if timeout else FASTEST_SECONDS, most)
+
+
+async def _beat(pulse: Pulse) -> None:
+    pulse.pause = _pause()
     while True:
-        pause = HASTE_SECONDS if now() < pulse.hasty_until else seconds
+        pause = HASTE_SECONDS if now() < pulse.hasty_until else pulse.pause
         try:
             async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()

@@ -531,12 +531,14 @@ class ModelUnavailableError(ModelError):
         usage: Cost of an answer that came and cannot be used; None when no answer came.
         open_calls: Its calls: a provider that keeps the conversation waits for their results.
         is_unasked: Whether the provider was not asked: the call waits for its turn, however long.
+        used_day: The day of the tenant that is used up (`UsedDay`), if that is why; else None.
     """
 
     limit_seconds: float | None = None
     is_repeated: bool = False
     is_unasked: bool = False
     usage: Any = None
+    used_day: Any = None
     open_calls: tuple[Any, ...] = ()
 
     def __init__(

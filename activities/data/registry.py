@@ -263,7 +263,9 @@ class Registry:
             self._snapshots[sha256] = known
         return known
 
-    async def model_of_run(self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead) -> Model:
+    async def model_of_run(
+        self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead, _limit: str = ""
+    ) -> Model:
         """Return the model that answers for an agent in a task, as its run wants it.
 
         Raises:

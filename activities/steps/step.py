@@ -329,7 +329,7 @@ class StepActivities:
         if head.run.kept is not None:
             continuation = Continuation.of(head.run.kept, opened, given.n, journal)
         asking = Asking(
-            await code.registry.model_of_run(agent, snapshot, head),
+            await code.registry.model_of_run(agent, snapshot, head, given.limit),
             code,
             source,
             before=seen.whole,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from math import inf
-from typing import Any
 from uuid import uuid4
 
 from temporalio.client import Client, WithStartWorkflowOperation
@@ -23,18 +22,22 @@ from temporalio.worker import Worker
 
 from holdfast.engine.loop import LoopThread
 from holdfast.errors import ModelUnavailableError
-from holdfast.governor.providers import Provider
-from holdfast.governor.shares import Ask, Lease, Shares
+from holdfast.governor.days import DayLimit, Room
+from holdfast.governor.providers import EVERY, Limited, Provider, TenantBudget
+from holdfast.governor.shares import Ask, Lease, Limits, Shares
 from holdfast.governor.turns import Call, Turns
-from holdfast.governor.workflow import QUEUE, Governor
+from holdfast.governor.workflow import QUEUE, TENANTS, Governor
+from holdfast.task.data.wire import UsedDay
 from holdfast.tracing import switch
-from holdfast.values.money import NOTHING
+from holdfast.values.money import NOTHING, dollars
 from holdfast.values.text.logs import log
 
 PATIENCE_SECONDS = 45.0
 """How long a call waits in one attempt of its activity, which has a minute more than the call."""
 
 ANSWER_SECONDS = timedelta(seconds=10)
+CLOSE_SECONDS = 2.0
+"""How long a process that stops waits until the governor knows what its calls have used."""
 AGAIN_SECONDS = 1.0
 """Pause after an ask that was not answered."""
 
@@ -42,10 +45,10 @@ LONGEST_WAIT_SECONDS = 60.0
 """Longest pause until a call comes again that has lost patience."""
 
 
-def come_again(provider: str, why: str, seconds: float) -> ModelUnavailableError:
+def come_again(text: str, seconds: float) -> ModelUnavailableError:
     """Make the error for a call that was not made, and comes again."""
     made = ModelUnavailableError(
-        f"The call waits for its turn at provider {provider!r}: {why}.",
+        text,
         retry_after=max(seconds, AGAIN_SECONDS),
         is_limit=True,
     )
@@ -58,10 +61,12 @@ class Used:
     """What a call has used; nothing, if it has failed.
 
     Attributes:
+        is_made: Whether the provider was asked; else the turn is given back.
         tokens: Its tokens.
         dollars: Its cost.
     """
 
+    is_made: bool = False
     tokens: int = 0
     dollars: Decimal = NOTHING
 
@@ -90,59 +95,83 @@ class Line:
 
 
 class Gate:
-    """The gate of one provider, for the calls of this process to it."""
+    """A gate for calls of this process: of one provider, or of the days of all tenants.
 
-    def __init__(self, provider: Provider, client: Client, worker: str) -> None:
+    Attributes:
+        name: Name of the provider; "tenants" for the days of tenants.
+        place: What the gate is of, for a person.
+    """
+
+    def __init__(
+        self,
+        limited: Provider | Mapping[str, TenantBudget],
+        client: Client,
+        worker: str,
+    ) -> None:
         """Open a gate in the running event loop."""
-        self._provider = provider
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._lines = [Line(key, Turns(worker, provider.limits)) for key in provider.keys or ("",)]
+        self._budgets: Mapping[str, TenantBudget] = {}
+        if isinstance(limited, Provider):
+            self.name, self.place = limited.name, f"at provider {limited.name!r}"
+            self._queue, limits, keys = QUEUE, limited.limits, limited.keys or ("",)
+            self._lines = [Line(key, Turns(worker, limits)) for key in keys]
+        else:
+            self.name, self.place = "tenants", "in the day of its tenant"
+            self._queue, self._budgets = TENANTS, limited
+            self._lines = [Line("", Turns(worker, Limits(), days=self._limit_of))]
+        self._is_closing = False
         self._asking = [asyncio.create_task(self._ask(line)) for line in self._lines]
 
-    def close(self) -> None:
-        """Stop asking for leases."""
-        for each in self._asking:
+    def _limit_of(self, tenant: str) -> DayLimit:
+        return (self._budgets.get(tenant) or self._budgets[EVERY]).limit
+
+    async def close(self) -> None:
+        """Tell the governor what it was not told yet, and stop asking for leases."""
+        self._is_closing = True
+        for line in self._lines:
+            line.stirred.set()
+        _, asking = await asyncio.wait(self._asking, timeout=CLOSE_SECONDS)
+        for each in asking:
             each.cancel()
 
     @asynccontextmanager
     async def turn(
-        self, call: Call, wait: Callable[[Callable[[], str]], None]
-    ) -> AsyncGenerator[tuple[Line, Used]]:
+        self, call: Call, wait: Callable[[Callable[[], str]], None], used: Used
+    ) -> AsyncGenerator[Line]:
         """Wait for the turn of a call, from any loop, and settle the call after the block.
 
         Args:
             call: The call.
             wait: Gets a function that says what the call waits for.
+            used: What the call has used, and whether it was made, by the end of the block.
 
         Raises:
             ModelUnavailableError: The turn did not come in time; or that of the block.
         """
         line = min(self._lines, key=self._load)
-        wait(lambda: line.turns.words(call))
+        wait(lambda: self._words(line, call))
         begun = time.monotonic()
         entering = asyncio.run_coroutine_threadsafe(self._enter(line, call), self._loop)
-        used = Used()
         try:
             await asyncio.wrap_future(entering)
-        except BaseException:
-            self.leave(line, call)  # its turn may come in the moment in which it is cancelled
-            raise
-        if (meter := switch.meter()) is not None:
-            meter.waited(self._provider.name, time.monotonic() - begun)
-        try:
-            yield line, used
+            if (meter := switch.meter()) is not None:
+                meter.waited(self.name, time.monotonic() - begun)
+            yield line
         except ModelUnavailableError as error:
-            if error.is_limit and not error.is_unasked:
+            if used.is_made and error.is_limit and not self._budgets:
                 pause = error.retry_after or 0.0
                 self._post(line, lambda: line.turns.refused(call, pause, time.monotonic()))
             raise
         finally:
-            self._post(line, lambda: line.turns.done(call, used.tokens, used.dollars))
+            if used.is_made:
+                self._post(line, lambda: line.turns.done(call, used.tokens, used.dollars))
+            else:  # also where its turn comes in the moment in which it is cancelled
+                self._post(line, lambda: line.turns.leave(call))
 
-    def leave(self, line: Line, call: Call) -> None:
-        """Give back the turn of a call that is not made after all."""
-        self._post(line, lambda: line.turns.leave(call))
+    def _words(self, line: Line, call: Call) -> str:
+        """Say for a person what a call waits for."""
+        return f"waits for its turn {self.place}: {line.turns.words(call)}."
 
     def heard(self, line: Line, headers: Mapping[str, str]) -> None:
         """Take what an answer says of the provider's limits."""
@@ -194,12 +223,22 @@ class Gate:
         seconds = min(line.turns.pause, LONGEST_WAIT_SECONDS)
         if lease is not None and lease.why:
             seconds = lease.retry
-        return come_again(self._provider.name, line.turns.words(call), seconds)
+        return come_again(f"The call {self._words(line, call)}", seconds)
 
-    def _send_back(self, line: Line, call: Call) -> None:
+    def _past_day(self, call: Call, room: Room) -> ModelUnavailableError:
+        """Make the error for a call whose tenant has used its day."""
+        limit = self._limit_of(call.tenant)
+        of_dollars = room.used == "dollars"
+        most = dollars(limit.dollars) if of_dollars else f"{limit.tokens:,} tokens"
+        what = f"the {most} that tenant {call.tenant!r} may use in a day ({limit.zone}) are used up"
+        error = come_again(f"The call waits for the next day: {what}.", room.ends - time.time())
+        error.used_day = UsedDay(what=what, ends=room.ends, of_dollars=of_dollars)
+        return error
+
+    def _send_back(self, line: Line, call: Call, error: Exception | None = None) -> None:
         future = line.begun.get(call)
         if future is not None and not future.done():
-            future.set_exception(self._again(line, call))
+            future.set_exception(error or self._again(line, call))
 
     def _stir(self, line: Line) -> None:
         """Let all begin whose turn it is, and look again when the next one's comes."""
@@ -214,6 +253,10 @@ class Gate:
             for call in list(turns.waiting):
                 turns.leave(call)
                 self._send_back(line, call)
+        for call in list(turns.waiting) if self._budgets else ():
+            if (room := turns.used_up(call)) is not None:
+                turns.leave(call)
+                self._send_back(line, call, self._past_day(call, room))
         if line.timer is not None:
             line.timer.cancel()
             line.timer = None
@@ -226,9 +269,9 @@ class Gate:
         """Ask for a lease whenever one is due."""
         turns = line.turns
         try:
-            while True:
+            while turns.is_owing or not self._is_closing:
                 line.stirred.clear()
-                due = turns.due(time.monotonic())
+                due = -inf if self._is_closing else turns.due(time.monotonic())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(None if due == inf else due - time.monotonic()):
                         await line.stirred.wait()
@@ -245,13 +288,14 @@ class Gate:
 
     async def _answered(self, line: Line, ask: Ask) -> Lease:
         """Have the governor answer, however long that takes: without a lease no call is made."""
-        id = f"{QUEUE}.{self._provider.name}" + (f".{line.key}" if line.key else "")
+        id = self._queue if self._budgets else f"{QUEUE}.{self.name}"
+        id += f".{line.key}" if line.key else ""
         while True:
             begun = WithStartWorkflowOperation(
                 Governor.run,
                 Shares(),
                 id=id,
-                task_queue=QUEUE,
+                task_queue=self._queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
             try:
@@ -268,26 +312,37 @@ class Gate:
 
 
 class Gates:
-    """The gates of this process, and a Temporal worker for their governors."""
+    """The gates of this process, and Temporal workers for their governors."""
 
-    def __init__(self, providers: tuple[Provider, ...]) -> None:
+    def __init__(self, limited: Iterable[Limited]) -> None:
         """Open nothing yet."""
-        self.providers = providers
+        given = tuple(limited)
+        self.providers = [each for each in given if isinstance(each, Provider)]
+        self.budgets = {each.tenant: each for each in given if isinstance(each, TenantBudget)}
         self._worker = uuid4().hex[:12]
         self._thread: LoopThread | None = None
         self._opened: dict[tuple[str, str], dict[str, Gate]] = {}
-        self._workers: list[Worker] = []
-        self._runs: list[asyncio.Task[Any]] = []
+        self._runs: list[asyncio.Task[None]] = []
+        self._stop = asyncio.Event()
 
     async def gate(self, provider: Provider, client: Client) -> Gate:
         """Return the gate of a provider for calls of tasks of this client's namespace."""
+        return (await self._gates(client))[provider.name]
+
+    async def day(self, tenant: str, client: Client) -> Gate | None:
+        """Return the gate of the days of tenants, if a tenant has a budget."""
+        if not tenant or not (tenant in self.budgets or EVERY in self.budgets):
+            return None
+        return (await self._gates(client))[""]
+
+    async def _gates(self, client: Client) -> dict[str, Gate]:
         place = client.service_client.config.target_host, client.namespace
         known = self._opened.get(place)
         if known is not None:
-            return known[provider.name]
+            return known
         if self._thread is None:
             self._thread = LoopThread("holdfast-governor")
-        return (await self._thread.wrap(self._open(place, client)))[provider.name]
+        return await self._thread.wrap(self._open(place, client))
 
     async def _open(self, place: tuple[str, str], client: Client) -> dict[str, Gate]:
         if place not in self._opened:
@@ -297,18 +352,36 @@ class Gates:
                 namespace=client.namespace,
                 data_converter=client.data_converter,
             )
+            gates = {each.name: Gate(each, bare, self._worker) for each in self.providers}
+            if self.budgets:
+                gates[""] = Gate(self.budgets, bare, self._worker)
+            queues = [QUEUE] * bool(self.providers) + [TENANTS] * bool(self.budgets)
+            self._runs += [asyncio.create_task(self._govern(bare, queue)) for queue in queues]
+            self._opened[place] = gates
+        return self._opened[place]
+
+    async def _govern(self, client: Client, queue: str) -> None:
+        """Run governors until the gates end; without them no call is made."""
+        while not self._stop.is_set():
             worker = Worker(
-                bare,
-                task_queue=QUEUE,
+                client,
+                task_queue=queue,
                 workflows=[Governor],
                 build_id=QUEUE,
                 max_concurrent_workflow_task_polls=2,
             )
-            self._workers.append(worker)
-            self._runs.append(asyncio.create_task(worker.run()))
-            gates = {each.name: Gate(each, bare, self._worker) for each in self.providers}
-            self._opened[place] = gates
-        return self._opened[place]
+            running, stop = (
+                asyncio.create_task(worker.run()),
+                asyncio.create_task(self._stop.wait()),
+            )
+            await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if running.done() and (error := running.exception()) is not None:
+                log.error("The worker of %s has failed, and begins again: %s", queue, error)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            await worker.shutdown()
+            await running
 
     async def close(self) -> None:
         """End the gates, once no call comes any more."""
@@ -318,9 +391,8 @@ class Gates:
             await asyncio.to_thread(thread.close, AGAIN_SECONDS)
 
     async def _close(self) -> None:
-        for gates in self._opened.values():
-            for gate in gates.values():
-                gate.close()
+        every = [gate for gates in self._opened.values() for gate in gates.values()]
+        await asyncio.gather(*(gate.close() for gate in every))
         self._opened.clear()
-        await asyncio.gather(*(worker.shutdown() for worker in self._workers))
-        await asyncio.gather(*self._runs, return_exceptions=True)
+        self._stop.set()
+        await asyncio.gather(*self._runs)

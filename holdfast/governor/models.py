@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,8 +20,8 @@ from holdfast.activities.heartbeat import current, ensure_ours
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.errors import ModelUnavailableError, UserError
-from holdfast.governor.gate import Gates, Used
-from holdfast.governor.providers import Provider, checked_providers
+from holdfast.governor.gate import Gates, Used, come_again
+from holdfast.governor.providers import Limited, Provider, checked_providers
 from holdfast.governor.turns import Call
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell, unread
 from holdfast.models.fallbacks import FallbackModel
@@ -42,12 +43,12 @@ _gates: WeakKeyDictionary[UserLoops, Gates] = WeakKeyDictionary()
 
 
 def governing_registry(
-    providers: Iterable[Provider] | None, loops: UserLoops | None, *, prices: bool
+    providers: Iterable[Limited] | None, loops: UserLoops | None, *, prices: bool
 ) -> type[Registry]:
     """Return the registry of a process with providers: its models wait at their gates.
 
     Args:
-        providers: The providers; those of `HOLDFAST_PROVIDERS` when None.
+        providers: Providers and budgets of tenants; those of `HOLDFAST_PROVIDERS` when None.
         loops: The loops of the process, which end after the gates.
         prices: Whether the process knows what calls cost.
 
@@ -65,23 +66,30 @@ def governing_registry(
 
     class Governed(Registry):
         async def model_of_run(
-            self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead
+            self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead, _limit: str = ""
         ) -> Model:
             found = await super().model_of_run(agent, snapshot, head)
-            return governed(found, behind, self.prices)
+            return governed(found, behind, self.prices, is_past=_limit in ("past", "finish"))
 
     return Governed
 
 
-def governed(model: Model, gates: Gates, prices: Prices | None) -> Model:
-    """Put a model behind the gate of its provider, if it has one."""
+def governed(model: Model, gates: Gates, prices: Prices | None, *, is_past: bool) -> Model:
+    """Put a model behind the gates of its provider and of the days of tenants, as far as they are.
+
+    Args:
+        model: The model.
+        gates: The gates of the process.
+        prices: What models cost.
+        is_past: Whether the call may go past the day of its tenant.
+    """
     if isinstance(model, FallbackModel):
-        return model.with_each(lambda each: governed(each, gates, prices))
+        return model.with_each(lambda each: governed(each, gates, prices, is_past=is_past))
     provider = next((each for each in gates.providers if each.has(model)), None)
-    if provider is None:
+    if provider is None and not gates.budgets:
         return model
     kind = GovernedStreaming if isinstance(model, StreamingModel) else GovernedModel
-    return kind(model, provider, gates, prices)
+    return kind(model, provider, gates, prices, is_past=is_past)
 
 
 class GovernedModel:
@@ -92,10 +100,17 @@ class GovernedModel:
     """
 
     def __init__(
-        self, model: Model, provider: Provider, gates: Gates, prices: Prices | None
+        self,
+        model: Model,
+        provider: Provider | None,
+        gates: Gates,
+        prices: Prices | None,
+        *,
+        is_past: bool,
     ) -> None:
-        """Put a model behind a gate."""
+        """Put a model behind gates."""
         self.model = model
+        self._is_past = is_past
         self._provider = provider
         self._gates = gates
         self._prices = prices
@@ -122,36 +137,55 @@ class GovernedModel:
         self, request: ModelRequest, ask: Callable[[Any], Awaitable[ModelAnswer]]
     ) -> ModelAnswer:
         info, pulse, begun = activity.info(), current.get(None), time.monotonic()
-        gate = await self._gates.gate(self._provider, activity.client())
-        whose = await _priority_of(info.workflow_id or "", info.workflow_run_id or "")
+        client, gates = activity.client(), self._gates
+        whose = await self._whose(info.workflow_id or "", info.workflow_run_id or "")
         call = Call(
             size=len(canonical(request.wire())),
             since=info.scheduled_time.timestamp(),
             tenant=whose.fairness_key,
             priority=whose.priority_key or USUAL_PRIORITY,
+            is_past=self._is_past,
         )
 
         def shown(what: Callable[[], str]) -> None:
             if pulse is not None:
-                where = f"provider {self._provider.name!r}"
-                pulse.carry(lambda: {WAITS: f"It waits for its turn at {where}: {what()}."})
+                pulse.rest(lambda: {WAITS: f"It {what()}"})
 
-        async with gate.turn(call, shown) as (line, used):
+        used, model = Used(), self.model
+        async with AsyncExitStack() as stack:
+            day = await gates.day(call.tenant, client)
+            if day is not None:  # before the turn, which another tenant may have meanwhile
+                await stack.enter_async_context(day.turn(replace(call), shown, used))
+            if self._provider is not None:
+                gate = await gates.gate(self._provider, client)
+                line = await stack.enter_async_context(gate.turn(call, shown, used))
+                model = _reached(model, line.key, partial(gate.heard, line))
             if pulse is not None:
-                pulse.carry(lambda: None)
+                pulse.go_on()
+            await ensure_ours("model call")  # it may have waited for long
+            waited, used.is_made = time.monotonic() - begun, True
             try:
-                await ensure_ours("model call")  # it may have waited for long
-            except BaseException:
-                gate.leave(line, call)
-                raise
-            waited = time.monotonic() - begun
-            try:
-                answer = await ask(_reached(self.model, line.key, partial(gate.heard, line)))
+                answer = await ask(model)
             except ModelUnavailableError as error:
                 if error.usage is not None:  # of an answer that cannot be used
                     self._used(used, unread(error, self.name), request)
                 raise
             return self._used(used, answer, request).model_copy(update={"waited": round(waited, 3)})
+
+    async def _whose(self, task_id: str, run_id: str) -> Priority:
+        """Return whose a task is, and its priority.
+
+        Raises:
+            ModelUnavailableError: It cannot be read, and the tenant may have used its day.
+        """
+        try:
+            return await _priority_of(task_id, run_id)
+        except RPCError as error:
+            text = f"The tenant of task {task_id!r} cannot be read"
+            if self._gates.budgets:
+                raise come_again(f"{text}: {error}. The call is repeated.", 0.0) from error
+            log.warning("%s, and none is taken: %s", text, error)
+            return Priority()
 
     def _used(self, used: Used, answer: ModelAnswer, request: ModelRequest) -> ModelAnswer:
         """Note what an answer has used; return it with its cost."""
@@ -167,11 +201,7 @@ async def _priority_of(task_id: str, run_id: str) -> Priority:
     known = _priorities.get(run_id)
     if known is not None:
         return known
-    try:
-        found = await activity.client().get_workflow_handle(task_id, run_id=run_id).describe()
-    except RPCError as error:
-        log.warning("The tenant of task %r cannot be read, and none is taken: %s", task_id, error)
-        return Priority()
+    found = await activity.client().get_workflow_handle(task_id, run_id=run_id).describe()
     while len(_priorities) >= MOST_PRIORITIES:
         del _priorities[next(iter(_priorities))]
     _priorities[run_id] = found.raw_description.workflow_execution_info.priority

@@ -1,4 +1,8 @@
-"""What the providers of models allow: `Provider`, and the file that `HOLDFAST_PROVIDERS` names."""
+"""What the providers of models and the budgets of tenants allow.
+
+They are given as objects, `Provider` and `TenantBudget`, or by the file that `HOLDFAST_PROVIDERS`
+names.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,13 @@ from collections.abc import Iterable
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.governor.days import DayLimit
 from holdfast.governor.shares import Limits
 from holdfast.models.base import Model
 from holdfast.values.base import Strict
@@ -21,6 +27,9 @@ from holdfast.values.text.shown import shown
 
 VARIABLE = "HOLDFAST_PROVIDERS"
 LIBRARIES = ("litellm", "any-llm")
+TENANTS_TABLE = "tenants"
+"""Table of the file that has a table for each `TenantBudget`."""
+EVERY = "*"
 
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -86,11 +95,49 @@ class Provider(Strict):
         return self.name in (before, getattr(model, "provider", ""))
 
 
-def checked_providers(given: Iterable[Provider] | None, *, prices: bool) -> tuple[Provider, ...]:
-    """Return providers that were given to a worker; those of the environment when none were.
+class TenantBudget(Strict):
+    """What a tenant may use in a day, of all providers and in all worker processes of a namespace.
+
+    Attributes:
+        tenant: The tenant, as `create_task(tenant=)` names it; "*" for each one that has no budget
+            of its own.
+        dollars_per_day: What calls may cost in a day. The worker processes need prices.
+        tokens_per_day: Tokens that calls may use in a day, read and written.
+        time_zone: IANA name of the time zone whose midnight begins the day.
+    """
+
+    tenant: str = Field(min_length=1)
+    dollars_per_day: Dollars | None = Field(default=None, gt=0, le=MOST_DOLLARS)
+    tokens_per_day: int | None = Field(default=None, ge=1)
+    time_zone: str = "UTC"
+
+    if TYPE_CHECKING:  # what the fields are made of
+
+        def __init__(
+            self,
+            *,
+            tenant: str,
+            dollars_per_day: Amount | None = None,
+            tokens_per_day: int | None = None,
+            time_zone: str = "UTC",
+        ) -> None: ...
+
+    @property
+    def limit(self) -> DayLimit:
+        """The limits, as the governor has them."""
+        dollars, tokens = self.dollars_per_day or NOTHING, self.tokens_per_day or 0
+        return DayLimit(dollars=dollars, tokens=tokens, zone=self.time_zone)
+
+
+Limited: TypeAlias = Provider | TenantBudget
+"""What worker processes take as `providers=`."""
+
+
+def checked_providers(given: Iterable[Limited] | None, *, prices: bool) -> tuple[Limited, ...]:
+    """Return what was given to a worker as `providers=`; that of the environment when nothing was.
 
     Args:
-        given: The providers, or None.
+        given: Providers and budgets of tenants, or None.
         prices: Whether the worker knows what calls cost.
 
     Raises:
@@ -98,32 +145,61 @@ def checked_providers(given: Iterable[Provider] | None, *, prices: bool) -> tupl
     """
     every = _from_environment() if given is None else tuple(cast("Iterable[object]", given))
     for each in every:
-        if not isinstance(each, Provider):
-            msg = f"providers lists Providers; {shown(each)} is not one."
+        if not isinstance(each, Limited):
+            msg = f"providers lists Providers and TenantBudgets; {shown(each)} is neither."
             raise InvalidArgumentError(msg)
-        missing = [name for name in each.keys if not os.environ.get(name)]
-        if missing:
-            msg = (
-                f"Provider {each.name!r} takes a key from the environment variable {missing[0]},"
-                " which is not set."
-            )
-            raise InvalidArgumentError(msg)
+        if isinstance(each, Provider):
+            what = f"Provider {each.name!r}"
+            missing = [name for name in each.keys if not os.environ.get(name)]
+            if missing:
+                msg = (
+                    f"{what} takes a key from the environment variable {missing[0]}, which is not"
+                    " set."
+                )
+                raise InvalidArgumentError(msg)
+        else:
+            what = f"The budget of tenant {each.tenant!r}"
+            _check_budget(each, what)
         if each.dollars_per_day is not None and not prices:
             msg = (
-                f"Provider {each.name!r} has dollars_per_day, and this process has no prices. Give"
-                " it some by HOLDFAST_PRICES or prices=."
+                f"{what} has dollars_per_day, and this process has no prices. Give it some by"
+                " HOLDFAST_PRICES or prices=."
             )
             raise InvalidArgumentError(msg)
-    found = cast("tuple[Provider, ...]", every)
-    names = [each.name for each in found]
-    if len(set(names)) < len(names):
-        msg = f"Two providers have one name; the names are: {', '.join(names)}."
-        raise InvalidArgumentError(msg)
+    found = cast("tuple[Limited, ...]", every)
+    providers = [each.name for each in found if isinstance(each, Provider)]
+    tenants = [each.tenant for each in found if isinstance(each, TenantBudget)]
+    for what, names in (
+        ("providers have one name", providers),
+        ("budgets have one tenant", tenants),
+    ):
+        if len(set(names)) < len(names):
+            msg = f"Two {what}; the names are: {', '.join(names)}."
+            raise InvalidArgumentError(msg)
     return found
 
 
-def _from_environment() -> tuple[Provider, ...]:
-    """Read the file that `HOLDFAST_PROVIDERS` names: a table for each provider.
+def _check_budget(budget: TenantBudget, what: str) -> None:
+    """Refuse a budget that limits nothing, or whose days are not known here.
+
+    Raises:
+        InvalidArgumentError: It is such a one.
+    """
+    if budget.dollars_per_day is None and budget.tokens_per_day is None:
+        msg = f"{what} limits nothing. Give it dollars_per_day or tokens_per_day."
+        raise InvalidArgumentError(msg)
+    try:
+        ZoneInfo(budget.time_zone)
+    except (KeyError, ValueError, OSError) as error:
+        msg = (
+            f"{what} has time_zone {budget.time_zone!r}, which is not known here. Give an IANA"
+            " name, as Europe/Berlin; where the system has none, install tzdata."
+        )
+        raise InvalidArgumentError(msg) from error
+
+
+def _from_environment() -> tuple[Limited, ...]:
+    """Read the file that `HOLDFAST_PROVIDERS` names: a table for each provider and tenant.
 
     Raises:
         InvalidArgumentError: It cannot be read, or a table does not fit.
@@ -137,15 +213,19 @@ def _from_environment() -> tuple[Provider, ...]:
     except (OSError, ValueError) as error:
         msg = f"{VARIABLE} names {path!r}, which cannot be read as TOML: {error}."
         raise InvalidArgumentError(msg) from error
-    made: list[Provider] = []
-    for name, fields in tables.items():
-        try:
-            known: dict[str, Any] = {"name": name, **fields}
-            made.append(Provider(**known))
-        except (InvalidArgumentError, TypeError) as error:
-            msg = (
-                f"The table [{name}] of {path!r} cannot be read. It has fields of a Provider, such"
-                f" as requests_per_minute = 500. {error}"
-            )
-            raise InvalidArgumentError(msg) from None
+    made: list[Limited] = []
+    tenants = tables.pop(TENANTS_TABLE, {})
+    for kind, key, given in ((Provider, "name", tables), (TenantBudget, "tenant", tenants)):
+        for name, fields in given.items():
+            try:
+                known: dict[str, Any] = {key: name, **fields}
+                made.append(kind(**known))
+            except (InvalidArgumentError, TypeError) as error:
+                table = name if kind is Provider else f"{TENANTS_TABLE}.{name}"
+                usual = "requests_per_minute" if kind is Provider else "tokens_per_day"
+                msg = (
+                    f"The table [{table}] of {path!r} cannot be read. It has fields of a"
+                    f" {kind.__name__}, such as {usual} = 500. {error}"
+                )
+                raise InvalidArgumentError(msg) from None
     return tuple(made)

@@ -12,6 +12,7 @@ from math import exp
 
 from pydantic import BaseModel, Field
 
+from holdfast.governor.days import KEPT_DAYS, Day, Room, Spending
 from holdfast.values.base import Value
 from holdfast.values.money import NOTHING, Dollars, dollars
 
@@ -95,6 +96,7 @@ class Ask(Value):
         refused: Calls that the provider has refused since then because of a limit.
         pause: Seconds from now on that the provider has asked to wait.
         room: Share of its limits that the provider has left, by its last answers.
+        spending: Tenants whose days are counted.
     """
 
     worker: str
@@ -112,6 +114,7 @@ class Ask(Value):
     refused: int = 0
     pause: float = 0.0
     room: float = 1.0
+    spending: dict[str, Spending] = Field(default_factory=dict[str, Spending])
 
 
 class Lease(Value):
@@ -128,6 +131,7 @@ class Lease(Value):
         has_more: Whether more is free: an early ask gets it.
         why: Why it has nothing at all; empty otherwise.
         retry: Seconds until that may change.
+        rooms: What may be done for which tenant; None where their days are not counted.
     """
 
     begins: float = 0.0
@@ -140,6 +144,7 @@ class Lease(Value):
     has_more: bool = False
     why: str = ""
     retry: float = 0.0
+    rooms: dict[str, Room] | None = None
 
 
 class Held(BaseModel):
@@ -155,6 +160,7 @@ class Held(BaseModel):
         most: Calls that money is kept for.
         wishes: What it asked for.
         wants: Calls that it had, running or waiting.
+        calls: Calls of each tenant that its day has to pay for.
     """
 
     n: int
@@ -166,6 +172,7 @@ class Held(BaseModel):
     most: int = 0
     wishes: tuple[Wish, ...] = ()
     wants: int = 0
+    calls: dict[str, int] = Field(default_factory=dict[str, int])
 
     def most_from(self, time: float) -> float:
         """Return the most of the provider's time that it has from then on."""
@@ -195,6 +202,7 @@ class Shares(BaseModel):
         tokens: Their tokens.
         refused: Calls that were refused because of a limit, ever.
         asks: Asks that were answered, ever.
+        days: What each tenant has used on its day.
     """
 
     held: dict[str, Held] = Field(default_factory=dict[str, Held])
@@ -211,6 +219,7 @@ class Shares(BaseModel):
     tokens: int = 0
     refused: int = 0
     asks: int = 0
+    days: dict[str, Day] = Field(default_factory=dict[str, Day])
 
     def answer(self, ask: Ask, now: float) -> Lease:
         """Book what a worker tells, and lease it what it may have.
@@ -255,6 +264,12 @@ class Shares(BaseModel):
             midnight = (self.day + 1) * DAY - now
             why = f"the {dollars(ask.limits.dollars)} of the day (UTC) are used up"
             lease = lease.model_copy(update={"why": why, "retry": midnight})
+        calls: dict[str, int] = {}
+        if ask.spending:
+            lease = self._with_rooms(lease, ask, others, now)
+            rooms = (lease.rooms or {}).items()
+            told = ask.spending
+            calls = {k: room.calls + told[k].running + told[k].may for k, room in rooms}
         self.bank -= lease.credit
         for tenant, seconds in lease.tenants.items():
             part = seconds / (mine * HORIZON) if mine else 0.0
@@ -271,8 +286,27 @@ class Shares(BaseModel):
             most=most or 0,
             wishes=ask.wishes,
             wants=ask.running + ask.waiting,
+            calls=calls,
         )
         return lease
+
+    def _with_rooms(self, lease: Lease, ask: Ask, others: Mapping[str, Held], now: float) -> Lease:
+        """Return a lease with what may be done for each tenant; short if that may change soon."""
+        rooms: dict[str, Room] = {}
+        seconds = CALM
+        for tenant, told in ask.spending.items():
+            kept = sum(each.calls.get(tenant, 0) for each in others.values())
+            room = rooms[tenant] = self.days.setdefault(tenant, Day()).room(told, kept, now)
+            if room.used:
+                seconds = min(seconds, room.ends - now)
+            elif room.calls < told.waiting:
+                seconds = min(seconds, HASTE)
+        return lease.model_copy(update={"rooms": rooms, "seconds": max(seconds, NOW)})
+
+    def forget_days(self, now: float) -> None:
+        """Forget the days that are over in every time zone."""
+        oldest = int(now // DAY) - KEPT_DAYS
+        self.days = {k: each for k, each in self.days.items() if each.date >= oldest}
 
     def _pass(self, ask: Ask, now: float) -> None:
         """Let the time since the ask before go by."""
@@ -303,6 +337,8 @@ class Shares(BaseModel):
         self.calls += ask.calls
         self.tokens += ask.tokens
         self.refused += ask.refused
+        for tenant, told in ask.spending.items():
+            self.days.setdefault(tenant, Day()).book(told, now)
         if ask.calls:
             each = float(ask.dollars) / ask.calls
             self.each = each if not self.each else (3 * self.each + each) / 4

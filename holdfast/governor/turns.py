@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from math import exp, inf
 from random import Random
 from typing import Any
 
+from holdfast.governor.days import DayLimit, Room, Spending
 from holdfast.governor.shares import BURST, HORIZON, MEMORY, Ask, Lease, Limits, Wish
 from holdfast.values.money import NOTHING
 
@@ -44,6 +45,7 @@ class Call:
         priority: 1 comes first, 5 last.
         tokens: The tokens that it is expected to use.
         cost: Seconds of the provider's time that are reserved for it.
+        is_past: Whether a person lets it go past its tenant's day.
     """
 
     size: int = 0
@@ -52,6 +54,7 @@ class Call:
     priority: int = 3
     tokens: float = 0.0
     cost: float = 0.0
+    is_past: bool = False
 
 
 @dataclass
@@ -74,15 +77,24 @@ class Turns:
         lease: What may be used now, or will be; None when nothing was leased.
     """
 
-    def __init__(self, worker: str, limits: Limits, *, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        worker: str,
+        limits: Limits,
+        *,
+        days: Callable[[str], DayLimit] | None = None,
+        random: Random | None = None,
+    ) -> None:
         """Begin with nothing.
 
         Args:
             worker: Names this process to the governor.
             limits: The provider's limits.
+            days: Says what a tenant may use in a day, where that is counted here.
             random: Spreads the first calls of processes that begin at once.
         """
         self.limits = limits
+        self._days = days
         self.waiting: list[Call] = []
         self.running: set[Call] = set()
         self.lease: Lease | None = None
@@ -103,6 +115,8 @@ class Turns:
         self._room = 1.0
         self._ratio = 1.0
         self._told = Told()
+        self._told_of: dict[str, Told] = defaultdict(Told)
+        self._began = Counter[str]()
 
     def join(self, call: Call, now: float) -> Call | None:
         """Let a call wait; return one that must come again later, as too many wait."""
@@ -132,6 +146,7 @@ class Turns:
         self._had[call.tenant] += call.cost or 1.0
         self._recent[call.tenant, call.priority] += 1
         self._started += 1
+        self._began[call.tenant] += 1
         return call
 
     def wake(self, now: float) -> float:
@@ -150,6 +165,7 @@ class Turns:
             self.running.discard(call)
             self._level += call.cost
             self._started -= 1
+            self._began[call.tenant] -= 1
             self._had[call.tenant] -= call.cost or 1.0
         elif call in self.waiting:
             self.waiting.remove(call)
@@ -160,9 +176,11 @@ class Turns:
             return
         self.running.discard(call)
         self._level += call.cost - self.limits.cost(tokens)
-        self._told.calls += 1
-        self._told.tokens += tokens
-        self._told.dollars += dollars
+        told = (self._told, self._told_of[call.tenant]) if self._days else (self._told,)
+        for each in told:
+            each.calls += 1
+            each.tokens += tokens
+            each.dollars += dollars
         if tokens:
             ratio = tokens / (call.size / 4 + USUAL_TOKENS)
             self._ratio += (ratio - self._ratio) * LEARNS
@@ -211,7 +229,26 @@ class Turns:
             refused=told.refused,
             pause=max(self._paused - now, 0.0),
             room=self._room,
+            spending={} if self._days is None else self._spending(self._days),
         )
+
+    def _spending(self, days: Callable[[str], DayLimit]) -> dict[str, Spending]:
+        """Return what is told of the tenants whose calls wait, run, or were answered."""
+        running = Counter(each.tenant for each in self.running)
+        waiting = Counter(each.tenant for each in self.waiting)
+        found: dict[str, Spending] = {}
+        for tenant in sorted({*running, *waiting, *self._told_of}):
+            told, room = self._told_of.get(tenant, Told()), self._room_of(tenant)
+            found[tenant] = Spending(
+                limit=days(tenant),
+                running=running[tenant],
+                waiting=waiting[tenant],
+                may=0 if room is None else max(room.calls - self._began[tenant], 0),
+                calls=told.calls,
+                tokens=told.tokens,
+                dollars=told.dollars,
+            )
+        return found
 
     def take(self, ask: Ask, lease: Lease, now: float) -> None:
         """Take the answer to an ask."""
@@ -223,6 +260,13 @@ class Turns:
             told.refused - ask.refused,
             told.dollars - ask.dollars,
         )
+        for tenant, each in ask.spending.items():
+            left = self._told_of.pop(tenant, Told())
+            if left.calls > each.calls:  # answered since
+                left.calls -= each.calls
+                left.tokens -= each.tokens
+                left.dollars -= each.dollars
+                self._told_of[tenant] = left
         self._room, self._news = 1.0, False
         self._next, self._next_begins = lease, now + lease.begins
         if not lease.begins:
@@ -233,7 +277,9 @@ class Turns:
         self._pass(now)
         if self._next is not None:
             return inf
-        wants = bool(self.waiting or (self.running and self.limits.at_once))
+        # A call that runs keeps what it reserves by the asks of its process.
+        keeps = self.running and (self.limits.at_once or self._days)
+        wants = bool(self.waiting or keeps)
         lease = self.lease
         if lease is None:
             return max(now, self._asked + SOON) if wants or self._unsaid else inf
@@ -241,7 +287,10 @@ class Turns:
             return min(now + lease.retry, self._ends) if wants else inf
         lead = min(LEAD, 0.4 * lease.seconds)
         due = self._ends - lead if wants or self._started else inf
-        may_gain = self._news or (lease.has_more and self.wake(now) > now + SOON / 2)
+        is_new = lease.rooms is not None and any(
+            each.tenant not in lease.rooms for each in self.waiting
+        )
+        may_gain = self._news or is_new or (lease.has_more and self.wake(now) > now + SOON / 2)
         if self.waiting and may_gain:
             due = min(due, max(now, self._asked + SOON))
         return max(due, now)
@@ -250,8 +299,30 @@ class Turns:
         """Say for a person what a call waits for."""
         if self.lease is not None and self.lease.why:
             return self.lease.why
+        if self._days is not None:
+            return "calls under way may use what is left of it"
         before = sum(each.since < call.since for each in self.waiting)
         return f"{len(self.running)} calls run in this process, and {before} came before it"
+
+    def used_up(self, call: Call) -> Room | None:
+        """Return the day of a call's tenant, if that is used up and the call may not go past it."""
+        room = self._room_of(call.tenant)
+        return None if room is None or not room.used or call.is_past else room
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether calls were answered of which the governor was not told yet."""
+        return bool(self._told.calls)
+
+    def _room_of(self, tenant: str) -> Room | None:
+        return ((self.lease and self.lease.rooms) or {}).get(tenant)
+
+    def _has_room(self, call: Call) -> bool:
+        """Whether the day of a call's tenant lets it begin, where days are counted."""
+        if self._days is None or call.is_past:
+            return True
+        room = self._room_of(call.tenant)
+        return room is not None and self._began[call.tenant] < room.calls
 
     @property
     def is_held_up(self) -> bool:
@@ -278,6 +349,9 @@ class Turns:
             return None
         if lease.most is not None and self._started >= lease.most:
             return None
+        waiting = [each for each in self.waiting if self._has_room(each)]
+        if not waiting:
+            return None
         known = lease.tenants
         usual = max(known.values(), default=1.0)
 
@@ -285,7 +359,7 @@ class Turns:
             part = max(known.get(call.tenant, usual), usual / 1000, 1e-6)
             return call.priority, self._had[call.tenant] / part, call.since
 
-        return min(self.waiting, key=rank)
+        return min(waiting, key=rank)
 
     def _time_for(self, call: Call) -> float:
         """Return the seconds until there is time for a call."""
@@ -306,6 +380,7 @@ class Turns:
         self._level += lease.credit
         self.lease, self._begins, self._ends = lease, at, at + lease.seconds
         self._started = 0
+        self._began.clear()
 
     def _pass(self, now: float) -> None:
         """Let time go by: what may be used grows, leases end and begin."""

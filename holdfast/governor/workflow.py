@@ -14,6 +14,10 @@ QUEUE = "hf-governor-1"
 """Task queue of all governors of a namespace, and the begin of their ids. Where new code could not
 go on with the histories of old code, the number grows: each version then has its own governors."""
 
+TENANTS = "hf-tenants-1"
+"""Task queue and id of the governor that counts the days of a namespace's tenants; likewise. Worker
+processes without budgets of tenants do not poll the queue."""
+
 MOST_ANSWERS = 1000
 """Answers of one run: the server allows 2,000 updates."""
 
@@ -35,6 +39,7 @@ class Governor(Opening):
         """Answer until it continues as new."""
         del shares
         await workflow.wait_condition(self._rolls)
+        self._shares.forget_days(workflow.time())
         workflow.continue_as_new(self._shares)
 
     def _rolls(self) -> bool:

@@ -173,9 +173,9 @@ def _is_short(
 
 def _may_pass_on(error: ModelError) -> bool:
     """Whether another model may do what this one could not."""
-    return isinstance(error, ModelUnavailableError) or (
-        isinstance(error, ModelRequestError) and error.status in _ELSEWHERE
-    )
+    if isinstance(error, ModelUnavailableError):
+        return error.used_day is None  # the day is that of all providers
+    return isinstance(error, ModelRequestError) and error.status in _ELSEWHERE
 
 
 def _cause(error: ModelError, name: str) -> str:

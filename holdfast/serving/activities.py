@@ -37,7 +37,7 @@ from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 
 if TYPE_CHECKING:
-    from holdfast.governor.providers import Provider
+    from holdfast.governor.providers import Limited
 
 WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun, RetentionRun]
 OF_SESSIONS = {"index", "rest", "deliver"}
@@ -61,7 +61,7 @@ class Activities:
         *,
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
-        providers: Iterable[Provider] | None = None,
+        providers: Iterable[Limited] | None = None,
     ) -> None:
         """Set up the activities; they share one cache.
 

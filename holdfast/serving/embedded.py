@@ -39,7 +39,7 @@ from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
-    from holdfast.governor.providers import Provider
+    from holdfast.governor.providers import Limited
     from holdfast.serving.activities import Activities
 
 GRACE = timedelta(seconds=10)
@@ -127,7 +127,7 @@ class LocalEngine:
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
         keys: Keys | None = None,
-        providers: Iterable[Provider] | None = None,
+        providers: Iterable[Limited] | None = None,
     ) -> None:
         """Set up an engine.
 

@@ -25,7 +25,7 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.governor.providers import Provider
+    from holdfast.governor.providers import Limited
 else:  # loaded where there are some
     Provider = object
 
@@ -62,7 +62,7 @@ class HoldfastPlugin(SimplePlugin):
         agents: Iterable[Agent] = (),
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
-        providers: Iterable[Provider] | None = None,
+        providers: Iterable[Limited] | None = None,
     ) -> None:
         """Set up the plugin.
 

@@ -48,7 +48,7 @@ from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from holdfast.activities.user_loop import UserLoops
-    from holdfast.governor.providers import Provider
+    from holdfast.governor.providers import Limited
     from holdfast.serving.activities import Activities
     from holdfast.serving.observed.metrics import Meters
 
@@ -93,7 +93,7 @@ def build_workers(
     loops: UserLoops | None = None,
     prices: Prices | None = None,
     notify: Iterable[Notifier] | None = None,
-    providers: Iterable[Provider] | None = None,
+    providers: Iterable[Limited] | None = None,
     **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
@@ -131,7 +131,7 @@ def build_worker(
     archive: Archive,
     prices: Prices | None = None,
     notify: Iterable[Notifier] | None = None,
-    providers: Iterable[Provider] | None = None,
+    providers: Iterable[Limited] | None = None,
     **options: Any,
 ) -> Worker:
     """Build a Temporal worker that serves the agents of a named app.

@@ -181,6 +181,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
         patch=patch,
         limit=why.kind == "limit",
         needs=why.needs,
+        used_day=why.used_day,
     )
 
 

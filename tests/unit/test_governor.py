@@ -4,13 +4,16 @@ import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from math import inf
 from random import Random
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from holdfast.governor.days import DayLimit, Room, Spending
 from holdfast.governor.shares import FULL, HORIZON, Ask, Lease, Limits, Shares, Wish, fair
 from holdfast.governor.turns import MOST_WAITING, Call, Turns, room_in
 
@@ -436,3 +439,63 @@ def test_the_headers_of_one_worker_slow_all() -> None:
         Ask(worker="a", n=1, limits=limits, wishes=(Wish(seconds=9.0),), room=0.25), 100.0
     )
     assert sum(each.share for each in shares.held.values()) <= 0.25
+
+
+def spent(shares: Shares, worker: str, n: int, now: float, limit: DayLimit, **told: object) -> Room:
+    """Let a worker tell of tenant a, and return what it may do for it."""
+    spending = {"a": Spending.model_validate({"limit": limit, **told})}
+    lease = shares.answer(Ask(worker=worker, n=n, limits=Limits(), spending=spending), now)
+    assert lease.rooms is not None
+    return lease.rooms["a"]
+
+
+NOON = 20_000 * 86_400.0 + 43_200
+
+
+def test_a_tenant_begins_with_one_call_and_then_gets_as_many_as_its_day_pays_for() -> None:
+    shares, limit = Shares(), DayLimit(dollars=Decimal(1))
+    assert spent(shares, "w", 1, NOON, limit, waiting=9).calls == 1
+    assert spent(shares, "v", 1, NOON, limit, waiting=9).calls == 0  # w has the first
+    told = {"calls": 1, "tokens": 10, "dollars": Decimal("0.1")}
+    assert spent(shares, "w", 2, NOON + 1, limit, waiting=3, **told).calls == 9
+    # What others may use is kept for them, as long as their lease lasts.
+    assert spent(shares, "v", 2, NOON + 1.1, limit, waiting=3).calls == 0
+    told = {"calls": 9, "tokens": 90, "dollars": Decimal("0.9")}
+    room = spent(shares, "w", 3, NOON + 2, limit, **told)
+    assert (room.calls, room.used, room.ends) == (0, "dollars", 20_001 * 86_400)
+    assert spent(shares, "w", 3, NOON + 2, limit, **told) == room  # sent twice
+    assert shares.days["a"].dollars == Decimal(1)
+    assert spent(shares, "w", 4, 20_001 * 86_400.0, limit, waiting=1).calls == 7
+
+
+def test_a_day_of_tokens_ends_at_midnight_of_its_time_zone_also_when_that_is_moved() -> None:
+    shares, limit = Shares(), DayLimit(tokens=100, zone="Europe/Berlin")
+    before = datetime(2026, 3, 28, 22, tzinfo=ZoneInfo("UTC")).timestamp()  # 23:00 there
+    room = spent(shares, "w", 1, before, limit, calls=1, tokens=100)
+    assert (room.used, room.ends - before) == ("tokens", 3600)
+    following = spent(shares, "w", 2, before + 3600, limit, waiting=1)
+    assert (following.used, following.ends - before) == ("", 3600 + 23 * 3600)
+    shares.forget_days(before + 5 * 86_400)
+    assert shares.days == {}
+
+
+def test_a_process_keeps_to_what_it_may_do_for_a_tenant_unless_a_person_lets_it() -> None:
+    turns = Turns("w", Limits(), days=lambda tenant: DayLimit(tokens=len(tenant)))
+    first, second, third = (Call(since=float(k), tenant="a") for k in range(3))
+    other, past = Call(tenant="b"), Call(tenant="b", is_past=True)
+    for call in (first, second, third, other, past):
+        turns.join(call, 0.0)
+    ask = turns.ask(0.0)
+    assert ask.spending["a"] == Spending(limit=DayLimit(tokens=1), waiting=3)
+    rooms = {"a": Room(calls=2), "b": Room(used="tokens", ends=9.0)}
+    turns.take(ask, Lease(seconds=10, share=1.0, rooms=rooms), 0.0)
+    assert {turns.pick(0.0) for _ in range(4)} == {first, second, past, None}
+    assert turns.used_up(other) == rooms["b"]
+    assert turns.used_up(third) is None
+    turns.done(first, 30, Decimal(2))
+    ask = turns.ask(1.0)
+    told = {"waiting": 1, "running": 1, "calls": 1, "tokens": 30, "dollars": Decimal(2)}
+    assert ask.spending["a"] == Spending.model_validate({"limit": DayLimit(tokens=1), **told})
+    turns.done(second, 12, Decimal(1))  # while the ask is under way
+    turns.take(ask, Lease(seconds=10, share=1.0, rooms={"a": Room()}), 1.0)
+    assert turns.ask(2.0).spending["a"].tokens == 12

@@ -19,7 +19,7 @@ from holdfast.task import refusals
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import KIND, TURN_FOLLOWS, Failure
 from holdfast.task.data.records import OpenState, StepResult
-from holdfast.task.data.wire import NOTHING_DONE, Advanced, Handled, HandleInput
+from holdfast.task.data.wire import NOTHING_DONE, Advanced, Handled, HandleInput, UsedDay
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
@@ -87,6 +87,9 @@ def _says(message: Message) -> bool:
     return bool(message.content or message.items or message.kept)
 
 
+DAY_BEGINS_SECONDS = 2.0
+"""Seconds of a tenant's next day after which its tasks go on: leases of the day before are over."""
+
 Policy = Literal["ask", "finish", "fail"]
 
 
@@ -98,7 +101,45 @@ class Limits:
         self._core = core
         self._fail = fail
 
-    async def find_money(self, n: int, needs: Decimal, work: Work) -> None:
+    async def reached(self, n: int, got: Advanced, work: Work) -> None:
+        """Handle a model call that a limit forbids.
+
+        Args:
+            n: The step.
+            got: What its activity says of that.
+            work: The unit of work that this is part of.
+        """
+        exceeded = self._core.ledger.money.exceeded(now=now())
+        if got.needs is not None:
+            await self._find_money(n, got.needs, work)
+        elif got.used_day is not None and workflow.patched("tenant-day"):
+            self._past_day(n, got.used_day)
+        elif exceeded:
+            await self._exceeded(n, work, exceeded)
+        else:
+            await self._wait_for_siblings()
+
+    def _past_day(self, n: int, day: UsedDay) -> None:
+        """Have a person decide on a call whose tenant has used its day, or its next day come."""
+        ledger = self._core.ledger
+        if ledger.money.settled < ledger.s.costs.past_day:
+            ledger.at(n).limit = "past"
+            return
+        ledger.note("limit", now=now(), text=day.what, body={"policy": "ask"})
+        arguments, goes = "", "one more call"
+        if day.of_dollars:
+            most = ledger.money.past_day()
+            arguments = json.dumps(most)
+            goes = f"go on until this task has cost ${most['max_dollars']}, or another amount"
+        text = (
+            f"The budget is used up: {day.what}. approve: {goes}; reject: finish now. By itself"
+            " the task goes on when the next day begins"
+        )
+        call = ToolCall(id="", name="", arguments=arguments) if arguments else None
+        seconds = max(day.ends - now(), 0.0) + DAY_BEGINS_SECONDS
+        approvals.ask(ledger, n, -1, "limit", now=now(), seconds=seconds, text=text, call=call)
+
+    async def _find_money(self, n: int, needs: Decimal, work: Work) -> None:
         """Handle a model call for which too little money was reserved.
 
         Args:
@@ -111,12 +152,12 @@ class Limits:
         if needs <= ledger.money.free:  # its share was too small
             ledger.money.needs[n] = needs
         elif ledger.money.asking:
-            await self.wait_for_siblings()
+            await self._wait_for_siblings()
         else:
             text = f"max_dollars={as_written(ledger.money.limit or NOTHING)}"
-            await self.exceeded(n, work, text, needs=needs)
+            await self._exceeded(n, work, text, needs=needs)
 
-    async def wait_for_siblings(self) -> None:
+    async def _wait_for_siblings(self) -> None:
         """Wait until the activity of another step, which may use up the budget, has ended.
 
         If it makes no model call after all, the budget has room for this step's.
@@ -133,7 +174,7 @@ class Limits:
             return self._core.ledger.money.policy
         return budget.on_exceeded if budget is not None else "ask"
 
-    async def exceeded(
+    async def _exceeded(
         self, n: int, work: Work, what: str, *, needs: Decimal | None = None
     ) -> None:
         """Handle a step that wants a model call beyond the budget, by the budget's policy.
@@ -388,12 +429,8 @@ class Steps:
             await self._answer_or_judge(failure, n, work)
         elif got is None or got == NOTHING_DONE:
             core.park(refusals.NO_PROGRESS, n)
-        elif got.needs is not None:
-            await self._limits.find_money(n, got.needs, work)
-        elif got.limit and not ledger.money.exceeded(now=now()):
-            await self._limits.wait_for_siblings()
         elif got.limit:
-            await self._limits.exceeded(n, work, ledger.money.exceeded(now=now()))
+            await self._limits.reached(n, got, work)
         elif got.told or got.stopped:
             core.judge(_stop_after_calls(got), n)
 

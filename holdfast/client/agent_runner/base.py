@@ -180,7 +180,7 @@ def people_of(known: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
-    from holdfast.governor import Provider
+    from holdfast.governor.providers import Limited
 else:  # loaded where there are some
     Keys = Provider = object
 
@@ -282,7 +282,7 @@ class RunnerBase:
         prices: Prices | None = None,
         notify: Iterable[Notifier] | None = None,
         keys: Keys | None = None,
-        providers: Iterable[Provider] | None = None,
+        providers: Iterable[Limited] | None = None,
         **options: Any,
     ) -> Self:
         """Run everything on this machine: the Temporal dev server and a worker in this process.

@@ -349,7 +349,7 @@ _EFFECTS = {
 _AFTER: Mapping[ApprovalKind, str] = {
     "tool": "the call is rejected, and the agent reads that no one decided in time",
     "unknown": "the call is given up, and the agent reads that its outcome is unknown",
-    "limit": "the task finishes with what it has",
+    "limit": "the next day of the tenant begins, and the task goes on by itself",
     "undo": "the undo ends here",
     "question": "the tool goes on without an answer",
     "unread": "",

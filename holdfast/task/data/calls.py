@@ -132,7 +132,7 @@ class Approval(Value):
         i: Position of the call among the step's open calls.
         branch: Branch of the ledger on which it was asked.
         asked: Time, seconds since the epoch.
-        expires: Time at which it expires to rejected; 0 for never.
+        expires: Time at which it expires to rejected, or a tenant's next day begins; 0 for never.
         text: Why a person must decide, for the reviewer.
         status: "checking" while edited arguments are validated.
         by: Who decided.
@@ -209,6 +209,11 @@ class Approval(Value):
     def is_as_it_stands(self) -> bool:
         """Whether it can only be approved as proposed, or rejected: the provider runs the call."""
         return bool(self.server)
+
+    @property
+    def is_of_day(self) -> bool:
+        """Whether it is about a tenant's day: it ends by itself when the next one begins."""
+        return self.kind == "limit" and self.expires > 0
 
     @property
     def stage(self) -> Stage:

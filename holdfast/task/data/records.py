@@ -347,7 +347,8 @@ class OpenState(Part):
         stops: Position of an open call to why the step will stop after it, once the calls next to
             it have ended.
         failure: Why the step stopped.
-        limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
+        limit: "finish" makes the next model call the last, "allow" lets one pass the budget,
+            "past" its tenant's day.
         owner: Id of the request that the step is run for, if any.
         marks: When things happened in it, oldest first.
         stream: Whether a client follows its answers while they are made, though the rules of the
@@ -380,7 +381,7 @@ class OpenState(Part):
     waiting: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     stops: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     failure: Failure | None = None
-    limit: Literal["", "allow", "finish"] = ""
+    limit: Literal["", "allow", "finish", "past"] = ""
     owner: str = ""
     marks: tuple[Mark, ...] = ()
     stream: bool = False

@@ -207,6 +207,7 @@ class Costs(Part):
         spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
             has taken back, except for tasks in `children`.
         max_dollars: The task's own budget in money, once a person has raised it.
+        past_day: What the task may cost in all past its tenant's day, once a person has said so.
         raised: By how much people have raised the budget in child tasks that were dropped.
         lost: The most that lost calls can have cost, those of dropped child tasks included.
     """
@@ -215,6 +216,7 @@ class Costs(Part):
     usage: Usage = Usage()
     spent: Usage = Usage()
     max_dollars: Dollars | None = None
+    past_day: Dollars = NOTHING
     raised: Dollars = NOTHING
     lost: Dollars = NOTHING
 

@@ -53,7 +53,8 @@ class AdvanceInput(Value):
             one numbered like its ordinal, without input or state.
         digest: Its digest, when it is too large to be sent: the activity asks the task for it.
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
-            limit, "finish" make it without tools and take its answer as the last.
+            limit, "finish" make it without tools and take its answer as the last, "past" make it
+            also past its tenant's day.
         tokens: Output tokens that are left for the call; 0 for no limit.
         branch: Branch of the ledger; part of the id of the step's span.
         stream: Whether a client follows the answer while it is made, though the rules of the run
@@ -76,7 +77,7 @@ class AdvanceInput(Value):
     journal: ChainRef = ChainRef()
     open: OpenStep | None = None
     digest: str = ""
-    limit: Literal["", "stop", "finish"] = ""
+    limit: Literal["", "stop", "finish", "past"] = ""
     tokens: int = 0
     branch: int = 0
     stream: bool = False
@@ -89,6 +90,20 @@ class AdvanceInput(Value):
     root: str = ""
     lane: int = 0
     lost: str = ""
+
+
+class UsedDay(Value):
+    """A tenant's day that is used up: a model call was not made.
+
+    Attributes:
+        what: What is used up, for a person.
+        ends: When the next day begins, seconds since the epoch.
+        of_dollars: Whether it is the money; else the tokens.
+    """
+
+    what: str
+    ends: float
+    of_dollars: bool = False
 
 
 class GuardInput(Value):
@@ -180,6 +195,7 @@ class Advanced(Value):
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
+        used_day: The tenant's day that is used up, if that is the limit.
         unbegun: The step did not begin, because the task was stopped before.
         needs: What that call can cost at most, if the money reserved for it was too little.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
@@ -205,6 +221,7 @@ class Advanced(Value):
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False
+    used_day: UsedDay | None = None
     unbegun: bool = False
     needs: Dollars | None = None
     lost: Dollars = NOTHING

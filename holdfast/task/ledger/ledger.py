@@ -7,7 +7,7 @@ knows fits into a `Carried`, plus the entries since the last segment that went t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Literal
 
@@ -60,6 +60,16 @@ from holdfast.values.steps import Task, TaskStep
 
 _WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
 _WAITING: Callable[[OpenState], object] = operator.attrgetter("waiting")
+
+_SENT: Mapping[str, Literal["", "finish", "past"]] = {
+    "": "",
+    "allow": "",
+    "finish": "finish",
+    "past": "past",
+}
+"""What of a step's limit its activity is told."""
+_ONCE = frozenset({"allow", "past"})
+"""Limits of a step that are for one model call."""
 
 AT_DIGITS = 16
 """Digits of the transcript digest that an activity gets: 64 bits. The ledger keeps all of them."""
@@ -252,7 +262,7 @@ class Ledger(LedgerState):
         small = len(data) <= INLINE_BYTES
         described = self.s.described
         rules = AgentRules() if described is None else described.rules(current.open.step.agent)
-        limit: Literal["", "stop", "finish"] = "finish" if current.limit == "finish" else ""
+        limit: Literal["", "stop", "finish", "past"] = _SENT[current.limit]
         tokens = 0
         if self.given.budget is not None:
             tokens = self.money.tokens(n)
@@ -303,7 +313,7 @@ class Ledger(LedgerState):
         # Counted even if what follows from the answer is refused: it was paid for.
         if got.answer is not None:
             self.money.needs.pop(n, None)
-            if current.limit == "allow":
+            if current.limit in _ONCE:
                 current.limit = ""
             self.money.paid(cost_of(got.answer))
         said = turns_of(current.journal)

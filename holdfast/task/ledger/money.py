@@ -183,14 +183,14 @@ class Money:
         return max(1, left // (1 + len(self.asking - {n})))
 
     @property
-    def _settled(self) -> Decimal:
+    def settled(self) -> Decimal:
         """What counts as spent: known costs, and the most that lost calls can have cost."""
         return self.spent.paid + self.lost
 
     @property
     def _taken(self) -> Decimal:
         """What is spent or reserved."""
-        calls = sum(self.reserved.values(), self._settled)
+        calls = sum(self.reserved.values(), self.settled)
         return sum((child.reserves for child in self._s.children.values()), calls)
 
     @property
@@ -244,7 +244,7 @@ class Money:
 
     def asked_for(self, needs: Decimal) -> str:
         """Return the text of an approval that raises the budget."""
-        limit, spent = self.limit or NOTHING, self._settled
+        limit, spent = self.limit or NOTHING, self.settled
         proposed = Decimal(str(self.proposal(needs)["max_dollars"]))
         return (
             f"The budget of {dollars(limit)} is used up: {dollars(spent)} is spent, and the next"
@@ -252,11 +252,17 @@ class Money:
             f" {dollars(proposed)}, or to another amount; reject: finish now"
         )
 
-    def raise_budget(self, arguments: str) -> str:
+    def past_day(self) -> dict[str, Json]:
+        """Return the arguments of an approval to go past the tenant's day: as much once more."""
+        most = self.settled + max(self.settled, Decimal(1))
+        return {"max_dollars": as_written(most.quantize(CENT, rounding=ROUND_UP))}
+
+    def raise_budget(self, arguments: str, *, is_of_day: bool = False) -> str:
         """Raise the budget as a person decided; return why it is refused, or empty.
 
         Args:
             arguments: JSON of an object with `max_dollars`.
+            is_of_day: Whether it is what the task may cost past its tenant's day.
         """
         try:
             gate.read(arguments)
@@ -267,10 +273,14 @@ class Money:
             is_amount, amount = False, NOTHING
         if not is_amount:
             return 'A budget is raised by {"max_dollars": "AMOUNT"}, in US dollars.'
-        limit = self.limit or NOTHING
+        limit = self.settled if is_of_day else self.limit or NOTHING
         if amount <= limit:
-            return f"The budget is {dollars(limit)}: raise it to more than that."
+            what = "The task has cost" if is_of_day else "The budget is"
+            return f"{what} {dollars(limit)}: raise it to more than that."
         if amount > MOST_DOLLARS:
             return f"A budget may be raised to at most {dollars(MOST_DOLLARS)}."
+        if is_of_day:
+            self._s.costs.past_day = plain(amount)
+            return ""
         self._s.costs.max_dollars = plain((self._own or NOTHING) + amount - limit)
         return ""

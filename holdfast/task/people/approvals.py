@@ -367,9 +367,16 @@ def overdue(ledger: Ledger, *, now: float) -> list[Approval]:
 
 
 def expire(ledger: Ledger, *, now: float) -> None:
-    """Reject approvals that have passed their deadline without a decision."""
+    """Reject approvals that have passed their deadline without a decision.
+
+    A tenant's day that has ended needs no decision any more: its step tries again.
+    """
     for approval in overdue(ledger, now=now):
-        if approval.id not in ledger.questioned:
+        if approval.id in ledger.questioned:
+            continue
+        if approval.is_of_day:
+            withdraw(ledger, approval, now=now)
+        else:
             late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
             ledger.note("expired", now=now, body=facts(ledger, approval))
             reject(ledger, late, status="expired")

@@ -220,14 +220,15 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
 
 def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
     """Raise the budget in money; other steps that wait for it try again."""
-    refused = ledger.money.raise_budget(arguments)
+    refused = ledger.money.raise_budget(arguments, is_of_day=approval.is_of_day)
     if refused:
         return refused
     effective = "" if same_json(arguments, approval.arguments) else arguments
     changes = {"status": "approved", "effective": effective}
     ledger.asked.put(approval.model_copy(update=changes))
     for other in ledger.s.approvals:
-        if other.status == "open" and other.kind == "limit" and other.arguments:
+        is_same = other.kind == "limit" and other.is_of_day == approval.is_of_day
+        if other.status == "open" and is_same and other.arguments:
             withdraw(ledger, other, now=approval.at)
     return ""
 
@@ -250,7 +251,7 @@ def _consent(ledger: Ledger, approval: Approval) -> str:
     if approval.agreed:
         _tell_edit(ledger, approval)
     if approval.kind == "limit":
-        ledger.at(approval.n).limit = "allow"
+        ledger.at(approval.n).limit = "past" if approval.is_of_day else "allow"
     if approval.kind == "unknown":
         text = f"It did not take effect: so says {approval.by}."
         ledger.calls.failed(approval.n, approval.i, text, now=approval.at)

@@ -142,7 +142,7 @@ class StepContext:
         n: int = 1,
         before: tuple[Message, ...] | None = None,
         journal: Sequence[JournalEntry] = (),
-        limit: Literal["", "stop", "finish"] = "",
+        limit: Literal["", "stop", "finish", "past"] = "",
         tokens: int = 0,
         unrecorded: JournalEntry | None = None,
         keep: Callable[[JournalEntry], None] | None = None,

@@ -22,6 +22,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     ModelBehaviorError,
+    ModelUnavailableError,
     StepCodeChangedError,
     UnfitAnswerError,
 )
@@ -33,6 +34,7 @@ from holdfast.task.data.calls import not_run
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
+from holdfast.task.data.wire import UsedDay
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense
 from holdfast.values.checks.gate import safe_text
@@ -53,12 +55,14 @@ class Interrupt(Value):
         request: Digest of the request.
         calls: The calls, for "tools".
         needs: For "limit" by a budget in money: what the call can cost at most.
+        used_day: For "limit" by a budget of a tenant: its day.
     """
 
     kind: Literal["tools", "more", "limit", "over"]
     request: str = ""
     calls: tuple[ToolCall, ...] = ()
     needs: Decimal | None = None
+    used_day: UsedDay | None = None
 
 
 class OverBudget(Exception):  # noqa: N818  no error: the task decides what follows
@@ -543,6 +547,8 @@ class PaidCalls:
             await self._stop.interrupt(Interrupt(kind="limit", needs=over.needs))
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
             self._idle.set()  # before `fail`, which never returns: the driver waits for idle first
+            if isinstance(error, ModelUnavailableError) and error.used_day is not None:
+                await self._stop.interrupt(Interrupt(kind="limit", used_day=error.used_day))
             await self._stop.fail(error)
         finally:
             self._idle.set()
