@@ -27,7 +27,7 @@ from holdfast.values.text.shown import shown
 if TYPE_CHECKING:
     from holdfast.governor.providers import Limited
 else:  # loaded where there are some
-    Provider = object
+    Limited = object
 
 
 class _Guards(ReadableResults):

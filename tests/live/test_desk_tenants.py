@@ -309,3 +309,20 @@ async def test_a_rule_of_the_application_is_told_whose_a_task_is(
         assert (await client.get(f"/api/v1/tasks/{both[0].fork.task_id}")).status_code == 200
     assert ("read", ids["task_id"][2], "b") in asked
     assert ("pause", ids["task_id"][0], "b") in asked
+    talk = f"{both[0].name}-talk"
+    async with client_of(app, token=tokens.make("ole", ROLES, tenant="a")) as client:
+        assert (await client.get(f"/api/v1/sessions/{talk}")).status_code == 200
+    assert ("read", talk, "a") in asked
+
+
+async def test_one_key_of_equal_names_of_two_tenants_names_two_tasks(
+    both: tuple[Theirs, Theirs], runner: AgentRunner, tmp_path: Path
+) -> None:
+    tokens, ids = Tokens(tmp_path / "tokens.json"), list[str]()
+    app = desk_app(runner, tokens=tokens)
+    for tenant in ("a", "b", "b"):
+        async with client_of(app, token=tokens.make("ole", ROLES, tenant=tenant)) as client:
+            sent = {"input": f"say {both[0].name}"}
+            made = await client.post("/api/v1/tasks", json=sent, headers={"Idempotency-Key": "7"})
+        ids.append(made.json()["task_id"])
+    assert (ids[0] != ids[1], ids[1]) == (True, ids[2])

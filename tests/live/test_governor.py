@@ -1,15 +1,20 @@
 """Calls of a worker process that wait for their turn at a provider."""
 
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
 import pytest
 
-from holdfast import Agent, AgentRunner, ModelSettings, tool
-from holdfast.errors import ModelUnavailableError
-from holdfast.governor import Provider, gate
+from holdfast import Agent, AgentRunner, ModelSettings, Price, Prices, tool
+from holdfast.errors import CommandRefusedError, ModelUnavailableError
+from holdfast.governor import Provider, TenantBudget, gate
 from holdfast.governor.shares import Shares
-from holdfast.governor.workflow import QUEUE
+from holdfast.governor.workflow import QUEUE, TENANTS
+from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI, ScriptedModel, hang
-from holdfast.values.messages import Usage
+from holdfast.values.messages import Message, ToolCall, Usage
 from tests.support.rig import until, until_status
 
 MORE_THAN_FAILURES = 4
@@ -93,3 +98,47 @@ async def test_an_answer_that_cannot_be_used_counts_as_well() -> None:
 
         await until(has_told)
         assert (await known(runner)).tokens == total >= 42
+
+
+def costly(request: ModelRequest) -> ModelAnswer:
+    """Answer for ten cents; the first of two answers looks."""
+    usage = Usage(requests=1, input_tokens=90, output_tokens=10)
+    looks = request.messages[-1].text == "look" and request.tools
+    calls = (ToolCall(id="c1", name="look", arguments="{}"),) if looks else ()
+    said = Message(role="assistant", content="" if looks else "said", calls=calls)
+    return ModelAnswer(message=said, usage=usage)
+
+
+CENTS = Prices({"scripted": Price(input=1_000, output=1_000)})
+
+
+async def test_a_tenant_that_has_used_its_day_waits_for_a_person_and_others_go_on() -> None:
+    agent = Agent(name="clerk", model=ScriptedModel(costly), tools=[look])
+    budget = TenantBudget(tenant="a", dollars_per_day="0.20", time_zone="Europe/Berlin")
+    limits = Provider(name="acme", models=("scripted",), requests_per_minute=6000)
+    async with AgentRunner.local(
+        agent, data_dir=None, providers=[budget, limits], prices=CENTS
+    ) as runner:
+        first = await runner.create_task("look", tenant="a")
+        assert str(await runner.run_task(first)) == "said"
+        second = await runner.create_task("look", tenant="a", step_mode="automatic")
+        await until_status(runner, second, "waiting")
+        [asked] = await runner.pending_approvals(second)
+        assert asked.text.startswith(
+            "The budget is used up: the $0.20 that tenant 'a' may use in a day (Europe/Berlin) are"
+            " used up. approve: go on until this task has cost $1.00, or another amount;"
+        )
+        midnight = datetime.fromtimestamp(asked.expires - 2, ZoneInfo("Europe/Berlin"))
+        assert midnight.strftime("%H:%M:%S") == "00:00:00"
+        assert any("tenant 'a'" in repr(each) for each in await runner.audit(second))
+        other = await runner.create_task("look", tenant="b")
+        assert str(await runner.run_task(other)) == "said"
+        with pytest.raises(CommandRefusedError, match="raise it to more than that"):
+            await runner.approve(asked, by="anna", arguments={"max_dollars": "0"})
+        await runner.approve(asked, by="anna", arguments={"max_dollars": "0.15"})
+        assert str(await runner.run_task(second)) == "said"
+        counted = await runner.client.get_workflow_handle(TENANTS).query(
+            "shares", result_type=Shares
+        )
+        assert counted.days["a"].dollars >= Decimal("0.20")
+        assert list(counted.days) == ["a"]

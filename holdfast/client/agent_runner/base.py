@@ -182,7 +182,7 @@ if TYPE_CHECKING:
     from holdfast.archive import Keys
     from holdfast.governor.providers import Limited
 else:  # loaded where there are some
-    Keys = Provider = object
+    Keys = Limited = object
 
 LOCAL_OPTIONS = ("data_dir", "app", "prices", "notify", "keys", "providers")
 

@@ -171,7 +171,7 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
         msg = f"'agent' is missing: the name of the agent of the task. Served are: {served}."
         raise InvalidArgumentError(msg)
     by = await asked.may("create", body.agent or "")
-    task_id = _new_id(by, key, body.task_id)
+    task_id = _new_id(asked, key, body.task_id)
     return await asked.runner.create_task(
         body.input,
         agent=body.agent,
@@ -207,7 +207,7 @@ async def step(asked: Asked, task_id: str, body: NextStep | None = None, key: Ke
     """
     by = await asked.may("run", task_id)
     wanted = (body or NextStep()).model_dump()
-    running = asked.runner.run_step(task_id, **wanted, request_id=_request(by, key))
+    running = asked.runner.run_step(task_id, **wanted, request_id=_request(asked, key))
     return await asked.begun(task_id, running)
 
 
@@ -239,7 +239,7 @@ async def drop_step(
 async def undo(asked: Asked, task_id: str, body: Undo, key: Key = None) -> UndoReceipt:
     """Undo the step in progress, else the last completed one."""
     by = await asked.may("undo", task_id)
-    request = _request(by, key)
+    request = _request(asked, key)
     return await asked.runner.undo_step(
         task_id, body.residue, by=by, reason=body.reason, request_id=request
     )
@@ -249,7 +249,7 @@ async def undo(asked: Asked, task_id: str, body: Undo, key: Key = None) -> UndoR
 async def rewind(asked: Asked, task_id: str, body: Rewind, key: Key = None) -> UndoReceipt:
     """Undo all steps after one."""
     by = await asked.may("rewind", task_id)
-    request = _request(by, key)
+    request = _request(asked, key)
     return await asked.runner.rewind(
         task_id, body.to, body.residue, by=by, reason=body.reason, request_id=request
     )
@@ -259,7 +259,7 @@ async def rewind(asked: Asked, task_id: str, body: Rewind, key: Key = None) -> U
 async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
     """Start a new task from a step of this one; with an Idempotency-Key, once."""
     by = await asked.may("fork", task_id)
-    new = _new_id(by, key, body.task_id)
+    new = _new_id(asked, key, body.task_id)
     try:
         return await asked.runner.fork(
             task_id,
@@ -360,7 +360,7 @@ async def edit(asked: Asked, approval_id: str, body: Edit) -> Receipt:
     return await asked.runner.approve(approval_id, by, body.arguments, body.note, roles=roles)
 
 
-def _new_id(by: str, key: str | None, given: str | None) -> str | None:
+def _new_id(asked: Asked, key: str | None, given: str | None) -> str | None:
     """Return the id of a task that a request creates; None for one that is made up.
 
     Raises:
@@ -371,14 +371,16 @@ def _new_id(by: str, key: str | None, given: str | None) -> str | None:
     if given is not None:
         msg = "Give a task_id or an Idempotency-Key, not both: each names the task."
         raise InvalidArgumentError(msg)
-    return f"api-{_request(by, key)}"
+    return f"api-{_request(asked, key)}"
 
 
-def _request(by: str, key: str | None) -> str | None:
+def _request(asked: Asked, key: str | None) -> str | None:
     """Return the id of a request that may be sent again; None for one that may not."""
     if key is None:
         return None
-    return hashlib.sha256(f"{by}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
+    visitor = asked.visitor
+    whose = f"{visitor.tenant}\0" if visitor.tenant else ""  # two tenants may have one name each
+    return hashlib.sha256(f"{whose}{visitor.name}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
 
 
 _Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -411,7 +413,7 @@ def _serve(verb: Verb) -> None:
         # A token is a secret of who has it, and rules of an application are about tasks.
         about = task_of(task_of(subject)) if declared.about == "call" else subject
         by = await asked.may(role_of, about)
-        given |= {"request_id": _request(by, key)} if key else {}
+        given |= {"request_id": _request(asked, key)} if key else {}
         given |= {"roles": asked.person.roles} if takes_roles else {}
         receipt: Receipt = await method(asked.runner, subject, by=by, **given)
         return receipt

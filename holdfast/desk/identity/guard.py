@@ -194,7 +194,9 @@ class Guard:
         if self._may is None:
             return True
         about = self._tenant_of(subject) if subject and self._tenant_of else None
-        answer = self._may(visitor, verb, Subject(subject, await about if about else ""))
+        # By another name, as the short one of a session, a tenant's visitor names what is its own.
+        tenant = await about or visitor.tenant if about else ""
+        answer = self._may(visitor, verb, Subject(subject, tenant))
         return yes_or_no(self._may, await answer if inspect.isawaitable(answer) else answer)
 
     async def barred(self, visitor: Identity, verb: Verb, subject: str) -> str:
