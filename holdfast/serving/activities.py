@@ -71,7 +71,8 @@ class Activities:
             loops: Where their work is done; on the worker's own loop by default.
             prices: What models cost; the prices that `HOLDFAST_PRICES` names by default.
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
-            providers: Limits of model providers; what `HOLDFAST_PROVIDERS` names by default.
+            providers: Limits of model providers and budgets of tenants; what `HOLDFAST_PROVIDERS`
+                names by default.
 
         Raises:
             InvalidArgumentError: A notifier or a provider cannot be used.

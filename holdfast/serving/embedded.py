@@ -137,7 +137,8 @@ class LocalEngine:
             notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
                 default.
-            providers: Limits of model providers; `HOLDFAST_PROVIDERS` names the file by default.
+            providers: Limits of model providers and budgets of tenants; `HOLDFAST_PROVIDERS` names
+                the file by default.
 
         Raises:
             InvalidArgumentError: One of these is not a notifier, or cannot be used.

@@ -51,7 +51,7 @@ class HoldfastPlugin(SimplePlugin):
             by default, else none.
         notify: What notifies people when a task waits for them, such as
             `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
-        providers: Limits of model providers, kept by all worker processes together; those of the
+        providers: Limits of model providers and budgets of tenants, kept together; those of the
             file that `HOLDFAST_PROVIDERS` names by default, else none.
     """
 

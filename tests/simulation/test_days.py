@@ -41,6 +41,7 @@ def played(
     monkeypatch: pytest.MonkeyPatch, *choices: Choice, of_dollars: bool = True, **options: Any
 ) -> Played:
     """Play a task whose tenant has used its day."""
+
     async def model_of_run(self: Registry, agent: Any, snapshot: Any, head: Any, limit: str) -> Any:
         if limit in ("past", "finish") or time.time() >= ENDS:
             return await KNOWN(self, agent, snapshot, head)

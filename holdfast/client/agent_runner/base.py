@@ -298,8 +298,8 @@ class RunnerBase:
                 `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
             keys: What encrypts the history and the archive; the keys that `HOLDFAST_KEYS` names by
                 default, else none.
-            providers: Limits of model providers; those of the file that `HOLDFAST_PROVIDERS` names
-                by default, else none.
+            providers: Limits of model providers and budgets of tenants; those of the file that
+                `HOLDFAST_PROVIDERS` names by default, else none.
             options: As for `AgentRunner`.
 
         Raises:

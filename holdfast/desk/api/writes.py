@@ -205,7 +205,7 @@ async def step(asked: Asked, task_id: str, body: NextStep | None = None, key: Ke
 
     The answer comes after ten seconds at the latest, with the task as it is then.
     """
-    by = await asked.may("run", task_id)
+    await asked.may("run", task_id)
     wanted = (body or NextStep()).model_dump()
     running = asked.runner.run_step(task_id, **wanted, request_id=_request(asked, key))
     return await asked.begun(task_id, running)
