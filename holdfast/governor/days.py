@@ -1,7 +1,7 @@
 """What tenants may use in a day, over all providers: how the governor counts it; pure.
 
-A worker is leased a number of calls of each tenant, by what calls of the tenant have used of late.
-What they have used indeed is told by the worker's next ask.
+A worker is leased a number of calls of each tenant, by what the tenant's last calls have used. What
+these use is in the worker's next ask.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Day(BaseModel):
         date: The day in the tenant's time zone, days since the epoch.
         dollars: What calls have cost, in US dollars.
         tokens: Their tokens.
-        each_dollars: What a call of the tenant costs of late.
-        each_tokens: The tokens that it uses of late; 0 before any was answered.
+        each_dollars: What a call of the tenant costs, by the last ones.
+        each_tokens: The tokens that it uses, by the last ones; 0 before any was answered.
     """
 
     date: int = 0

@@ -233,7 +233,7 @@ class Turns:
         )
 
     def _spending(self, days: Callable[[str], DayLimit]) -> dict[str, Spending]:
-        """Return what is told of the tenants whose calls wait, run, or were answered."""
+        """Return what the governor learns of tenants whose calls wait, run, or were answered."""
         running = Counter(each.tenant for each in self.running)
         waiting = Counter(each.tenant for each in self.waiting)
         found: dict[str, Spending] = {}
@@ -311,7 +311,7 @@ class Turns:
 
     @property
     def is_owing(self) -> bool:
-        """Whether calls were answered of which the governor was not told yet."""
+        """Whether calls were answered that the governor does not know of yet."""
         return bool(self._told.calls)
 
     def _room_of(self, tenant: str) -> Room | None:

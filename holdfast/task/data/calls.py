@@ -212,7 +212,7 @@ class Approval(Value):
 
     @property
     def is_of_day(self) -> bool:
-        """Whether it is about a tenant's day: it ends by itself when the next one begins."""
+        """Whether it is about a tenant's day: it ends when the next one begins."""
         return self.kind == "limit" and self.expires > 0
 
     @property

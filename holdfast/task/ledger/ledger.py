@@ -67,7 +67,7 @@ _SENT: Mapping[str, Literal["", "finish", "past"]] = {
     "finish": "finish",
     "past": "past",
 }
-"""What of a step's limit its activity is told."""
+"""What the activity of a step learns of its limit."""
 _ONCE = frozenset({"allow", "past"})
 """Limits of a step that are for one model call."""
 

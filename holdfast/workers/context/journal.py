@@ -34,7 +34,6 @@ from holdfast.task.data.calls import not_run
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
-from holdfast.task.data.wire import UsedDay
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense
 from holdfast.values.checks.gate import safe_text
@@ -62,7 +61,7 @@ class Interrupt(Value):
     request: str = ""
     calls: tuple[ToolCall, ...] = ()
     needs: Decimal | None = None
-    used_day: UsedDay | None = None
+    used_day: Any = None
 
 
 class OverBudget(Exception):  # noqa: N818  no error: the task decides what follows
