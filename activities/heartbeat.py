@@ -219,8 +219,8 @@ FASTEST_SECONDS = 5.0
 """Longest time between two heartbeats, and so between a cancellation and its arrival in the
 activity."""
 
-USUAL_SHARE, RESTING_SHARE = 1 / 3, 0.6
-"""Part of the heartbeat timeout after which the next one is sent; by one that only waits."""
+RESTING_SHARE = 0.6
+"""Part of the heartbeat timeout after which an activity that only waits sends the next one."""
 
 FAILED = "failed"
 """Member of a detail of heartbeats: the `FailedCalls` of the activity."""
@@ -285,6 +285,7 @@ class Pulse:
         moved: Whether the task has continued as new since the activity was scheduled.
         failed: The model calls that have failed; each heartbeat carries them.
         pause: Longest time between two heartbeats, in seconds.
+        usual: The same of an activity that does not only wait.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -294,7 +295,7 @@ class Pulse:
         self.moved = False
         self.failed = FailedCalls()
         self.hasty_until = 0.0
-        self.pause = FASTEST_SECONDS
+        self.pause = self.usual = FASTEST_SECONDS
         self._tells, self._told = False, 0.0
         self._rested = 0.0
         self._heir: Pulse | None = None
@@ -321,12 +322,14 @@ class Pulse:
         Each heartbeat is billed.
         """
         self._make_details = details
-        self._rested, self.pause = now(), _pause(RESTING_SHARE, math.inf)
+        timeout = activity.info().heartbeat_timeout
+        self.pause = RESTING_SHARE * timeout.total_seconds() if timeout else self.usual
+        self._rested = now()
 
     def go_on(self) -> None:
         """Carry nothing, and send heartbeats as often as usual: the wait is over."""
         self._make_details = None
-        self.pause = _pause()
+        self.pause = self.usual
         if now() - self._rested > self.pause:  # else no heartbeat has told of the wait
             self.show()
 
@@ -481,14 +484,10 @@ def beside() -> tuple[Pulse, ...]:
     return tuple(each for of, each in known if of == task and each is not own)
 
 
-def _pause(share: float = USUAL_SHARE, most: float = FASTEST_SECONDS) -> float:
-    """Return the longest time between two heartbeats of the running activity, in seconds."""
-    timeout = activity.info().heartbeat_timeout
-    return min(timeout.total_seconds() * share if timeout else FASTEST_SECONDS, most)
-
-
 async def _beat(pulse: Pulse) -> None:
-    pulse.pause = _pause()
+    timeout = activity.info().heartbeat_timeout
+    seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
+    pulse.pause = pulse.usual = seconds
     while True:
         pause = HASTE_SECONDS if now() < pulse.hasty_until else pulse.pause
         try:
