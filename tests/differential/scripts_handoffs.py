@@ -42,11 +42,6 @@ def team(lib: Lib, *, to: Make | None = None, **options: Any) -> Any:
     )
 
 
-@HANDOFFS.script(TO_SECOND, reply("done"))
-async def a_transfer(lib: Lib) -> Any:
-    return await lib.run(team(lib), "q")
-
-
 @HANDOFFS.script(calls([("transfer_to_second", {}), ("look", {"where": "a"})]), reply("done"))
 async def a_transfer_before_a_tool(lib: Lib) -> Any:
     return await lib.run(team(lib), "q")

@@ -87,16 +87,6 @@ async def a_call_in_an_answer_that_is_cut_off(lib: Lib) -> Any:
 
 
 @LOOP.script(reply("done"))
-async def a_list_of_items(lib: Lib) -> Any:
-    given = [
-        {"role": "user", "content": "one"},
-        {"role": "assistant", "content": "two"},
-        {"role": "user", "content": "three"},
-    ]
-    return await lib.run(lib.agent(), given)
-
-
-@LOOP.script(reply("done"))
 async def a_list_with_calls(lib: Lib) -> Any:
     given = [
         {"role": "user", "content": "one"},
@@ -149,11 +139,6 @@ async def settings_of_the_run_win_field_by_field(lib: Lib) -> Any:
     agent = lib.agent(model_settings=lib.ModelSettings(temperature=0.5, max_tokens=100))
     config = lib.RunConfig(model_settings=lib.ModelSettings(temperature=0.0))
     return await lib.run(agent, "q", run_config=config)
-
-
-@SETTINGS.script(reply("done"))
-async def the_model_of_the_run_wins(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", run_config=lib.RunConfig(model="gpt-of-the-run"))
 
 
 @SETTINGS.script(call("look"), reply("done"))

@@ -3,11 +3,10 @@
 from typing import Any
 
 from holdfast import Agent, tool
-from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import HandoffOutputItem
 from holdfast.agents.runs.item_reading import message_items, step_items, step_messages
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.agents_sdk import ToolOrigin, ToolOriginType
-from holdfast.models import from_response_items
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
@@ -40,27 +39,6 @@ def test_the_input_of_the_run_is_no_item_and_later_input_is_one() -> None:
     second = StepRecord(n=2, step=TaskStep(input="more"), adds=(user("more"), assistant("b")))
     assert types(step_items(body_of(first), TEAM)) == ["message_output_item"]
     assert types(step_items(body_of(second), TEAM)) == ["input_item", "message_output_item"]
-
-
-def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
-    adds = (user("q"), assistant("hm", calls=(CALL,)), told(CALL, "seen"))
-    step = StepRecord(
-        n=1,
-        step=TaskStep(input="q"),
-        adds=adds,
-        calls=(CALL,),
-        outcomes=(Outcome(),),
-        journal=(JournalEntry(request="r", answer=ANSWERED),),
-    )
-    items = step_items(body_of(step), TEAM)
-    assert types(items) == ["message_output_item", "tool_call_item", "tool_call_output_item"]
-    assert isinstance(items[2], ToolCallOutputItem)
-    assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
-    assert isinstance(items[1], ToolCallItem)
-    assert items[1].raw_item.name == items[1].tool_name == "look"
-    assert items[0].raw_item.content[0].text == "hm"
-    [given] = from_response_items([items[0].to_input_item()])
-    assert (given.content, given.items) == ("hm", ())  # its text once
 
 
 def test_items_of_a_tool_say_where_it_comes_from() -> None:
