@@ -219,3 +219,13 @@ def test_a_failed_step_is_shown_healed_and_run_again(cli: Here, tmp_path: Path) 
     (cli.home / "healed").touch()
     cli("step", "sick-1", "--restart")
     assert cli("attach", "sick-1").out == "The result of 1 + 1 is 2.\n"
+
+
+def test_a_run_in_a_session_in_which_a_task_runs_is_refused_or_merged(cli: Here) -> None:
+    session = ("--session", "busy")
+    held = ("run", "calc", "What is 1 + 1?", "--manual", *session, "--on-busy", "queue")
+    holder = cli(*held, "--json").json["task_id"]
+    refused = cli("run", "calc", "What is 2 + 2?", *session, "--on-busy", "refuse", expect=1)
+    assert f"Task '{holder}' of session 'busy' has the floor" in refused.err
+    merged = cli("run", "calc", "What is 2 + 2?", *session, "--on-busy", "merge", "--json")
+    assert merged.json["task_id"] == holder

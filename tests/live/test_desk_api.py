@@ -523,3 +523,31 @@ async def test_an_erasure_is_listed_before_it_is_made(
             "/api/v1/erasures", json={"task": "t", "session": "s", "reason": "r"}
         )
         assert held.status_code == 422
+
+
+async def test_a_message_to_a_session_in_which_a_task_runs_follows_its_mode(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    first = {"input": "pay kim 9", "session": "s", "on_busy": "queue"}
+    holder = (await api.post("/api/v1/tasks", json=first)).json()["task_id"]
+    await until_status(runner, holder, "waiting")
+    later = {"input": "and then?", "session": "s"}
+    refused = await api.post("/api/v1/tasks", json={**later, "on_busy": "refuse"})
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "urn:holdfast:error:SessionBusy"
+    assert holder in refused.json()["detail"]
+    merged = await api.post("/api/v1/tasks", json={**later, "on_busy": "merge"})
+    assert merged.json()["task_id"] == holder
+    waits = (await api.post("/api/v1/tasks", json={**later, "on_busy": "queue"})).json()["task_id"]
+
+    async def says_so() -> bool:
+        found = (await api.get(f"/api/v1/tasks/{waits}")).json()
+        return bool(found["waits"] == f"waits for task {holder!r} of session 's'")
+
+    await until(says_so)
+    new = {**later, "on_busy": "interrupt"}
+    newest = (await api.post("/api/v1/tasks", json=new)).json()["task_id"]
+    await until_status(runner, holder, "abandoned")
+    await until_status(runner, waits, "answered")
+    await runner.abandon(waits, "no", by="ann")
+    await until_status(runner, newest, "answered")
