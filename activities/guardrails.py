@@ -122,12 +122,13 @@ class GuardingActivities:
                 found = (await guardrail.run(context, users_agent(agent), output)).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)
+        is_kept = found.tripwire_triggered and len(canonical(shown)) <= MOST_SHOWN_BYTES
         return GuardFound(
             info=info,
             info_class=class_name(found.output_info),
             stored=stored,
             tripped=bool(found.tripwire_triggered),
-            output=shown if found.tripwire_triggered and _is_small(shown) else None,
+            output=shown if is_kept else None,
             attempts=activity.info().attempt,
             worker=worker_identity(),
         )
@@ -174,10 +175,6 @@ def _printed(info: Any) -> str:
         return clean(repr(info))
     except Exception:  # noqa: BLE001  the user's own, or too deep
         return f"<{type(info).__name__}>"
-
-
-def _is_small(output: Json) -> bool:
-    return len(canonical(output)) <= MOST_SHOWN_BYTES
 
 
 def _context(registry: Registry, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:

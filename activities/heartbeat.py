@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.api.failure.v1 import Failure
-from temporalio.client import AsyncActivityCancelledError
+from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -176,19 +176,29 @@ async def tell_server(*details: Json) -> None:
         AsyncActivityCancelledError: The server has it, and wants the attempt to be cancelled.
         RPCError: The server does not have it, or has given up the attempt.
     """
+    handle = current_handle()
+    await handle.heartbeat(*details, rpc_timeout=timedelta(seconds=ASKING_SECONDS))
+
+
+def current_handle() -> AsyncActivityHandle:
+    """Return the handle of the current attempt, by which others than the worker report on it."""
     info = activity.info()
-    context = ActivitySerializationContext(
+    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    return handle.with_context(serialization_context(info.activity_type, info.activity_id))
+
+
+def serialization_context(kind: str, activity_id: str) -> ActivitySerializationContext:
+    """Return the context by which a data converter knows an activity of the current task."""
+    info = activity.info()
+    return ActivitySerializationContext(
         namespace=info.namespace,
-        activity_id=info.activity_id,
-        activity_type=info.activity_type,
+        activity_id=activity_id,
+        activity_type=kind,
         activity_task_queue=info.task_queue,
         workflow_id=info.workflow_id,
         workflow_type=info.workflow_type,
         is_local=False,
     )
-    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
-    timeout = timedelta(seconds=ASKING_SECONDS)
-    await handle.with_context(context).heartbeat(*details, rpc_timeout=timeout)
 
 
 async def _ask(what: str, pulse: Pulse) -> None:

@@ -22,12 +22,19 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHandle,
 )
-from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.failures import LASTING, check_readable, text_of
-from holdfast.activities.heartbeat import NotOursError, Pulse, current, current_lease, heartbeats
+from holdfast.activities.heartbeat import (
+    NotOursError,
+    Pulse,
+    current,
+    current_handle,
+    current_lease,
+    heartbeats,
+    serialization_context,
+)
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, INTERRUPTED, NOT_STARTED
@@ -187,21 +194,20 @@ class _Call:
     """
 
     def __init__(self, given: ToolInput, pulse: Pulse, calls: LongCalls) -> None:
-        info, client = activity.info(), activity.client()
         self.is_announced = self.is_cancelled = False
         self._given, self._pulse, self._calls = given, pulse, calls
-        self._id = uuid.uuid4().hex[:16]
-        self._task = OwningTask()
-        self._mine = client.get_async_activity_handle(task_token=info.task_token).with_context(
-            _context("tool", info.activity_id)
-        )
-        self._next = client.get_async_activity_handle(
-            workflow_id=self._task.id, run_id=None, activity_id=self._id
-        ).with_context(_context("rejoin", self._id))
         self._signalled = self._is_moving = False
         self._is_asked_to_stop = self._is_dropped = self._is_ending = False
         self._news, self._details = asyncio.Event(), tuple[Any, ...]()
         self._work: asyncio.Future[Outcome] = asyncio.Future()
+
+    def _reach(self) -> None:
+        """Make what reaches the task and its activities, which only a long call needs."""
+        self._id, self._task, self._mine = uuid.uuid4().hex[:16], OwningTask(), current_handle()
+        following = activity.client().get_async_activity_handle(
+            workflow_id=self._task.id, run_id=None, activity_id=self._id
+        )
+        self._next = following.with_context(serialization_context("rejoin", self._id))
 
     @property
     def _handle(self) -> AsyncActivityHandle:
@@ -267,6 +273,7 @@ class _Call:
     async def _live(self) -> None:
         """Announce the call to the task once it runs for long; from then on send its heartbeats."""
         await asyncio.sleep(LONG_SECONDS)
+        self._reach()
         secret = await self._task.secret()
         if secret is None:
             return
@@ -447,20 +454,6 @@ def _refuse(what: str, why: str) -> NoReturn:
 def _log_defect(ended: asyncio.Task[None]) -> None:
     if not ended.cancelled() and ended.exception() is not None:
         log.error("A long call shows no signs of life any more", exc_info=ended.exception())
-
-
-def _context(kind: str, activity_id: str) -> ActivitySerializationContext:
-    """Return the context by which a data converter knows an activity of the current task."""
-    info = activity.info()
-    return ActivitySerializationContext(
-        namespace=info.namespace,
-        activity_id=activity_id,
-        activity_type=kind,
-        activity_task_queue=info.task_queue,
-        workflow_id=info.workflow_id,
-        workflow_type=info.workflow_type,
-        is_local=False,
-    )
 
 
 async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:

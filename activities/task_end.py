@@ -30,6 +30,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
+from holdfast.task.ledger.recording import CLOSED_EVENT
 from holdfast.task.ledger.references import input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
@@ -284,8 +285,10 @@ async def record_of(  # noqa: PLR0917  as they are read of a task
 
 def closed_at(entries: list[Entry]) -> float:
     """Return the time at which the task began to close, from its newest event of that kind."""
-    events = (entry.event for entry in reversed(entries) if entry.event is not None)
-    return next((event.at for event in events if event.kind == "closed"), 0.0)
+    for entry in reversed(entries):
+        if entry.event is not None and entry.event.kind == CLOSED_EVENT:
+            return entry.event.at
+    return 0.0
 
 
 def _is_empty(task: Task) -> bool:

@@ -147,33 +147,6 @@ def introduce(given: TaskInput) -> None:
         workflow.upsert_memo(memo(given.input, now=began))
 
 
-def publish(ledger: Ledger, status: TaskStatus) -> None:
-    """Publish status and open approvals, if they have changed: one event for each that has."""
-    s = ledger.s
-    open_now = approvals.pending(ledger) if s.approvals else []
-    shown = open_now[:MOST_CARDS]
-    ids, count = tuple(map(approvals.card_state, shown)), len(open_now)
-    rules = len(standing.listed(ledger)) if s.standing or s.to_session else 0
-    known = (s.published, s.published_approvals, s.published_count, s.published_rules)
-    if (status, ids, count, rules) == known:
-        return
-    # Each upsert is an event, and billed: what has not changed is left out.
-    updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
-    if count != s.published_count:
-        updates += [HF_APPROVALS.value_set(count)]
-    if rules != s.published_rules:
-        updates += [HF_RULES.value_set(rules)]
-    workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-    if ids != s.published_approvals:
-        snapshot = s.described.snapshot if s.described else ""
-        cards = [approvals.card(each) for each in shown]
-        workflow.upsert_memo({APPROVALS_MEMO: cards, SNAPSHOT_MEMO: snapshot})
-    ledger.s.published = status
-    ledger.s.published_approvals = ids
-    ledger.s.published_count = count
-    ledger.s.published_rules = rules
-
-
 FEWEST_EVENTS = 50
 """A run that continued as new sooner would do nothing else."""
 
@@ -303,9 +276,33 @@ class Core:
         """Whether a unit has ignored its cancellation and another one has replaced it."""
         return work is None or work is not self.work
 
-    def publish(self) -> None:
-        """Show the task's status and open approvals in lists."""
-        publish(self.ledger, self.ledger.status)
+    def publish(self, status: TaskStatus | None = None) -> None:
+        """Show the task's status and open approvals in lists, if they have changed.
+
+        Args:
+            status: The status; that of the ledger by default.
+        """
+        ledger, s, status = self.ledger, self.ledger.s, status or self.ledger.status
+        open_now = approvals.pending(ledger) if s.approvals else []
+        shown = open_now[:MOST_CARDS]
+        ids, count = tuple(map(approvals.card_state, shown)), len(open_now)
+        rules = len(standing.listed(ledger)) if s.standing or s.to_session else 0
+        known = (s.published, s.published_approvals, s.published_count, s.published_rules)
+        if (status, ids, count, rules) == known:
+            return
+        # Each upsert is an event, and billed: what has not changed is left out.
+        updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
+        if count != s.published_count:
+            updates += [HF_APPROVALS.value_set(count)]
+        if rules != s.published_rules:
+            updates += [HF_RULES.value_set(rules)]
+        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        if ids != s.published_approvals:
+            snapshot = s.described.snapshot if s.described else ""
+            cards = [approvals.card(each) for each in shown]
+            workflow.upsert_memo({APPROVALS_MEMO: cards, SNAPSHOT_MEMO: snapshot})
+        s.published, s.published_approvals = status, ids
+        s.published_count, s.published_rules = count, rules
 
     @property
     def details(self) -> str:

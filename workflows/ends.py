@@ -27,7 +27,7 @@ from holdfast.values.text.shown import shown
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import begin, now
 from holdfast.workflows.children.reports import settle
-from holdfast.workflows.core import Core, publish
+from holdfast.workflows.core import Core
 from holdfast.workflows.requests.commands import Commands
 from holdfast.workflows.tools.tool_runs import leave_calls
 
@@ -92,7 +92,7 @@ class Closing:
         if status == "abandoned":
             core.children.end("abandon", core.ending.why)
             if core.ledger.s.children:  # all below look at it before they ask a model
-                publish(core.ledger, status)
+                core.publish(status)
         if unread := core.ledger.queue.unread:
             text = f"The task has ended, and no model has read this: {shown(unread)}."
             core.ledger.note("refused", now=now(), text=text, body={"verb": "feedback"})
@@ -146,7 +146,7 @@ class Closing:
         else:
             reply = RunReply(n=core.ledger.s.steps, record=seal.record)
             core.requests.tell("closed", reply, refusals.CLOSED)
-        publish(core.ledger, sent.status)
+        core.publish(sent.status)
 
     def _failed(self, error: FailureError) -> None:
         """Leave the task stuck until the next attempt."""

@@ -378,6 +378,8 @@ def _like(setting: str | None, name: str) -> str:
 async def _with_servers(agent: Agent) -> AgentSnapshot:
     """Describe an agent and its team as they are now, with the tools of their MCP servers."""
     having = [each for each in (agent, *agent.team()) if each.mcp_servers]
+    if not having:
+        return live(agent)
     # Subclasses may have the Agents SDK's signature, in which the context has no default.
     listed = await asyncio.gather(*(each.get_mcp_tools(None) for each in having))
     return live(agent, {each.name: tools for each, tools in zip(having, listed, strict=True)})

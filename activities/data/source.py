@@ -111,7 +111,7 @@ class LargeValues:
 
     async def content(self, content: Content) -> Content:
         """Read the texts of a content that are in the archive."""
-        return await resolve(content, self.text)
+        return content if isinstance(content, str) else await resolve(content, self.text)
 
     async def nodes(self, outcome: Outcome) -> tuple[SourceNode, ...]:
         """Read what a result rests on."""

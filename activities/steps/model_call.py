@@ -23,7 +23,7 @@ from holdfast.activities.data.source import Source
 from holdfast.activities.failures import with_fact
 from holdfast.activities.heartbeat import Pulse, ensure_ours, losses
 from holdfast.activities.long_calls import ensure_wanted
-from holdfast.activities.spans import Block, answered, model_call
+from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.errors import ModelRequestError, ModelUnavailableError, UserError
 from holdfast.models.base import (
@@ -384,7 +384,9 @@ class Asking:
         if self._hooks is not None:
             await self._hooks.asking(sent)
         self.progress = "asked"
-        with self._traced(sent) if may_trace() else nullcontext() as span:
+        name, given = self._code.agent.name, self._given
+        traced = model_call(self._head, given, name, self._model, sent) if may_trace() else None
+        with traced or nullcontext() as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
             made = await self._respond(self._code.with_secrets(whole))
@@ -402,9 +404,6 @@ class Asking:
             if span is not None:
                 answered(span, answer)
         return answer
-
-    def _traced(self, sent: ModelRequest) -> Block:
-        return model_call(self._head, self._given, self._code.agent.name, self._model, sent)
 
     @property
     def _has_unique_ids(self) -> bool:

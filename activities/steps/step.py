@@ -72,6 +72,8 @@ class StepTexts:
                 step.model_copy(
                     update={"images": tuple([await self._source.refer(i) for i in step.images])}
                 )
+                if step.images
+                else step
                 for step in steps
             ]
         )

@@ -5,7 +5,7 @@ would make its payments again. So before such a call begins, the archive gets a 
 of an activity that the history does not have makes the call *unknown*: its tool's probe, or a
 person, says whether it happened.
 
-Without a restore a mark costs a small read and two small writes of a call.
+Without a restore a mark costs two small writes of a call.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ async def begin_effect(archive: Archive, place: str, what: str) -> Begun:
     name, before = f"{folder_of(EFFECTS, task_id())}/{place}.json", None
     new = mine
     while True:
-        found = await read_mark(archive, name)
+        # The first place is free, except in a restored task: to take it shows whether it is.
+        found = None if before is None else await read_mark(archive, name)
         if found is None:
             if before is not None:
                 new = await _following(before, mine, info.workflow_run_id)

@@ -178,17 +178,16 @@ class InlineCalls:
         if given.apart or given.stream or head.run.streams or head.run.tool_concurrency:
             return {}
         may = [i for i, call in enumerate(calls) if self._may(batch, call)]
-        return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told}
+        return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told} if may else {}
 
     def _may(self, batch: Batch, call: ToolCall) -> bool:
-        policy, tool = (
-            batch.snapshot.policies.get(call.name),
-            batch.agent.tool(call.name, batch.snapshot),
-        )
-        if policy is None or tool is None or not tool.inline or tool.effect != "read":
+        policy = batch.snapshot.policies.get(call.name)
+        if policy is None or policy.effect != "read" or policy.needs_approval != "no":
             return False
-        is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
-        return is_plain and policy.effect == "read" and policy.needs_approval == "no"
+        if policy.agent or policy.handoff or policy.is_conditional:
+            return False
+        tool = batch.agent.tool(call.name, batch.snapshot)
+        return tool is not None and tool.inline and tool.effect == "read"
 
     def _resumed(self, batch: Batch, advanced: Advanced) -> Advanced:
         """Take the outcomes of a lost attempt; its other calls get activities of their own."""

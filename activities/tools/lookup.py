@@ -112,18 +112,18 @@ class ToolWatch:
         Raises:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
-        stopped = await self.screen() or await self._rejected()
+        stopped = await self.screen()
+        if stopped is None and isinstance(self._tool, LocalTool):
+            stopped = await self._rejected(self._tool)
         if stopped is None and self._shown.hooks is not None:
             hook = self._shown.hooks.on_tool_start
             with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
                 await invoke(hook, self._ctx, self._shown, self._tool)
         return stopped
 
-    async def _rejected(self) -> Outcome | None:
+    async def _rejected(self, tool: LocalTool[Any]) -> Outcome | None:
         """Return the outcome of a call that the `on_approval` function of its tool rejects."""
-        tool, ctx = self._tool, self._ctx
-        if not isinstance(tool, LocalTool):
-            return None
+        ctx = self._ctx
         with users_code(f"approval of tool {tool.name!r}", tool.on_approval):
             reason = await tool.rejection(ctx, ctx.arguments)
         if reason is None:
@@ -301,7 +301,7 @@ async def find(
         given,
         tool,
         state=now,
-        usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
+        usage=(await source.status()).usage if usage or tool.takes_context else None,
         nested=ChildRun(given.child, registry, source, now) if given.child else None,
     )
     ref = head.run.tool_error_formatter
@@ -313,7 +313,7 @@ async def find(
 def find_tool(agent: Agent, call: ToolCall, first: AgentSnapshot) -> Tool | None:
     """Return the tool, or the handoff as a tool, that is called; None if this process lacks it."""
     tool = agent.tool(call.name, first.of(agent.name))
-    return tool if tool is not None and tool.policy().call_kind == call.kind else None
+    return tool if tool is not None and tool.kind == call.kind else None
 
 
 def check_there(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> None:
@@ -398,7 +398,8 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
             raise UserError(msg, remedy=remedy)
     specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
     known = next(specs, None)
-    if known is None or is_same_shape(known.parameters, tool.spec().parameters):
+    now_sent = tool.spec().parameters
+    if known is None or known.parameters == now_sent or is_same_shape(known.parameters, now_sent):
         return
     try:
         tool.parse(call.arguments)
@@ -439,7 +440,7 @@ def context_of(
     tool: Tool,
     *,
     state: dict[str, Json],
-    usage: Usage,
+    usage: Usage | None,
     nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
     """Build the context that a tool, its predicate, its probe and its undo get of a call."""

@@ -36,11 +36,13 @@ from holdfast.activities.tools.lookup import (
     context_of,
     find,
     find_tool,
+    idempotency_key,
     tool_of,
 )
 from holdfast.agents.tools.arguments import worded
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
+from holdfast.agents.tools.options import takes_context
 from holdfast.archive.segments import read_archived
 from holdfast.archive.session_commits import send_rule
 from holdfast.engine.search_attributes import HF_RULES
@@ -185,7 +187,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                effect = _effect(ready.ctx, "unknown", None)
+                effect = _effect(ready.tool, ready.call, ready.ctx.idempotency_key, "unknown")
                 await ensure_ours("probe")
                 with naming(f"probe of tool {ready.tool.name!r}", ready.tool.probe):
                     found = await ready.tool.run_probe(ready.ctx, effect)
@@ -227,9 +229,9 @@ class JudgingActivities:
 
     async def _undoing(
         self, given: UndoInput
-    ) -> tuple[Tool, ToolContext[Any, dict[str, Json]], Effect]:
+    ) -> tuple[Tool, ToolContext[Any, dict[str, Json]] | None, Effect]:
         """Look up an effect's tool and build what its undo gets."""
-        head, task = await self._source.head(), await self._source.status()
+        head = await self._source.head()
         registry, call = self._registry.of(head), given.effect.call
         first = await registry.snapshot(head.snapshot)
         tool = tool_of(registry.agent(given.agent or head.agent, first), call, given.n, first)
@@ -242,10 +244,14 @@ class JudgingActivities:
             step=given.step,
             agent=given.agent,
         )
+        result = data_in(shown(await self._source.content(given.effect.content)))
+        effect = _effect(tool, call, idempotency_key(task_id(), place, call), "done", result)
+        if not takes_context(tool.undo):
+            return tool, None, effect
+        task = await self._source.status()
         state = merge_patch.plain(task.extra_state)
         ctx = context_of(registry, head, call, place, tool, state=state, usage=task.usage)
-        content = await self._source.content(given.effect.content)
-        return tool, ctx, _effect(ctx, "done", data_in(shown(content)))
+        return tool, ctx, effect
 
     @activity.defn(name="recall")
     async def recall(self, wanted: list[int]) -> list[Undoable]:
@@ -269,15 +275,15 @@ async def _asked(ready: Ready) -> bool | ApprovalRule:
         return await tool.asks_approval(ready.ctx, ready.call.arguments)
 
 
-def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -> Effect:
+def _effect(tool: Tool, call: ToolCall, key: str, status: Any, result: Json = None) -> Effect:
     try:
-        arguments: Json = to_jsonable_python(json.loads(ctx.arguments or "{}"))
+        arguments: Json = to_jsonable_python(json.loads(call.arguments or "{}"))
     except (ValueError, RecursionError):
         arguments = {}
     return Effect(
-        tool=ctx.qualified_tool_name,
-        call_id=ctx.call_id,
-        key=ctx.idempotency_key,
+        tool=tool.qualified_name,
+        call_id=call.id,
+        key=key,
         arguments=cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {},
         result=result,
         status=status,

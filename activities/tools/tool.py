@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,7 @@ from holdfast.errors import (
 from holdfast.task.data.calls import SHORTEST, Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
+from holdfast.task.undo import effect_place
 from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
@@ -203,7 +204,10 @@ class ToolActivities:
         """Run one call; an error that the model can act on is a result."""
         with typed_failures():
             async with heartbeats():
-                with self._before_first(given), typed_failures(), not_started("tool"):
+                # The errors of a first attempt are certain to hide no effect.
+                is_first = attempt_of(given.tried) == 1
+                first = certain() if is_first else nullcontext()
+                with first, typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
                     called.set((working.get(), ready.call.id))
                     if isinstance(ready.tool, PreparedTool):
@@ -224,12 +228,8 @@ class ToolActivities:
         if not ready.tool.policy().may_have_happened:
             return None
         what = f"{ready.call.name} {ready.call.arguments}"
-        return await begin_effect(self._source.archive, _place(given), what)
-
-    def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
-        """Mark errors as certain to hide no effect, unless the call was begun before."""
-        is_first = attempt_of(given.tried) == 1
-        return certain() if is_first else nullcontext()
+        place = effect_place(given.branch, given.n, given.batch, given.i)
+        return await begin_effect(self._source.archive, place, what)
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -301,7 +301,7 @@ class ToolActivities:
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             is_error = isinstance(value, ErrorResult)
             value = ready.watch.value = value.value if is_error else value
-            result, nodes = read_whole(value, tool=tool.name)
+            result, nodes = (value, ()) if type(value) is str else read_whole(value, tool=tool.name)
         except NotOursError:  # nothing ran
             raise
         except OutcomeUnknownError as error:
@@ -360,7 +360,7 @@ class ToolActivities:
         text = clean(text)
         blob = await self._source.store(text)
         if blob is None or blob.size <= tool.max_output_bytes:
-            kept = await self._kept(nodes)
+            kept = await self._kept(nodes) if nodes else ()
             return Outcome(content=blob or text, nodes=kept, returned=returned)
         return Outcome(
             content=f"Tool {tool.name!r} ran, but its result of {blob.size} bytes is over the limit"
@@ -371,8 +371,6 @@ class ToolActivities:
 
     async def _kept(self, nodes: tuple[SourceNode, ...]) -> tuple[SourceNode, ...] | Blob:
         """Store nodes that are too large for history."""
-        if not nodes:
-            return ()
         text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
         return await self._source.store(text, is_json=True) or nodes
 
@@ -382,10 +380,6 @@ async def _token(given: ToolInput, call: ToolCall) -> str:
     secret = await OwningTask().secret()
     place = (given.branch, given.n, given.batch, given.i)
     return token_of(secret or "", task_id(), place, call)
-
-
-def _place(given: ToolInput) -> str:
-    return f"{given.branch}.{given.n}.{given.batch}.{given.i}"
 
 
 async def _end_of(going: asyncio.Task[Outcome]) -> Outcome:
@@ -477,7 +471,7 @@ async def run_once(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -> Any:
     clock = asyncio.timeout(tool.timeout_seconds)
     try:
         async with clock:
-            return await tool.run(ctx, ctx.arguments)
+            return await tool.run(ctx, ctx.tool_arguments)
     except asyncio.CancelledError as error:
         ours = asyncio.current_task()
         if ours is not None and not ours.cancelling():  # the tool raised it: a failed call

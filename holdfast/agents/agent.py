@@ -323,9 +323,10 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
         """
         if began is not None and name in began.served:
             return self.served_tools(began).get(name)
-        own = (tool for tool in self.made_tools if tool.qualified_name == name)
-        handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
-        return next(own, None) or next(handoffs, None)
+        found = self._offered().get(name)
+        if isinstance(found, Handoff):
+            return found.tool()
+        return found if isinstance(found, Tool) else None
 
     def served_tools(self, began: AgentSnapshot) -> dict[str, ServerTool]:
         """Make the tools of MCP servers that a task knows; no server is asked.

@@ -50,9 +50,8 @@ def as_member(agent: AgentT, name: str, *, shares: bool) -> AgentT:
         shares: Whether the name that the user gave it is that of another agent of the run as well.
     """
     made = copy.copy(agent)
-    made.name = name
-    vars(made)[_OWN] = agent
-    vars(made)[_SHARED] = agent.name if shares else ""
+    own = {"name": name, _OWN: agent, _SHARED: agent.name if shares else ""}
+    vars(made).update(own)  # its fields were checked, and a name of this form can be used
     return made
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
@@ -238,8 +238,8 @@ async def system_prompt(
     return text
 
 
-Offered = TypeVar("Offered", bound=Tool[..., Any] | HostedTool | Handoff[Any, Any])
-HandoffT = TypeVar("HandoffT", bound=Handoff[Any, Any])
+Offered = Tool[..., Any] | HostedTool | Handoff[Any, Any]
+"""What an agent offers its model."""
 
 
 def made_tools(
@@ -263,7 +263,7 @@ def made_tools(
         )
         raise UserError(msg)
     found = given if retriever is None else retriever.tools
-    made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in found]
+    made = [each if isinstance(each, HostedTool | Tool) else to_tool(each) for each in found]
     if retriever is not None:
         _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:
@@ -273,52 +273,23 @@ def made_tools(
     return made
 
 
-def offered_tools(
+def offered(
     tools: Iterable[Tool | HostedTool], handoffs: Iterable[Handoff[Any, Any]]
-) -> tuple[Tool | HostedTool, ...]:
-    """Leave out tools whose name a later tool or a handoff has."""
-    handed = {each.tool_name for each in handoffs if each.is_enabled is not False}
-    return tuple(
-        each
-        for each in _last_of_name(tools, _tool_key)
-        if isinstance(each, HostedTool) or each.qualified_name not in handed
-    )
+) -> dict[str | int, Offered]:
+    """Return tools and handoffs by name: of several of one name the last that may be offered.
 
-
-def offered_handoffs(handoffs: Iterable[HandoffT]) -> tuple[HandoffT, ...]:
-    """Leave out handoffs whose name a later one has."""
-    return tuple(_last_of_name(handoffs, _handoff_name))
-
-
-def clashing_names(tools: Iterable[Any], handoffs: Iterable[Handoff[Any, Any]]) -> list[str]:
-    """List the names that several tools or handoffs have."""
-    made = [to_tool(each) for each in tools if not isinstance(each, HostedTool)]
-    names = [tool.qualified_name for tool in made if tool.is_enabled is not False]
-    names += [each.tool_name for each in handoffs if each.is_enabled is not False]
-    return sorted({name for name in names if names.count(name) > 1})
-
-
-def _tool_key(tool: Tool | HostedTool) -> str | int:
-    """Return the name of a function; tools that the provider runs share names."""
-    return tool.qualified_name if isinstance(tool, Tool) else id(tool)
-
-
-def _handoff_name(handoff: Handoff[Any, Any]) -> str:
-    return handoff.tool_name
-
-
-def _last_of_name(
-    given: Iterable[Offered], name_of: Callable[[Offered], str | int]
-) -> list[Offered]:
-    """Leave out what has the name of something later, unless that is never offered."""
+    Tools that the provider runs share names, so they are kept by identity.
+    """
     kept: dict[str | int, Offered] = {}
-    for each in given:
-        name = name_of(each)
-        is_on = isinstance(each, HostedTool) or each.is_enabled is not False
-        if name not in kept or is_on:
+    for each in (*tools, *handoffs):
+        if isinstance(each, HostedTool):
+            kept[id(each)] = each
+            continue
+        name = each.tool_name if isinstance(each, Handoff) else each.qualified_name
+        if name not in kept or each.is_enabled is not False:
             kept.pop(name, None)
             kept[name] = each
-    return list(kept.values())
+    return kept
 
 
 def _check_catalogue(agent: str, names: list[str]) -> None:
@@ -414,6 +385,15 @@ class DeclaredAgent(AgentBase[ContextT]):
             made = self.__dict__["_made_output"] = given, output_schema(given)
         return made[1]
 
+    def _offered(self) -> dict[str | int, Offered]:
+        """The tools in their order, then the handoffs, by name: see `all_tools`.
+
+        Raises:
+            UserError: As for `all_tools`, or another object is among the handoffs.
+        """
+        tools = made_tools(self.name, self.tools, self.tool_retriever)
+        return offered(tools, map(as_handoff, self.handoffs))
+
     @property
     def made_tools(self) -> tuple[Tool, ...]:
         """The tools that are functions, as tools; with a retriever, its whole catalogue.
@@ -421,7 +401,7 @@ class DeclaredAgent(AgentBase[ContextT]):
         Raises:
             UserError: As for `all_tools`.
         """
-        return tuple(tool for tool in self.all_tools if isinstance(tool, Tool))
+        return tuple([tool for tool in self._offered().values() if isinstance(tool, Tool)])
 
     @property
     def hosted_tools(self) -> tuple[HostedTool, ...]:
@@ -438,13 +418,16 @@ class DeclaredAgent(AgentBase[ContextT]):
             UserError: An object cannot be made into a tool, or a retriever's catalogue has a name
                 twice.
         """
-        tools = made_tools(self.name, self.tools, self.tool_retriever)
-        return offered_tools(tools, self.made_handoffs)
+        found = self._offered().values()
+        return tuple([tool for tool in found if not isinstance(tool, Handoff)])
 
     @property
     def name_clashes(self) -> list[str]:
         """Names that several tools or handoffs have: the model is offered one of each."""
-        return clashing_names(self.tools, map(as_handoff, self.handoffs))
+        found = [*made_tools(self.name, self.tools, None), *map(as_handoff, self.handoffs)]
+        own = [e for e in found if not isinstance(e, HostedTool) and e.is_enabled is not False]
+        names = [e.tool_name if isinstance(e, Handoff) else e.qualified_name for e in own]
+        return sorted({name for name in names if names.count(name) > 1})
 
     @property
     def made_handoffs(self) -> tuple[Handoff[Any, Any], ...]:
@@ -453,7 +436,7 @@ class DeclaredAgent(AgentBase[ContextT]):
         Raises:
             UserError: Another object is among them.
         """
-        return offered_handoffs(map(as_handoff, self.handoffs))
+        return tuple([each for each in self._offered().values() if isinstance(each, Handoff)])
 
 
 def as_handoff(given: Any) -> Handoff[Any, Any]:

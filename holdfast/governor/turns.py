@@ -282,7 +282,8 @@ class Turns:
         wants = bool(self.waiting or keeps)
         lease = self.lease
         if lease is None:
-            return max(now, self._asked + SOON) if wants or self._unsaid else inf
+            unsaid = not self.running and (self._told.refused or self._told.calls)
+            return max(now, self._asked + SOON) if wants or unsaid else inf
         if lease.why:
             return min(now + lease.retry, self._ends) if wants else inf
         lead = min(LEAD, 0.4 * lease.seconds)
@@ -334,10 +335,6 @@ class Turns:
         """Seconds until the waiting calls have had their turns, by the present share."""
         share = self.lease.share if self.lease is not None else 0.0
         return sum(each.cost for each in self.waiting) / max(share, 0.01)
-
-    @property
-    def _unsaid(self) -> bool:
-        return not self.running and bool(self._told.refused or self._told.calls)
 
     def _first(self, now: float) -> Call | None:
         """Return the call whose turn is next; None if none may begin now."""

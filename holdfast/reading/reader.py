@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
@@ -35,9 +35,9 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
-from holdfast.task.ledger.references import input_message, resolve_adds
+from holdfast.task.ledger.references import input_message, resolve_adds, told
 from holdfast.task.queries.pages import StepView, point
-from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.step_body import StepBody
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import canonical
 from holdfast.values.code.some_at_once import some_at_once
@@ -411,40 +411,37 @@ class Reader(TaskQueries):
             of: The step.
             text: Reads its output: `text` if it is None, or `legible`, as its other values are.
         """
-        # Of a step that called no tool the record says all.
-        body = body_of(of) if isinstance(of, StepRecord) and of.has_calls else of
-        of_calls: dict[str, Any] = {}
-        if isinstance(body, StepBody):
-            of_calls["calls"] = tuple(each.call for each in body.calls)
-            of_calls["sources"] = await self.sources(body)
+        if isinstance(of, StepRecord):
+            calls = of.calls
+            made = [(call, done, told(of.adds, call, done)) for _, _, call, done in of.made()]
+        else:
+            calls = tuple([each.call for each in of.calls])
+            made = [
+                (each.call, each.outcome, each.message)
+                for each in of.all_calls()
+                if each.outcome is not None and each.message is not None
+            ]
         return TaskStepOutput(
-            output=await read_json(of.output, of.stored, text or self.text),
+            output=of.output
+            if of.stored is None
+            else await read_json(None, of.stored, text or self.text),
             task_step=of.step.model_copy(update={"task_id": task_id}),
             next_steps=tuple(_with_task(step, task_id) for step in of.next),
             is_last=of.last,
             usage=of.usage,
             branch=of.branch,
-            **of_calls,
-        )
-
-    async def sources(self, body: StepBody) -> tuple[ToolOutput, ...]:
-        """List a step's tool results in call order."""
-        return tuple(
-            [
-                await self.source(each.call, each.outcome, each.message)
-                for each in body.all_calls()
-                if each.outcome is not None and each.message is not None
-            ]
+            calls=calls,
+            sources=tuple([await self.source(*each) for each in made]),
         )
 
     async def source(self, call: ToolCall, outcome: Outcome, message: Message) -> ToolOutput:
         """Make the public form of one tool result, archived texts put in."""
-        nodes = outcome.nodes
+        nodes, said = outcome.nodes, message.content
         return ToolOutput(
             tool_name=call.name,
             call_id=call.id,
             raw_input=outcome.edited or call.arguments,
-            content=shown(await resolve(message.content, self.legible)),
+            content=said if isinstance(said, str) else shown(await resolve(said, self.legible)),
             is_error=message.is_error,
             status=outcome.status,
             attempts=outcome.attempts,

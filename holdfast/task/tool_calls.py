@@ -13,6 +13,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import ToolInput, ToolsInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import newest_answer
 from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall
@@ -65,7 +66,7 @@ def ready_calls(
     """
     if ledger.find(n) is None:
         return []
-    nested = _nested(ledger, n)
+    nested = _nested(ledger, n) if ledger.s.children else 0
     most = min(most, MOST_CHILDREN_AT_ONCE - nested)
     allowed = ledger.head.run.tool_concurrency
     if allowed:
@@ -79,8 +80,7 @@ def _can_go(ledger: Ledger, n: int, i: int) -> bool:
     over = ledger.at(n).waiting.get(i)
     if over is not None and over.asks is not None:
         return False
-    child = ledger.child(n, i)
-    if child and ledger.s.children[child].is_awaited:
+    if ledger.s.children and _awaits_child(ledger, n, i):
         return False
     approval = approvals.latest(ledger, n, i)
     return approval is None or approval.status != "open"
@@ -88,13 +88,17 @@ def _can_go(ledger: Ledger, n: int, i: int) -> bool:
 
 def _nested(ledger: Ledger, n: int) -> int:
     """Count the open calls of a step whose child tasks are in progress."""
-    children = [ledger.child(n, i) for i in ledger.calls.missing(n)] if ledger.s.children else []
-    return sum(bool(child) and ledger.s.children[child].is_awaited for child in children)
+    return sum(_awaits_child(ledger, n, i) for i in ledger.calls.missing(n))
+
+
+def _awaits_child(ledger: Ledger, n: int, i: int) -> bool:
+    child = ledger.child(n, i)
+    return bool(child) and ledger.s.children[child].is_awaited
 
 
 def awaits_children(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for the child task of one of its open calls."""
-    return _nested(ledger, n) > 0
+    return bool(ledger.s.children) and _nested(ledger, n) > 0
 
 
 def verdict_of_calls(current: OpenState) -> Failure | None:
@@ -103,9 +107,11 @@ def verdict_of_calls(current: OpenState) -> Failure | None:
     It stays until the step stops with it: another call, or an undo that was then refused, may have
     stopped the step before.
     """
-    failures = {i: each.failure for i, each in current.outcomes.items() if each.failure}
-    found = {i: failure for i, failure in failures.items() if is_verdict(failure)}
-    return found[min(found)] if found else None
+    for i in sorted(current.outcomes):
+        failure = current.outcomes[i].failure
+        if failure is not None and is_verdict(failure):
+            return failure
+    return None
 
 
 def add_long(ledger: Ledger, call: LongCall) -> None:
@@ -247,11 +253,6 @@ class Call:
         return self._ledger.s.children.get(self._ledger.child(self.n, self.i))
 
     @property
-    def long_call(self) -> LongCall | None:
-        """The call as it goes on since an earlier run of the task."""
-        return find_long(self._ledger, self.n, self.i)
-
-    @property
     def outcome(self) -> Outcome | None:
         """Its outcome, once that is known."""
         current = self._ledger.find(self.n)
@@ -277,7 +278,7 @@ class Call:
             return "over"
         if policy_of(self.policies, self.asked) is None:
             return "unknown_tool"
-        if self._ledger.s.long_calls and self.long_call is not None:
+        if self._ledger.s.long_calls and find_long(self._ledger, self.n, self.i) is not None:
             return "runs_on"
         approval = self.approval
         if approval is None or approval.status == "closed":  # closed by an end that failed: again
@@ -367,9 +368,11 @@ def tools_to_find(
         None if a person has not decided on any of the ready calls, or if there is one call alone,
         which is looked up where it runs.
     """
+    answers = ledger.head.answers_lost_calls
+    if not answers and _is_alone(ledger.at(n)):
+        return None
     if not any(i not in found and _takes_effect(ledger, n, i) for i in ready):
         return None
-    answers = ledger.head.answers_lost_calls
     others = [Call(ledger, n, i) for i in ledger.calls.missing(n) if i not in begun]
     calls = _one_of_a_name(call for call in others if _needs_tool(call, answers=answers))
     handoff = _handoff_after(ledger, n)
@@ -412,6 +415,12 @@ def _one_of_a_name(calls: Iterable[Call]) -> list[Call]:
             waiting.add(call.asked.name)
         kept.append(call)
     return kept
+
+
+def _is_alone(current: OpenState) -> bool:
+    """Whether a step's open call is the only one of its answer, if a model has asked for it."""
+    answer = newest_answer(current.journal) if current.result is None else None
+    return len(current.calls) <= 1 and (answer is None or len(answer.message.calls) <= 1)
 
 
 def _takes_effect(ledger: Ledger, n: int, i: int) -> bool:

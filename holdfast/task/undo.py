@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.models.openai.hosted_items import calls_of_servers
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
-from holdfast.task.data.calls import Called, Decided, Outcome
+from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
     DEPARTED,
@@ -54,12 +54,15 @@ from holdfast.task.ledger.references import told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, user
-from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.steps import TaskStep, UndoReceipt
 
 
 def undoable(record: StepRecord) -> Undoable:
     """Reduce a completed step to what its undo needs."""
+    answers = [entry.answer.message for entry in record.journal if entry.answer is not None]
+    made = [
+        _effect(record.adds, call, outcome, batch, i) for batch, i, call, outcome in record.made()
+    ]
     return Undoable(
         n=record.n,
         key=record.key,
@@ -69,21 +72,9 @@ def undoable(record: StepRecord) -> Undoable:
         before=record.before,
         taken=record.taken,
         queued=len(record.next),
-        effects=tuple(_effects_of_record(record)),
+        effects=(*made, *_effects_at_provider((*record.adds, *answers))),
         branch=record.branch,
     )
-
-
-def _effects_of_record(record: StepRecord) -> list[EffectRef]:
-    batches = [(entry.calls, entry.outcomes) for entry in record.journal if entry.calls]
-    batches.append((record.calls, record.outcomes))
-    answers = [entry.answer.message for entry in record.journal if entry.answer is not None]
-    made = [
-        _effect(record.adds, call, outcome, batch, i)
-        for batch, (calls, outcomes) in enumerate(batches)
-        for i, (call, outcome) in enumerate(zip(calls, outcomes, strict=True))
-    ]
-    return [*made, *_effects_at_provider((*record.adds, *answers))]
 
 
 def _effects_at_provider(messages: Iterable[Message]) -> Iterator[EffectRef]:
@@ -126,13 +117,9 @@ def _effect(
         batch=batch,
         i=i,
         child=outcome.child,
-        rule=_rule_in(outcome.decided),
+        # By which people were asked about it, if its tool's predicate gave one.
+        rule=next((each.rule for each in outcome.decided if each.rule is not None), None),
     )
-
-
-def _rule_in(decided: Iterable[Decided]) -> ApprovalRule | None:
-    """Return the rule by which people were asked about a call, if its tool's predicate gave one."""
-    return next((each.rule for each in decided if each.rule is not None), None)
 
 
 def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obstacle]:
@@ -210,8 +197,10 @@ def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
     for entry in entries:
         if entry.step is not None:
             steps.append(entry.step)
-        elif entry.event is not None and isinstance(noted := noted_of(entry.event), StepsUndone):
-            steps = [step for step in steps if step.n < noted.first]
+        elif entry.event is not None and entry.event.kind == UNDONE:
+            noted = noted_of(entry.event)
+            first = noted.first if isinstance(noted, StepsUndone) else 0
+            steps = [step for step in steps if step.n < first]
     return steps
 
 

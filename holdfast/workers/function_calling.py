@@ -223,6 +223,8 @@ def allot(
     Returns:
         The calls to run; id and reason of each refused call.
     """
+    if left is None and parallel:
+        return calls, []
     own = [k for k, call in enumerate(calls) if not call.server]
     room, reason = len(own), BUDGET_REACHED
     if not parallel and room > 1:
@@ -427,7 +429,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         run, refuse = allot(
             answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
         )
-        used += sum(not call.server for call in run)
+        if most is not None:
+            used += sum(not call.server for call in run)
         if ctx.handoffs is not None and not answer.is_cut_off:
             handed = await hand_over(ctx.handoffs, step, ctx, answer, run, refused=refuse)
             if handed is not None:

@@ -106,7 +106,7 @@ async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_r
     assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
 
 
-async def test_the_first_mark_of_a_call_takes_two_requests(
+async def test_the_first_mark_of_a_call_takes_one_request(
     engine: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -121,7 +121,7 @@ async def test_the_first_mark_of_a_call_takes_two_requests(
 
         monkeypatch.setattr(FsspecStore, name, counted)
     await ActivityEnvironment(engine.client).run(begin_effect, archive, "0.1.0.0", "pay bo")
-    assert asked == ["read", "create"]
+    assert asked == ["create"]
 
 
 async def test_nothing_waits_for_the_mark_of_an_end(

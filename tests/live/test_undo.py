@@ -6,6 +6,7 @@ import json
 import pytest
 
 from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
+from holdfast.activities.data.source import Source
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
@@ -153,6 +154,22 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
     assert any("Still in the world" in text and "hi" in text for text in told)
     undone = [e for e in await runner.audit(task) if e.kind == "undone"][-1]
     assert (undone.body["remains"], undone.actor) == ([remains], "ann")
+
+
+async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
+    make_runner: MakeRunner,
+    model: FakeOpenAI,
+    book: Tool,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = await make_runner(book)
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    monkeypatch.delattr(Source, "status")
+    receipt = await runner.undo_step(task, by="ann")
+    assert (receipt.undone, world.done[-1]) == (('book({"city": "rome"})',), "cancel rome")
 
 
 async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(

@@ -28,7 +28,7 @@ from pydantic import (
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
-from holdfast.agents.tools.options import ApprovalPredicate
+from holdfast.agents.tools.options import ApprovalPredicate, takes_context
 from holdfast.errors import HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -241,6 +241,16 @@ async def test_a_tool_made_by_hand_gets_context_and_arguments() -> None:
             made.parse(broken)
 
 
+async def test_what_is_sent_of_a_tool_follows_its_attributes() -> None:
+    made = tool(add)
+    assert [*made.spec().parameters["properties"]] == ["a", "b"]
+    made.params_json_schema = {"properties": {"c": {"default": 1}}}
+    assert [*made.spec().parameters["properties"]] == ["c"]
+    made.strict_json_schema = False
+    assert not made.spec().strict
+    assert made.policy().defaults["properties"]["c"] == {"default": 1}
+
+
 # Hooks
 
 EFFECT = Effect(tool="book", arguments={"city": "Oslo"}, result=7, status="done")
@@ -274,7 +284,9 @@ async def test_undo_and_probe_take_the_effect_and_the_context_if_they_want_it(
     hook: Callable[..., Any], result: str
 ) -> None:
     made = tool(add, undo=hook, probe=hook)
-    assert await made.run_undo(ToolContext(tool_call_id="c"), EFFECT) == result
+    ctx = ToolContext(tool_call_id="c") if takes_context(hook) else None
+    assert (ctx is None) == (result in ("only 7", "False 7", str(EFFECT)))
+    assert await made.run_undo(ctx, EFFECT) == result
     assert await made.run_probe(ToolContext(tool_call_id="c"), EFFECT) == result
 
 

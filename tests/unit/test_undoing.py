@@ -20,6 +20,9 @@ CALL = ToolCall(id="k1", name="book", arguments="{}")
 class InTheWay:
     """Children that stand in the way of an undo."""
 
+    def recall(self, _targets: Any) -> None:
+        """Have none in the archive."""
+
     def of(self, _targets: Any) -> list[Any]:
         """Have no call of the steps that are to be undone."""
         return []

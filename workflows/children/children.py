@@ -489,6 +489,21 @@ class ChildUndos:
     def _known(self) -> dict[str, ChildState]:
         return self._ledger.s.children
 
+    def recall(self, targets: Iterable[Undoable]) -> None:
+        """Take settled children of steps that must be undone into the state again.
+
+        Requests to them get numbers above all earlier ones, so that an old answer is not taken for
+        one to a new request.
+        """
+        ledger = self._ledger
+        for target in targets:
+            for effect in target.effects:
+                if effect.child and effect.child not in ledger.s.children:
+                    place = (target.branch, target.key, effect.batch, effect.i)
+                    said = ledger.s.said
+                    known = ChildState(place=place, status="answered", said=said, counted=True)
+                    ledger.put_child(effect.child, known)
+
     def of(self, targets: Iterable[Undoable]) -> list[tuple[Undoable, str]]:
         """List the children of steps whose calls are not undone, with their steps, oldest first."""
         found: list[tuple[Undoable, str]] = []

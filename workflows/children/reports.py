@@ -5,7 +5,7 @@ The parent does not carry children that are done: its steps in the archive name 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -19,7 +19,7 @@ from holdfast.task.data.children import (
     ParentSays,
     UndoAnswer,
 )
-from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest, UndoState
+from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.refusals import UNDO_RUNS, is_verdict
@@ -52,21 +52,6 @@ def _is_settled(ledger: Ledger, child: ChildState) -> bool:
     if child.held or child.approvals:
         return False
     return child.closed or (child.is_over and not child.left)
-
-
-def recall(ledger: Ledger, targets: Iterable[Undoable]) -> None:
-    """Take settled children of steps that must be undone into the state again.
-
-    Requests to them get numbers above all earlier ones, so that an old answer is not taken for one
-    to a new request.
-    """
-    for target in targets:
-        for effect in target.effects:
-            if effect.child and effect.child not in ledger.s.children:
-                place = (target.branch, target.key, effect.batch, effect.i)
-                said = ledger.s.said
-                known = ChildState(place=place, status="answered", said=said, counted=True)
-                ledger.put_child(effect.child, known)
 
 
 async def end_settled(ledger: Ledger, given: EndNested) -> None:

@@ -391,11 +391,8 @@ class Commands:
     def _long_call(self, call: LongCall) -> None:
         """Record a long call, unless it has just ended: the task may continue as new meanwhile."""
         core = self._core
+        here = call.branch == core.ledger.s.branch and (call.n, call.i) in core.running
         if not is_secret(call.secret, secret_of_child(core.given.secret, LONG_CALL)):
             self._parent.refuse(LONG_CALL, "It did not come from an activity of this task.")
-        elif core.phase == "open" and self._runs(call):
+        elif core.phase == "open" and here:
             add_long(core.ledger, call)
-
-    def _runs(self, call: LongCall) -> bool:
-        place = (call.n, call.i)
-        return place in self._core.running and call.branch == self._core.ledger.s.branch

@@ -265,7 +265,9 @@ class Steps:
         def has_news() -> bool:
             if any(lane.done() for lane in lanes.values()):
                 return True
-            return (bool(idle()) or core.agenda.has_new_requests) and not core.leaves_steps
+            agenda = core.agenda
+            wanted = bool(idle()) or agenda.retries or agenda.new_round is not None or agenda.begins
+            return wanted and not core.leaves_steps
 
         try:
             while not core.is_left(work):
@@ -363,7 +365,7 @@ class Steps:
         stopped = verdict_of_calls(current) if current.outcomes else None
         all_due = not due or _is_answered(current)
         first = due if all_due else [each for each in due if each.rule.blocks]
-        if ledger.has_long_call(n):
+        if ledger.s.long_calls and ledger.has_long_call(n):
             failure = await self._run_calls(n)
             if not core.is_left(work):
                 core.judge(failure, n)

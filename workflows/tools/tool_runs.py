@@ -93,12 +93,13 @@ class CallsTaken:
 
     def settle(self) -> None:
         """Take out ended calls, and record what stops the step for a later run."""
-        done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
-        # In the same activation as the calls' ends: `lets_go` compares this room with the long
-        # calls.
-        self.room.taken -= len(done)
-        found = {i: _end_of(call) for i, call in done.items()}
-        self.ended |= {i: each for i, each in found.items() if each is not None}
+        for i in [i for i, call in self.tasks.items() if call.done()]:
+            # In the same activation as the calls' ends: `lets_go` compares this room with the long
+            # calls.
+            self.room.taken -= 1
+            end = _end_of(self.tasks.pop(i))
+            if end is not None:
+                self.ended[i] = end
         self._record()
 
     def stop(self, i: int, failure: Failure) -> None:
@@ -249,8 +250,10 @@ def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float
         running: (step, position) of the calls that were running when the steps were stopped.
         at: Time, seconds since the epoch.
     """
-    asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
-    cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
+    cut: set[tuple[int, int]] = set()
+    if ledger.s.opens:
+        asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
+        cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
     for n, i in sorted(cut):
         if ledger.find(n) is None or i not in ledger.calls.missing(n):
             continue
@@ -290,7 +293,8 @@ async def run_tool(
     A repeatable call whose worker was lost is also scheduled again, but not for ever: the tool may
     be what ends the worker. A call that has run since before a rollover is awaited first.
     """
-    long_call, branch = find_long(ledger, n, i), ledger.s.branch
+    long_call = find_long(ledger, n, i) if ledger.s.long_calls else None
+    branch = ledger.s.branch
     tried = long_call.tried if long_call is not None else ledger.calls.tried(n, i)
     starts, lost = 0, tried
     name = ledger.at(n).calls[i].name
@@ -320,7 +324,8 @@ async def run_tool(
             return outcome.model_copy(update={"attempts": outcome.attempts + tried})
         finally:
             long_call = None
-            drop_long(ledger, branch, n, i)
+            if ledger.s.long_calls:
+                drop_long(ledger, branch, n, i)
         await workflow.sleep(pause_of(starts, *START_PAUSES), summary=f"start {name} again")
         starts += 1
 

@@ -26,7 +26,6 @@ from holdfast.values.base import Json
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
 from holdfast.workflows.children.children import ChildUndos
-from holdfast.workflows.children.reports import recall
 from holdfast.workflows.core import Core
 from holdfast.workflows.tools.tool_runs import begun
 from holdfast.workflows.undo.effect_undo import fail_undo, note_done, stop_undo, undo_effect
@@ -50,7 +49,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         return None
     described = ledger.s.described
     targets = await _targets(ledger, state)
-    recall(ledger, targets)
+    children.recall(targets)
     mine: list[tuple[Undoable, str]] = []
     stopped: list[Obstacle] = []
     if ledger.s.children:
@@ -110,6 +109,8 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
         )
         known |= {target.n: target for target in recalled}
     targets = [known[n] for n in wanted]
+    if not ledger.s.opens:
+        return targets
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
     cut = {*state.cut, *((approval.n, approval.i) for approval in asked), *begun(ledger)}
     for k, current in enumerate(ledger.s.opens, start=ledger.s.steps + 1):
@@ -236,13 +237,9 @@ class Undos:
             core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
         else:
             core.requests.remember(state.request, RunReply(n=core.ledger.s.steps))
-            self._start_over()
-
-    def _start_over(self) -> None:
-        """Fail the requests whose steps were undone; later requests stay."""
-        core = self._core
-        if core.undone_requests:
-            core.requests.fail_some(core.undone_requests, refusals.UNDONE)
-        waiting = core.requests.waiting
-        if waiting["all"] and not waiting["step"]:
-            core.ledger.s.automatic = not core.ledger.s.answered
+            # The requests whose steps were undone fail; later requests stay.
+            if core.undone_requests:
+                core.requests.fail_some(core.undone_requests, refusals.UNDONE)
+            waiting = core.requests.waiting
+            if waiting["all"] and not waiting["step"]:
+                core.ledger.s.automatic = not core.ledger.s.answered

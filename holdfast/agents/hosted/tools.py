@@ -145,14 +145,12 @@ class HostedTool(ABC):
         told = spec.hosted or {}
         if told == self.recorded:
             return spec.model_copy(update={"hosted": self.definition})
-        if spec.name != self.name or told.get("server_label") != self._label:
+        definition = self.definition
+        is_of = told.get("server_label") == definition.get("server_label")
+        if spec.name != self.name or not is_of:
             return None
-        own = {key: value for key, value in self.definition.items() if key in SECRET}
+        own = {key: value for key, value in definition.items() if key in SECRET}
         return spec.model_copy(update={"hosted": {**told, **own}})
-
-    @property
-    def _label(self) -> Json:
-        return self.definition.get("server_label")
 
 
 @dataclass

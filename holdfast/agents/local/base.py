@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import (
     Any,
+    ClassVar,
     Generic,
     Literal,
     NoReturn,
@@ -116,7 +117,7 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             tool runs, and outside its time and its attempts. If it raises, the task is parked.
     """
 
-    kind: CallKind
+    kind: ClassVar[CallKind]
     on_approval: OnApproval | None
 
     def __init__(
@@ -296,7 +297,7 @@ def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
     """
     found: dict[CallKind, Tool[..., Any]] = {}
     for tool in tools:
-        kind: CallKind = getattr(tool, "kind", "")
+        kind = tool.kind
         if kind in ("", "custom_tool_call") or tool.is_enabled is False:
             continue
         other = found.setdefault(kind, tool)
@@ -379,7 +380,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         editor: Makes the changes.
     """
 
-    kind: CallKind = "apply_patch_call"
+    kind: ClassVar[CallKind] = "apply_patch_call"
 
     def __init__(
         self,
@@ -505,7 +506,7 @@ class CustomTool(LocalTool[str]):
         on_invoke_tool: Called as (ctx, text), sync or async.
     """
 
-    kind: CallKind = "custom_tool_call"
+    kind: ClassVar[CallKind] = "custom_tool_call"
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,

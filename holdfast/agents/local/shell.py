@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict, Unpack
 
@@ -267,7 +267,7 @@ class ShellTool(LocalTool[ShellActionRequest]):
             not served.
     """
 
-    kind: CallKind = "shell_call"
+    kind: ClassVar[CallKind] = "shell_call"
 
     def __init__(
         self,
@@ -369,7 +369,7 @@ class LocalShellTool(LocalTool[dict[str, Json]]):
         executor: Runs a command.
     """
 
-    kind: CallKind = "local_shell_call"
+    kind: ClassVar[CallKind] = "local_shell_call"
 
     def __init__(self, executor: LocalShellExecutor, **options: Unpack[LocalOptions]) -> None:
         """Take the executor.

@@ -8,7 +8,6 @@ before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from holdfast.agents.items.run_items import Unread, UnreadList, UnreadMembers
@@ -18,7 +17,6 @@ from holdfast.agents.runs.teams import Team
 from holdfast.archive.segments import entries_in
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import made_items
-from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.references import cost_of
 from holdfast.task.step_body import StepBody, body_of
@@ -73,7 +71,7 @@ def unread_steps(
     names = {at.agent or first for of in steps for at in (of.step, *of.next)}
     if len(names) != 1 or not 0 < sum(map(len, data)) <= LARGEST_UNREAD:
         return None
-    if any(outcome.guards for of in steps for outcome in _outcomes(of)):
+    if any(outcome.guards for of in steps for _, _, _, outcome in of.made()):
         return None
     called = {call.name for of in steps for call in _calls(of)}
     agent = team.of(*names)
@@ -98,13 +96,8 @@ def response(answer: ModelAnswer) -> ModelResponse:
 
 def _calls(of: StepRecord) -> Iterator[ToolCall]:
     """Yield all calls that messages or records of a step have, some of them more than once."""
-    answers = (entry.answer for entry in of.journal if entry.answer is not None)
-    said = chain(of.adds, (answer.message for answer in answers))
-    yield from chain.from_iterable(message.calls for message in said)
-    yield from of.calls
-    yield from chain.from_iterable(entry.calls for entry in of.journal)
-
-
-def _outcomes(of: StepRecord) -> Iterator[Outcome]:
-    yield from of.outcomes
-    yield from chain.from_iterable(entry.outcomes for entry in of.journal)
+    answers = [entry.answer.message for entry in of.journal if entry.answer is not None]
+    for message in (*of.adds, *answers):
+        yield from message.calls
+    for _, _, call, _ in of.made():
+        yield call

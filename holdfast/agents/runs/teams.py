@@ -229,7 +229,7 @@ class Team:
         """
         agent = self.of(name)
         member = as_member(users_agent(agent), agent.name, shares=False)
-        member.handoffs = []
+        vars(member)["handoffs"] = []  # its own list: that of the user stays
         made = Team(self._first, [member])
         made._told = {(member.name, each): self.told(agent, each) for each in tools}
         return made

@@ -87,9 +87,10 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
 
 
 def _object_text(signature: FuncSchema | None, arguments: str) -> str:
-    is_nothing = arguments.strip() in ("null", "[]", "[{}]")
-    takes_nothing = signature is not None and not signature.argument_names
-    return arguments if arguments.strip() and not (is_nothing and takes_nothing) else "{}"
+    said = arguments.strip()
+    if said in ("null", "[]", "[{}]") and signature is not None and not signature.argument_names:
+        return "{}"
+    return arguments if said else "{}"
 
 
 class Parsing(Protocol):

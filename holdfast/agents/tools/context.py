@@ -51,10 +51,12 @@ def _usage(given: Usage | UsageRecord | None) -> Usage:
     Raises:
         WrongTypeError: It is neither.
     """
+    if given is None:
+        return Usage()
     if isinstance(given, Usage):
         return given
-    if given is None or isinstance(cast("object", given), UsageRecord):
-        return Usage.of(given or UsageRecord())
+    if isinstance(cast("object", given), UsageRecord):
+        return Usage.of(given)
     msg = f"usage must be a Usage; it was {shown(given)} ({type(given).__name__})."
     raise WrongTypeError(msg)
 

@@ -63,8 +63,13 @@ async def invoke_hook(
     return await invoke(function, *given)
 
 
+def takes_context(hook: EffectHook | None) -> bool:
+    """Whether an undo or a probe takes the context of the call, not only the effect."""
+    return hook is not None and _wanted(hook, 2) > 1
+
+
 async def run_hook(
-    hook: EffectHook | None, what: str, tool: str, ctx: ToolContext, effect: Effect
+    hook: EffectHook | None, what: str, tool: str, ctx: ToolContext | None, effect: Effect
 ) -> Any:
     """Call an undo or a probe.
 
@@ -72,7 +77,7 @@ async def run_hook(
         hook: It, or None.
         what: Which of the two.
         tool: Name of the tool.
-        ctx: The context of the call.
+        ctx: The context of the call; None for one that takes none, see `takes_context`.
         effect: The call that has happened, or may have.
 
     Raises:
@@ -82,6 +87,8 @@ async def run_hook(
     if hook is None:
         msg = f"Tool {tool!r} has no {what}= and cannot be asked to {what}."
         raise InvalidArgumentError(msg)
+    if ctx is None:
+        return await invoke(hook, effect)
     return await invoke_hook(hook, ctx, effect, keep="last")
 
 
@@ -146,10 +153,13 @@ def _wanted(function: Callable[..., Any], offered: int) -> int:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return 1
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        return offered
-    kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return sum(p.kind in kinds and p.default is EMPTY for p in parameters)
+    wanted = 0
+    for each in parameters:
+        if each.kind is each.VAR_POSITIONAL:
+            return offered
+        is_positional = each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        wanted += is_positional and each.default is EMPTY
+    return wanted
 
 
 ToolCaller = Literal["direct", "programmatic"]

@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args
 
 import typing_extensions as ext
 
@@ -55,7 +56,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.arguments import known_as
 from holdfast.values.checks.json_shapes import defaulted
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.messages import qualified_name
+from holdfast.values.messages import CallKind, qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ToolResultError
@@ -109,30 +110,18 @@ def check_tool(tool: Any) -> None:
             check_hook(hook, f"{what}= of tool {tool.name!r}", ("ctx", "effect"))
 
 
-def declared_policy(tool: Any) -> ToolPolicy:
-    """Describe as data how a task runs a tool.
+class Sent(ext.NamedTuple):
+    """The parameters of a tool, as others see them.
 
-    Args:
-        tool: The Tool.
+    Attributes:
+        parameters: The schema that a model is sent.
+        is_strict: Whether its API may enforce that.
+        defaults: What an approval shows of arguments that a call leaves out.
     """
-    asks = callable(tool.needs_approval)
-    expires = tool.rule.expires_seconds if tool.rule is not None else None
-    signature = getattr(tool.on_invoke_tool, "signature", None)
-    shown = tool.params_json_schema
-    if getattr(signature, "makes_defaults", False):
-        shown = tool.signature.with_made_defaults()
-    return ToolPolicy(
-        **{name: getattr(tool, name) for name in _AS_DECLARED},
-        needs_approval="ask" if asks else "yes" if tool.needs_approval else "no",
-        has_undo=tool.undo is not None,
-        has_probe=tool.probe is not None,
-        timeout_seconds=tool.timeout_seconds or 0,
-        approval_seconds=expires or tool.approval_seconds or 0,
-        approval=tool.rule,
-        is_conditional=callable(tool.is_enabled),
-        guarded=bool(tool.tool_input_guardrails),
-        defaults=defaulted(shown),
-    )
+
+    parameters: dict[str, Json]
+    is_strict: bool
+    defaults: dict[str, Json]
 
 
 _AS_DECLARED = (
@@ -289,6 +278,7 @@ class Tool(Generic[P, R]):
     assigned, which later runs see; they are checked then as well.
 
     Attributes:
+        kind: Type of its calls, if these are no function calls: see ToolCall.
         name: 1 to 64 letters, digits, `_` and `-`.
         description: Description for the model.
         params_json_schema: JSON Schema of the arguments object.
@@ -343,6 +333,7 @@ class Tool(Generic[P, R]):
         UserError: The guardrails are not a list of tool guardrails.
     """
 
+    kind: ClassVar[CallKind] = ""
     name: str
     description: str = ""
     params_json_schema: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -395,6 +386,7 @@ class Tool(Generic[P, R]):
             closed = closed_schema(self.params_json_schema, what=f"tool {self.name!r}")
             self.__dict__["params_json_schema"] = closed
         self.__dict__["_is_checked"] = True
+        self.__dict__.pop("sent", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, if the tool is still one that can work.
@@ -410,6 +402,7 @@ class Tool(Generic[P, R]):
             trial = self._copied(self.__dict__ | {name: value})
             value = trial.__dict__[name]
         self.__dict__[name] = value.of(self) if isinstance(value, Invoker) else value
+        self.__dict__.pop("sent", None)
 
     def __getattr__(self, name: str) -> Any:
         """Return the function as `__wrapped__`, for inspect.signature and help().
@@ -513,6 +506,17 @@ class Tool(Generic[P, R]):
         """Whether the function takes the ToolContext."""
         return self.signature is None or self.signature.takes_context
 
+    @cached_property
+    def sent(self) -> Sent:
+        """The parameters, as a model and the people who approve see them.
+
+        It is made again after an attribute of the tool was set.
+        """
+        schema = self.params_json_schema
+        # pydantic's titles cost tokens and say nothing new.
+        told = schema if self._made is None else without_titles(schema)
+        return Sent(*sent_schema(told, strict=self.strict_json_schema), defaulted(schema))
+
     def spec(self) -> ToolSpec:
         """Describe the tool for a model.
 
@@ -520,15 +524,11 @@ class Tool(Generic[P, R]):
             UserError: Only a hosted tool of the provider would make it usable.
         """
         refuse_to_offer(self)
-        schema = self.params_json_schema
-        if self._made is not None:
-            schema = without_titles(schema)  # pydantic's: they cost tokens and say nothing new
-        parameters, strict = sent_schema(schema, strict=self.strict_json_schema)
         return ToolSpec(
             name=self.qualified_name,
             description=self.description,
-            parameters=parameters,
-            strict=strict,
+            parameters=self.sent.parameters,
+            strict=self.sent.is_strict,
             namespace=self.namespace,
             namespace_description=self.namespace_description,
             deferred=self.defer_loading,
@@ -536,7 +536,22 @@ class Tool(Generic[P, R]):
 
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
-        return declared_policy(self)
+        asks, rule, signature = callable(self.needs_approval), self.rule, self.signature
+        made = None
+        if signature is not None and signature.makes_defaults:
+            made = signature.with_made_defaults()
+        return ToolPolicy(
+            **{name: getattr(self, name) for name in _AS_DECLARED},
+            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
+            has_undo=self.undo is not None,
+            has_probe=self.probe is not None,
+            timeout_seconds=self.timeout_seconds or 0,
+            approval_seconds=(rule and rule.expires_seconds) or self.approval_seconds or 0,
+            approval=rule,
+            is_conditional=callable(self.is_enabled),
+            guarded=bool(self.tool_input_guardrails),
+            defaults=self.sent.defaults if made is None else defaulted(made),
+        )
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments by parameter, without the ones that the model omitted.
@@ -575,8 +590,8 @@ class Tool(Generic[P, R]):
             return False
         return isinstance(error, self.retry_on or Exception)
 
-    async def run_undo(self, ctx: ToolContext, effect: Effect) -> Any:
-        """Undo a call that has happened.
+    async def run_undo(self, ctx: ToolContext | None, effect: Effect) -> Any:
+        """Undo a call that has happened; an `undo=` that takes no context needs none.
 
         Raises:
             InvalidArgumentError: The tool has no `undo=`.

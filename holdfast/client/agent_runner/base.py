@@ -168,6 +168,8 @@ def check_role(given: object) -> str:
 
 def roles_of(known: Mapping[str, tuple[str, ...]], person: str) -> list[str]:
     """List the roles of a person by a map, sorted."""
+    if not known:
+        return []
     key = person_key(person)
     return sorted(role for role, people in known.items() if key in map(person_key, people))
 
@@ -514,10 +516,6 @@ class RunnerBase:
     async def _described(self, head: TaskHead) -> Described | None:
         """Return what a new task must know of its agent, if this process serves it."""
         return None if self._engine is None else await self._engine.described(self.app, head)
-
-    def _worker_client(self, queue: str) -> Client | None:
-        """Return the client of the worker of this process that serves a queue, if there is one."""
-        return None if self._engine is None else self._engine.client_of(queue)
 
     def _called_from_here(self, task_id: str) -> None:
         """Have tools and hooks of a task that this process runs itself run in the caller's loop."""

@@ -357,13 +357,10 @@ class Undos:
     def remains(self, at: int, events: list[AuditEvent]) -> None:
         """Mark a call that an undo has left if it has, or may have, an effect that remains."""
         event = events[at]
-        if event.effect != "read" and event.status in ("done", "unknown") and _ran(event):
+        # One of unknown outcome counts, because it may have been made.
+        has_run = event.status == "unknown" or (event.status == "done" and event.attempts > 0)
+        if event.effect != "read" and has_run:
             events[at] = event.model_copy(update={"undo": "remains"})
-
-
-def _ran(event: AuditEvent) -> bool:
-    """Whether a call was made; one of unknown outcome counts, because it may have been."""
-    return event.status == "unknown" or event.attempts > 0
 
 
 def _mark_undone(events: list[AuditEvent], at: int, by: str) -> None:

@@ -112,13 +112,12 @@ def _is_whole(of: StepRecord | OpenState) -> bool:
     """Whether this is a completed step in which there is nothing that `resolved` has to read."""
     if not isinstance(of, StepRecord):
         return False
-    answers = (entry.answer for entry in of.journal if entry.answer is not None)
-    said = (*of.adds, *(answer.message for answer in answers))
-    if any(message.kept is not None for message in said):
+    answers = [entry.answer.message for entry in of.journal if entry.answer is not None]
+    if any(
+        each.kept is not None or not isinstance(each.content, str) for each in (*of.adds, *answers)
+    ):
         return False
-    outcomes = (*of.outcomes, *(each for entry in of.journal for each in entry.outcomes))
-    contents = (*(each.content for each in said), *(each.content for each in outcomes))
-    return all(isinstance(content, str) for content in contents)
+    return all(isinstance(outcome.content, str) for _, _, _, outcome in of.made())
 
 
 async def resolved(body: StepBody, text: ReadText) -> StepBody:
@@ -282,7 +281,9 @@ async def read_recorded(
     steps = active_steps(entries)
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
-    output = await read_json(last.output, last.stored, reader.text) if last else None
+    output = None if last is None else last.output
+    if last is not None and last.stored is not None:
+        output = await read_json(None, last.stored, reader.text)
     return Recorded(
         task=task,
         head=head,

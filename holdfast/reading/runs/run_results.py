@@ -148,8 +148,8 @@ def _guards(
         config: As for `run_data`.
         by_tools: Whether guardrails of tools may have results; else those of the run alone.
     """
-    events = (entry.event for entry in recorded.entries)
-    if not by_tools and not any(event and event.kind == GUARDRAIL for event in events):
+    entries = recorded.entries
+    if not by_tools and not any(e.event and e.event.kind == GUARDRAIL for e in entries):
         return {}
     guards = guardrail_results(
         recorded.entries,

@@ -75,8 +75,10 @@ class Command(Value):
         """
         if self.verb == "complete":  # its place alone: who has the rest may complete the call
             return {**self.body, "token": str(self.body.get("token", "")).rpartition(":")[0]}
+        if self.verb != "configure":
+            return self.body
         settings = as_object(self.body.get("settings"))
-        if self.verb != "configure" or not settings:
+        if not settings:
             return self.body
         kept = {name: value for name, value in settings.items() if name not in NOT_TRACED}
         return {**self.body, "settings": kept}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple, cast
 
 from pydantic import BeforeValidator, Field
@@ -254,10 +255,13 @@ class StepRecord(Value):
         """The number by which its calls are named."""
         return self.opened or self.n
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether it has called tools."""
-        return bool(self.calls) or any(entry.calls for entry in self.journal)
+    def made(self) -> Iterator[tuple[int, int, ToolCall, Outcome]]:
+        """Yield all calls of tools that it made, oldest first: batch, position, call, outcome."""
+        batch, parts = 0, list[JournalEntry | StepRecord](self.journal)
+        for part in (*parts, self):
+            for i, (call, outcome) in enumerate(zip(part.calls, part.outcomes, strict=True)):
+                yield batch, i, call, outcome
+            batch += bool(part.calls)
 
 
 class ForkOf(Value):

@@ -376,7 +376,8 @@ class Ledger(LedgerState):
         if isinstance(got.result.calls, tuple) and len(got.result.calls) > MOST_CALLS:
             return _too_many(len(got.result.calls))
         # Its calls are few enough, and it queues nothing that could have a wrong name.
-        if not got.result.next:
+        following = got.result.next
+        if not following or not any(step.step_id or step.prev_steps for step in following):
             return None
         others = self.others(current.n)
         # Also the ids that these have given to steps which they are about to queue.
@@ -564,7 +565,8 @@ class Ledger(LedgerState):
 
     def task(self) -> Task:
         """Describe the task."""
-        head, child, failure = self.given.head, self.child_paused, self.failure
+        head, failure = self.given.head, self.failure
+        child = self.child_paused if self.s.children else ""
         return Task(
             task_id=self.task_id,
             input=self.given.input,

@@ -17,7 +17,6 @@ from holdfast.task.ledger.recording import (
     Asked,
     Log,
     answer_of,
-    records_here,
 )
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -212,8 +211,7 @@ class LedgerState:
 
     def has_long_call(self, n: int) -> bool:
         """Whether a call of a step goes on with which the task may continue as new."""
-        long_calls = self.s.long_calls
-        return bool(long_calls) and any(call.n == n for call in long_calls)
+        return any(call.n == n for call in self.s.long_calls)
 
     def is_held(self, current: OpenState) -> bool:
         """Whether a pause keeps a step in progress from its tools: it began after the event named.
@@ -243,8 +241,10 @@ class LedgerState:
     @property
     def answer(self) -> Json:
         """The output of the newest step; a large one is named. None for none that is known."""
-        record = records_here(self.log.entries, self.s.steps).get(self.s.steps)
-        return self.s.answer if record is None else answer_of(record)
+        for entry in reversed(self.log.entries):  # of one ordinal the newest stands
+            if entry.step is not None and entry.step.n == self.s.steps:
+                return answer_of(entry.step)
+        return self.s.answer
 
     def archived(self, segment: SegmentRef) -> None:
         """Forget entries that are now in the archive; no step was completed meanwhile."""

@@ -52,20 +52,6 @@ def unmet(step: TaskStep, pending: Collection[str]) -> tuple[str, ...]:
     return tuple(before for before in step.prev_steps if before in pending)
 
 
-def ready_steps(queue: Sequence[TaskStep], opened: Iterable[str]) -> tuple[TaskStep, ...]:
-    """List the queued steps that can run now, in order.
-
-    Args:
-        queue: The queued steps.
-        opened: Ids of the steps in progress.
-    """
-    if not queue:
-        return ()
-    pending = {*opened, *[step.step_id for step in queue]}
-    ready = [s for s in queue if s.is_ready and not (s.prev_steps and unmet(s, pending))]
-    return tuple(ready)
-
-
 def problem(
     steps: Sequence[TaskStep],
     *,
@@ -324,15 +310,14 @@ class Upcoming:
         return self._ready[2]
 
     def _ready_now(self) -> tuple[TaskStep, ...]:
-        if not self._s.queue:
-            return ()
+        opens, queue = self._s.opens, self._s.queue
         # A join runs alone: it makes one answer of what all the others have left.
-        opens = self._s.opens
-        if opens and any(current.open.step.is_join for current in opens):
+        if not queue or (opens and any(current.open.step.is_join for current in opens)):
             return ()
-        ready = ready_steps(self._s.queue, [current.open.step.step_id for current in opens])
-        joins = tuple(step for step in ready if step.is_join) if len(ready) > 1 else ()
-        return joins or ready
+        there = {step.step_id for step in pending(opens, queue)}
+        ready = [s for s in queue if s.is_ready and not (s.prev_steps and unmet(s, there))]
+        joins = [step for step in ready if step.is_join] if len(ready) > 1 else []
+        return tuple(joins or ready)
 
     def take(self, asked: RunRequest, wanted: str) -> tuple[OpenStep, Before]:
         """Take a step off the queue, with all that waits for the next one.

@@ -59,9 +59,10 @@ def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> 
         kind: Kind of the approval; None for every kind but "undo", whose step and position are
             those of the undone call, and may equal those of a call of the open step.
     """
-    found = ledger.asked.at(ledger.s.branch, n, i)
-    wanted = (each for each in found if (each.kind == kind if kind else each.kind != "undo"))
-    return next(wanted, None)
+    for each in ledger.asked.at(ledger.s.branch, n, i):
+        if each.kind == kind if kind else each.kind != "undo":
+            return each
+    return None
 
 
 def ask(
@@ -291,7 +292,7 @@ def _misdirected(found: Approval, command: Command) -> str:
     several of them, an approval has to say what it is for.
     """
     bound = command.body.get("digest")
-    if bound is not None and bound != digest_of(found):
+    if bound is not None and bound != (found.bound or found.digest):
         return f"Approval {found.id!r} has other arguments than the ones that were decided on."
     is_named = bound is not None or command.body.get("arguments") is not None
     if command.verb == "approve" and found.bound and not is_named:
@@ -303,16 +304,12 @@ def _misdirected(found: Approval, command: Command) -> str:
     return ""
 
 
-def digest_of(approval: Approval) -> str:
-    """Return the digest that a decision is bound to: of the call as it would run now."""
-    return approval.bound or approval.digest
-
-
 def roles_of(command: Command) -> tuple[str, ...]:
     """Return the roles of the deciding person, as the client gave them; never raises."""
     given: object = command.body.get(decisions.ROLES)
-    names = cast("list[object]", given) if isinstance(given, list) else []
-    return tuple(name for name in names if isinstance(name, str))
+    if not isinstance(given, list):
+        return ()
+    return tuple(name for name in cast("list[object]", given) if isinstance(name, str))
 
 
 def is_vote(ledger: Ledger, approval_id: str) -> bool:

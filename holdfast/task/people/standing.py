@@ -195,12 +195,10 @@ def _barred(
     return ""
 
 
-def _bounds(given: Json) -> Always | str | None:
+def _bounds(given: Json) -> Always | str:
     """Return for which later calls a decision holds as well, or why that is unreadable."""
     if given is True:
         return Always()
-    if given is None or given is False:
-        return None
     if not isinstance(given, dict):
         return f"always must be true, false or an object; it was {given!r:.80}."
     try:

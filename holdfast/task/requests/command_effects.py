@@ -85,7 +85,10 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
     if command.branch and command.branch != str(ledger.s.branch):
         return f"The command is for branch {command.branch}; the task is on {ledger.s.branch}."
     if VERBS[command.verb].about == "approval":
-        return standing.decide_always(ledger, command, now=now)
+        always = command.body.get("always")
+        is_for_one = always is None or always is False
+        decide = approvals.decide if is_for_one else standing.decide_always
+        return decide(ledger, command, now=now)
     match command.verb:
         case "pause":
             return _pause(ledger, command, now=now)

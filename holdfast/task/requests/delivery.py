@@ -285,12 +285,12 @@ class RunRequests:
         ledger, s = self._ledger, self._ledger.s
         status, failure = ledger.status, ledger.failure
         if status == "waiting":
-            if not _nested_run_goes_on(ledger):
+            if not (s.children and _nested_run_goes_on(ledger)):
                 asked = [a.n for a in s.approvals if a.status == "open"]
                 asked += [a.n for child in s.children.values() for a in child.approvals]
                 n = next((c.n for c in s.opens if c.n in asked), s.steps)
                 self.rest("waits", RunReply(n=n, status="waiting"))
-        elif ledger.child_paused or (
+        elif (s.children and ledger.child_paused) or (
             ledger.paused and (failure is not None or all(map(ledger.is_held, s.opens)))
         ):
             n = s.opens[0].n if s.opens else s.steps

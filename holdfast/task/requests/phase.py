@@ -200,7 +200,7 @@ class Agenda:
     def goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
         n = current.n
-        if self._ledger.has_long_call(n):
+        if self._ledger.s.long_calls and self._ledger.has_long_call(n):
             return True
         if current.failure is not None or self._ledger.s.failure is not None:
             return False
@@ -275,11 +275,6 @@ class Agenda:
         s = self._ledger.s
         free = tuple(current.open.step for current in s.opens if not current.owner)
         return free if s.lasts and s.opens else (*free, *self._ledger.queue.ready())
-
-    @property
-    def has_new_requests(self) -> bool:
-        """Whether a request wants more than the steps in progress."""
-        return self.retries or self.new_round is not None or self.begins
 
     def failed(self, step_id: str) -> OpenState | None:
         """Return the failed step that a request would try again; any, for an empty id."""

@@ -163,7 +163,8 @@ def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> 
             f"{where} is nested more than {deepest} levels deep. Make it flatter."
         ) from None
     except ValueError as cause:  # also for bytes that are not UTF-8, and integers that are too long
-        raise InvalidArgumentError(f"{where} is not JSON: {_printable(str(cause))}") from None
+        why = str(cause).encode("utf-8", "replace").decode()[:200]
+        raise InvalidArgumentError(f"{where} is not JSON: {why}") from None
     wrong = flaw(data, where, deepest=deepest)
     if wrong:
         raise InvalidArgumentError(wrong)
@@ -230,7 +231,3 @@ def _wrong_key(key: Any) -> str:
     if not is_unicode(key):
         return f"has a key with a lone surrogate, which is not text: {key!a:.60}."
     return ""
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()[:200]

@@ -57,7 +57,8 @@ def check_message(given: Any, where: str) -> None:
         msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
         raise InvalidArgumentError(msg)
     gate.check(list(given.items), f"Message.items given to {where}")
-    check_whole(given)
+    if given.kept is not None or not isinstance(given.content, str):
+        check_whole(given)
 
 
 def check_messages(given: Any, where: str) -> tuple[Message, ...]:
@@ -211,9 +212,8 @@ class StepContext:
     @property
     def _leaves_model(self) -> bool:
         """Whether the provider's stored prompt chooses the model: neither agent nor run does."""
-        agent, head = self.agent, self._head
-        has_prompt = agent.leaves_model and agent.prompt is not None
-        return has_prompt and not (head.model or head.run.model or head.run.model_provider)
+        run = self._head.run
+        return self.agent.leaves_model and not (self._head.model or run.model or run.model_provider)
 
     @property
     def dialect(self) -> Dialect:
@@ -437,7 +437,7 @@ class StepContext:
             settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
             prompt=self.agent.prompt,
-            leaves_model=self._leaves_model,
+            leaves_model=self.agent.prompt is not None and self._leaves_model,
         ).model_copy(update={"messages": asked})  # no look at each of them: all are Messages
         key = request_digest(
             request,

@@ -259,12 +259,13 @@ class Offer:
                 given.
         """
         known = self._known()
-        for call in calls:
-            self._check_server(call)
         told = {i: c for i, c in enumerate(calls) if not self._is_known(c, known)}
         if not told:
             return {}
         raises = self._head.dialect.unknown_tool == "raise"
+        for call in told.values() if raises else ():
+            if call.server and policy_of(self._agent.policies, call) is None:
+                raise ModelBehaviorError(f"MCP server label {call.server} not found")
         if not raises:
             if self._chosen is None:  # the task itself answers calls of tools unknown to it
                 policies = self._agent.policies
@@ -279,20 +280,11 @@ class Offer:
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
         return {i: await self._not_found(call, state) for i, call in told.items()}
 
-    def _check_server(self, call: ToolCall) -> None:
-        """Refuse a request for an approval of a server that the agent does not have.
-
-        Raises:
-            ModelBehaviorError: It is one, and the rules end the run for that.
-        """
-        is_unknown = bool(call.server) and policy_of(self._agent.policies, call) is None
-        if is_unknown and self._head.dialect.unknown_tool == "raise":
-            raise ModelBehaviorError(f"MCP server label {call.server} not found")
-
     def _is_known(self, call: ToolCall, known: Collection[str]) -> bool:
         """Whether a call may be made: of a known name, and as the calls of its tool are made."""
-        is_ours = call.server or call.name not in self._agent.policies
-        return call_is_known(call, known) and bool(is_ours or policy_of(self._agent.policies, call))
+        name, policies = server_key(call.server) if call.server else call.name, self._agent.policies
+        is_made = call.server or name not in policies or policies[name].call_kind == call.kind
+        return name in known and bool(is_made)
 
     def _known(self) -> set[str]:
         """Name the tools that may be called."""
@@ -316,11 +308,6 @@ class Offer:
 def not_found_text(call: ToolCall) -> str:
     """Return what the model reads of a tool that is not there, as the Agents SDK words it."""
     return f"Tool '{call.name}' not found."
-
-
-def call_is_known(call: ToolCall, known: Collection[str]) -> bool:
-    """Whether a call is of a known tool, or of a known server of the provider."""
-    return (server_key(call.server) if call.server else call.name) in known
 
 
 def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") -> list[ToolSpec]:

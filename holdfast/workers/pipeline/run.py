@@ -91,7 +91,8 @@ class Run:
         """
         going, last = Traversal(self._graph, given), True
         while ready := going.ready():
-            name = next((n for n in ready if not self._is_tool(n)), None)
+            others = (n for n in ready if not isinstance(self._components[n], ToolComponent))
+            name = next(others, None)
             if name is None:
                 await self._call_tools(ready, going)
                 continue
@@ -104,9 +105,6 @@ class Run:
                 self._graph.output, f"is the output of the pipeline and did not run: {why}"
             )
         return Made(going.values[self._graph.output], last)
-
-    def _is_tool(self, name: str) -> bool:
-        return isinstance(self._components[name], ToolComponent)
 
     async def _one(self, name: str, inputs: dict[str, Json]) -> Made:
         component = self._components[name]

@@ -351,9 +351,12 @@ class FuncSchema:
         Args:
             values: The arguments by parameter.
         """
-        kinds = {name: each.kind for name, each in self.signature.parameters.items()}
-        more = next((name for name, kind in kinds.items() if kind is _VARIADIC[1]), "")
-        named = sorted(name for name in values.get(more) or () if kinds.get(name) in _NAMED)
+        parameters = self.signature.parameters
+        more = next((name for name, each in parameters.items() if each.kind is _VARIADIC[1]), "")
+        free = values.get(more)
+        if not free:
+            return ""
+        named = sorted([k for k in free if k in parameters and parameters[k].kind in _NAMED])
         if not named:
             return ""
         be = "is" if len(named) == 1 else "are"
