@@ -113,7 +113,8 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
             f" {redact(str(error))}.",
             remedy="Give a directory, or a URL that fsspec knows, such as s3://bucket/prefix.",
         ) from None
-    return FsspecStore(filesystem, root)
+    kind = S3Store if hasattr(filesystem, "call_s3") else FsspecStore
+    return kind(filesystem, root)
 
 
 class LocalStore:
@@ -334,3 +335,58 @@ class FsspecStore:
         except FileNotFoundError:
             return []
         return [each[len(self._root) :].lstrip("/") for each in found]
+
+
+class S3Store(FsspecStore):
+    """A bucket of S3. What is missing costs one request, and nobody needs leave to list.
+
+    Without that leave S3 says 403 of what is missing, as of what one may not read.
+    """
+
+    def __init__(self, filesystem: Any, root: str) -> None:
+        """Use the part of this bucket below `root`."""
+        super().__init__(filesystem, root)
+        self._known = ""
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of an object."""
+        try:
+            data = super().read(path)
+        except PermissionError:
+            if not self._known:
+                raise
+            self._head(self._known)  # refused as well, if reading is
+            raise FileNotFoundError(path) from None
+        self._known = path
+        return data
+
+    def size(self, path: str) -> int | None:
+        """Return the size of an object, or None when it is missing."""
+        try:
+            found = self._head(path)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            if self._known:  # else the first write or read says what is allowed
+                self._head(self._known)
+            return None
+        self._known = path
+        return int(found["ContentLength"])
+
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        """Replace an object."""
+        super().write(path, data, forced=forced)
+        self._known = path
+
+    def add(self, path: str, data: bytes) -> None:
+        """Write an object in one request, if it is not there."""
+        super().add(path, data)
+        self._known = path
+
+    def written(self, path: str) -> float:
+        """Return when an object was written last."""
+        return float(self._head(path)["LastModified"].timestamp())
+
+    def _head(self, path: str) -> Any:
+        bucket, key, _ = self._fs.split_path(f"{self._root}/{path}")
+        return self._fs.call_s3("head_object", self._fs.kwargs, Bucket=bucket, Key=key)
