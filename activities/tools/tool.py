@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -252,8 +252,10 @@ class ToolActivities:
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         traced = tool_call(ready.head, given, ready.tool, ready.call) if may_trace() else None
-        with traced or nullcontext() as span:
+        with traced or nullcontext() as span, ExitStack() as ended:
             ready.ctx.keeper = self._source
+            # Before `kept` is read: what comes later is refused, and no artifact is lost.
+            ended.callback(setattr, ready.ctx, "keeper", None)
             outcome = await self._outcome(ready, span)
             if isinstance(outcome.asks, Asks):
                 return outcome
@@ -261,7 +263,6 @@ class ToolActivities:
                 outcome = await ready.watch.end(outcome)
                 if span is not None:
                     came_to(span, outcome)
-        ready.ctx.keeper = None  # first: what comes later is refused, and no artifact is lost
         known: dict[str, object] = {
             "attempts": attempt_of(given.tried) - given.tried,
             "worker": worker_identity(),

@@ -79,7 +79,7 @@ class Artifacts:
 
         Returns:
             The reference, which the model may be told: with it, `read_artifact` of this task, of
-            its parent and of its child tasks finds this very version.
+            its child tasks and of the one above finds this very version.
 
         Raises:
             InvalidArgumentError: One of these cannot be used, or the call has 100 artifacts.
@@ -88,15 +88,13 @@ class Artifacts:
         """
         made, content = artifact_of(name, data, type)
         call, keeper = self._call, self._call.keeper
-        if len(call.kept) >= MOST_OF_CALL:
-            msg = f"A call may keep {MOST_OF_CALL} artifacts. Put several files into one archive."
-            raise InvalidArgumentError(msg)
         if keeper is None:
             raise _over(made.name)
+        _with(call.kept, made)  # refused before it is written
         if keeper != "nowhere":
             _write(keeper.archive, content, scope=call.task_id)
         with _LOCK:
-            call.kept = (*(each for each in call.kept if each != made), made)
+            call.kept = _with(call.kept, made)
         if call.keeper is None:  # looked at last: before this, the outcome has it
             raise _over(made.name)
         return made.reference
@@ -106,7 +104,7 @@ class Artifacts:
         return await asyncio.to_thread(self.put, name, data, type)
 
     async def read(self, reference: str) -> bytes:
-        """Return the bytes of an artifact of the task, of its parent or of a child task.
+        """Return the bytes of what an earlier call of the task, a task above or a child task kept.
 
         Args:
             reference: As `put` has returned it; or a name: then it is the task's newest version.
@@ -124,6 +122,19 @@ class Artifacts:
         if keeper is None or keeper == "nowhere":
             raise _over(reference)
         return await keeper.artifact(reference)
+
+
+def _with(kept: tuple[Artifact, ...], made: Artifact) -> tuple[Artifact, ...]:
+    """Add an artifact to those of a call; an equal one is there once.
+
+    Raises:
+        InvalidArgumentError: These are too many.
+    """
+    others = tuple(each for each in kept if each != made)
+    if len(others) >= MOST_OF_CALL:
+        msg = f"A call may keep {MOST_OF_CALL} artifacts. Put several files into one archive."
+        raise InvalidArgumentError(msg)
+    return (*others, made)
 
 
 def artifact_of(name: str, data: bytes | str, type: str = "") -> tuple[Artifact, bytes]:
@@ -204,6 +215,7 @@ def _write(archive: Archive, content: bytes, *, scope: str) -> None:
 def _over(name: str) -> UserError:
     msg = (
         f"The artifact {shown(name)} cannot be kept or read now: a tool does that while its call"
-        " runs. The call has ended, or this is a predicate, a probe or an undo."
+        " runs. The call has ended, or this is a hook, a predicate, a probe, an undo or a context"
+        " made by hand."
     )
     return UserError(msg, remedy="Wait in the tool for what it has begun in the background.")

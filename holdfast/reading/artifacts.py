@@ -114,11 +114,13 @@ def newest(found: Sequence[KeptArtifact]) -> list[KeptArtifact]:
 def named_in(
     found: Sequence[KeptArtifact], wanted: str, version: int | None = None
 ) -> KeptArtifact | None:
-    """Return an artifact by its reference, or by its name: the newest unless a version is given."""
-    for each in reversed(found):
-        if each.reference == wanted or (each.name == wanted and version in (None, each.version)):
-            return each
-    return None
+    """Return an artifact by its reference, or by its name: the newest unless a version is given.
+
+    A file may be named like the reference of another one, which the reference finds all the same.
+    """
+    named = [each for each in found if each.name == wanted and version in (None, each.version)]
+    exact = [each for each in found if each.reference == wanted]
+    return next(reversed([*named, *exact]), None)
 
 
 async def read_artifact(

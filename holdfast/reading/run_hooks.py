@@ -232,7 +232,7 @@ class HookNotifier:
             context = AgentHookContext(**facts, turn_input=list(self._given))
         elif call.call is not None:
             name, namespace = names_in_context(call.call, call.args[1])
-            context = ToolContext(
+            context = of_call = ToolContext[Any](
                 **facts,
                 tool_name=name,
                 tool_namespace=namespace,
@@ -240,6 +240,7 @@ class HookNotifier:
                 tool_arguments=call.call.arguments,
                 agent=call.args[0],
             )
+            of_call.keeper = None  # the hook is told of a call that runs elsewhere, or has ended
         try:
             await self._call(hook, context, *call.args)
         except Exception as cause:

@@ -5,6 +5,7 @@ import json
 import threading
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ import pytest
 from playwright.async_api import Browser
 from temporalio.client import Client
 
-from holdfast import Agent, AgentRunner, ToolCall, ToolContext, tool
+from holdfast import Agent, AgentRunner, RunHooks, ToolCall, ToolContext, tool
 from holdfast.agents.tools.artifacts import PAGE, read_artifact
 from holdfast.agents.tools.tool import Tool
 from holdfast.archive import Keys
@@ -29,6 +30,7 @@ from holdfast.errors import (
     InvalidArgumentError,
     NotFoundError,
     TaskNotFoundError,
+    ToolTimeoutError,
     UserError,
 )
 from holdfast.reading.audit import check_bundle
@@ -92,6 +94,18 @@ def fail(ctx: ToolContext, often: int) -> str:
 LATE: list[BaseException | str] = []
 
 
+@tool(effect="read", timeout=0.1, timeout_behavior="raise_exception")
+def hang(ctx: ToolContext) -> str:
+    """Go on after the time of the call is over."""
+    may_go.clear()
+    may_go.wait(60)
+    try:
+        LATE.append(ctx.artifacts.put("late.txt", "late"))
+    except UserError as error:
+        LATE.append(error)
+    return "late"
+
+
 @tool(effect="read")
 def leave_behind(ctx: ToolContext) -> str:
     """Go on in the background after the call has ended."""
@@ -118,7 +132,16 @@ def keep_apart(ctx: ToolContext, name: str, text: str) -> str:
 
 
 may_go = threading.Event()
-TOOLS: list[Tool] = [keep_, keep_apart, keep_inline, picture, fail, leave_behind, read_artifact]
+TOOLS: list[Tool] = [
+    keep_,
+    keep_apart,
+    keep_inline,
+    picture,
+    fail,
+    hang,
+    leave_behind,
+    read_artifact,
+]
 
 
 @pytest.fixture(scope="module", params=[None, keys()], ids=["plain", "encrypted"])
@@ -227,9 +250,13 @@ async def test_what_a_failed_call_has_kept_stays_with_it_and_equal_files_once(
     assert await names(runner, broken) == ["log.txt v1", "try-0.txt v1"]
 
 
-async def test_nothing_is_kept_once_the_call_has_ended(runner: AgentRunner) -> None:
+@pytest.mark.parametrize("name", ["leave_behind", "hang"])
+async def test_nothing_is_kept_once_the_call_has_ended(runner: AgentRunner, name: str) -> None:
     LATE.clear()
-    task = await ran(runner, say("leave_behind"))
+    ended = pytest.raises(ToolTimeoutError) if name == "hang" else nullcontext()
+    task = f"late-{uuid4().hex[:8]}"
+    with ended:
+        await ran(runner, say(name), task_id=task)
     may_go.set()
     while not LATE:
         await asyncio.sleep(0.01)
@@ -442,8 +469,16 @@ async def test_a_replay_of_a_case_runs_no_tool_and_needs_none(runner: AgentRunne
 
 async def test_runs_of_runner_keep_them_as_well(run: Runs, model: FakeOpenAI) -> None:
     model.add(call("keep", {"name": "a.txt", "text": "one"}), "done")
-    result = await run("write", keep_)
-    assert result.final_output == "done"
+    refused: list[str] = []
+
+    class Hooks(RunHooks):
+        async def on_tool_end(self, context: Any, *_: Any) -> None:
+            with pytest.raises(UserError, match="this is a hook") as raised:
+                context.artifacts.put("b.txt", "two")
+            refused.append(str(raised.value))
+
+    result = await run("write", keep_, hooks=Hooks())
+    assert (result.final_output, len(refused)) == ("done", 1)
     assert await names(run.runner, result.task_id) == ["a.txt v1"]
 
 

@@ -207,6 +207,15 @@ def test_threads_of_a_tool_lose_none(ctx: ToolContext) -> None:
     assert sorted(each.name for each in ctx.kept) == sorted(names)
     with pytest.raises(InvalidArgumentError, match="A call may keep 100 artifacts"):
         ctx.artifacts.put("one more", b"")
+    assert ctx.artifacts.put(names[0], names[0])  # as a tool that is tried again does
+
+
+def test_a_tool_that_is_called_by_another_one_keeps_with_its_call(ctx: ToolContext) -> None:
+    inner: ToolContext = ToolContext.from_agent_context(
+        ctx, "c2", tool_name="inner", tool_arguments="{}"
+    )
+    inner.artifacts.put("a", b"1")
+    assert [each.name for each in ctx.kept] == ["a"]
 
 
 async def test_a_tool_that_is_tried_again_keeps_equal_files_once(ctx: ToolContext) -> None:
@@ -272,6 +281,8 @@ def test_one_is_found_by_its_reference_its_name_and_its_version() -> None:
     assert named_in(found, old.reference) is old
     assert named_in(found, "a", 3) is None
     assert named_in(found, "a@000000000000") is None
+    alike = artifacts_in([step(1, outcome("a=1")), step(2, outcome(f"{old.reference}=2"))])
+    assert named_in(alike, old.reference) == old
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["late", "early"])

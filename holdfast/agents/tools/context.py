@@ -132,6 +132,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     tenant: str = ""
     kept: tuple[Artifact, ...] = ()
     keeper: Keeper | Literal["nowhere"] | None = "nowhere"
+    _within: ToolContext[Any, Any] | None = None
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,
@@ -253,6 +254,8 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         )
         for name in (each.name for each in fields(RunContextWrapper)):
             setattr(made, name, getattr(cast("Any", context), name))
+        if isinstance(context, ToolContext):
+            made._within = context
         return made
 
     def __repr__(self) -> str:
@@ -319,6 +322,8 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         """Keeps files with the call, and reads those of the task."""
         from holdfast.archive.artifacts import Artifacts  # few tools make any
 
+        if self._within is not None:  # a tool calls another one: the files are of its own call
+            return self._within.artifacts
         made: Artifacts = self.__dict__.setdefault("_artifacts", Artifacts(self))  # in one step
         return made
 
