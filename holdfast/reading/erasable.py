@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.holds import (
     Kind,
@@ -24,7 +26,6 @@ from holdfast.errors import (
     CommandRefusedError,
     ErasedError,
     NotFoundError,
-    QueryFailedError,
     TaskNotFoundError,
 )
 from holdfast.reading.audit.audit import audit_events
@@ -33,6 +34,7 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import children_of, find_run
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.seal import record_digest
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import ErasedTurn, Erasure
 from holdfast.values.base import Value
 from holdfast.values.checks.ids import is_nested, outermost, session_name
@@ -84,14 +86,13 @@ async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str,
 
     Args:
         reader: The reader.
-        open_too: Whether to query tasks without a record as well.
+        open_too: Whether to look for tasks without a record as well.
 
     Returns:
         The tasks by their ids, without the erased ones; and the ids of unreadable ones.
 
     Raises:
-        EngineError: The server or the archive cannot be used, or no worker process serves a task
-            that is open.
+        EngineError: The server or the archive cannot be used.
     """
     found, unread, gone = dict[str, Seen](), list[str](), set[str]()
 
@@ -109,12 +110,18 @@ async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str,
             unread.append(task_id)
 
     async def known(task_id: str) -> None:
+        # Not by a query: tasks of other apps may have no worker process.
+        handle = reader.client.get_workflow_handle(task_id)
         try:
-            found[task_id] = Seen(await reader.head(task_id))
-        except QueryFailedError:
-            unread.append(task_id)
-        except TaskNotFoundError:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                begun = await anext(handle.fetch_history_events(page_size=1))
+            given = begun.workflow_execution_started_event_attributes.input.payloads
+            [read] = await reader.client.data_converter.decode([*given], [TaskInput])
+            found[task_id] = Seen(read.head)
+        except RPCError:
             gone.add(task_id)  # deleted since it was listed
+        except (ApplicationError, ArchiveError, ValidationError):
+            unread.append(task_id)
 
     await some_at_once(recorded, await reader.archive.alist_records("tasks"))
     if not open_too:
@@ -236,8 +243,9 @@ async def _closure(
         found.heads[each] = head
         if task.status not in CLOSED:
             found.opens.append(each)
-        known = await forks_of(reader.archive, each)
-        forks[each] = [fork for fork in known if await _is_there(reader, fork)]
+        forks[each] = [
+            f for f in await forks_of(reader.archive, each) if await _is_there(reader, f)
+        ]
         if with_forks:
             todo += forks[each]
         events = audit_events((await reader.ledger(each, legible=True))[0], opens=())

@@ -34,6 +34,8 @@ from holdfast.errors import (
     NotFoundError,
     TaskExistsError,
 )
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import ErasedTurn, Erasure, Retention
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.json_shapes import as_object
@@ -244,6 +246,10 @@ async def test_a_session_goes_with_its_tasks_and_its_name_stays_taken(tmp_path: 
         await runner.session("talk").append([Message(role="user", content="MKsmall")])
         await finished(runner, "other", session="elsewhere", task_id="t3")
         open_task = await runner.create_task("MKquestion", session="talk", task_id="t4")
+        # Open, and of an app whose worker processes are gone: it must not be asked.
+        await runner.client.start_workflow(
+            "AgentTask", TaskInput(head=TaskHead(agent="gone")), id="t5", task_queue="gone"
+        )
         with pytest.raises(CommandRefusedError, match="'t4' is open; nothing was erased"):
             await runner.erase(session="talk", by="ann", reason="r")
         assert (await runner.get_task(open_task)).status == "running"
@@ -256,7 +262,7 @@ async def test_a_session_goes_with_its_tasks_and_its_name_stays_taken(tmp_path: 
         assert not marks_in(place)
         for each in ("t1", "t2", "t4", runner.session("talk").id):
             assert not await is_known(runner.client, each)
-        assert [each.task_id for each in await runner.list_tasks()] == ["t3"]
+        assert [each.task_id for each in await runner.list_tasks()] == ["t5", "t3"]
         assert await texts(runner.session("elsewhere")) == ["other", "other answer"]
         assert await runner.erase(session="talk", by="bo", reason="again") == given
         for asked in (runner.session("talk").chat_history, runner.session("talk").reset):
