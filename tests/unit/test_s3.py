@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import fsspec
 import pytest
@@ -58,7 +59,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Bucket]]:
     Bucket.objects, Bucket.asked, Bucket.is_shut = {}, [], False
     server = ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
     threading.Thread(target=server.serve_forever).start()
-    fsspec.get_filesystem_class("s3").clear_instance_cache()  # one of another server
+    known: Any = fsspec  # it ships no types
+    known.get_filesystem_class("s3").clear_instance_cache()  # one of another server
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
