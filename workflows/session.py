@@ -81,6 +81,8 @@ class Session(Opening):
                     continue
                 await workflow.wait_condition(self._rolls)
                 await self._index()
+                # A claim may have come meanwhile: who is being told of their turn is not forgotten.
+                await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(self.s)
             except asyncio.CancelledError:
                 workflow.logger.warning("A session is memory and cannot be cancelled; delete it.")
@@ -96,7 +98,8 @@ class Session(Opening):
             left = self._used + self.s.unused - workflow.time()
             if left <= 0:
                 rules = any(each.stands(workflow.time()) for each in self.s.rules)
-                if not rules and len(self.s.line) < 2:  # noqa: PLR2004  the first waits for no one
+                # The first in line waits for no one. For a worker of an older version no one does.
+                if not rules and not (self.s.line[1:] and workflow.patched("session-line")):
                     return True
                 left = self.s.unused
             with suppress(TimeoutError):
@@ -164,7 +167,7 @@ class Session(Opening):
         rule, claim = read_rule(name, payloads), read_claim(name, payloads)
         if rule is not None:
             self._take(rule, ends=name == REVOKE)
-        elif claim is not None and workflow.patched("session-line"):
+        elif claim is not None:
             self._line_up(claim)
         else:
             self._append(name, payloads)
@@ -183,17 +186,19 @@ class Session(Opening):
 
     def _move(self, line: tuple[str, ...]) -> None:
         """Change the line, and note whose turn has come that way."""
-        if line == self.s.line:
-            return
         if self.s.line and line[:1] != self.s.line[:1]:
             self._next = line[0] if line else ""
-        self._change(line=line)
+        # No use of the session: for a worker of an older version it is none, and a replay of that
+        # must come to rest at the same time.
+        self.s = self.s.model_copy(update={"line": line})
 
     async def _call(self) -> None:
         """Tell the next task that its turn has come; one that is not there any more loses it."""
         task, self._next = self._next, ""
         try:
-            await workflow.get_external_workflow_handle(task).signal(TURN, Claim(task=task))
+            # A run in which an older worker did not tell a task never does: tasks look themselves.
+            if workflow.patched("session-line"):
+                await workflow.get_external_workflow_handle(task).signal(TURN, Claim(task=task))
         except FailureError:
             self._move(tuple(each for each in self.s.line if each != task))
 

@@ -24,6 +24,7 @@ from temporalio.client import (
     WorkflowQueryRejectedError,
 )
 from temporalio.common import QueryRejectCondition
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
@@ -594,7 +595,7 @@ async def session_now(source: Source, session: SessionRef) -> tuple[ChainRef, tu
     return ChainRef() if session.unread else seen, ahead
 
 
-MOST_CLAIMS = 10
+MOST_CLAIMS = 3
 
 
 async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tuple[str, ...]]:
@@ -604,7 +605,7 @@ async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tupl
     a word, as by Temporal's own tools, are taken out of the line.
 
     Raises:
-        EngineError: The session does not take it.
+        ApplicationError: The session does not take it now; a later attempt may have luck.
     """
     client, queue = activity.client(), session.queue or activity.info().task_queue
     for _ in range(MOST_CLAIMS):
@@ -613,14 +614,13 @@ async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tupl
         gone = await gone_of(client, ahead)
         if task_id() in state.line and not gone:
             return state, ahead
-        await send_claim(
-            client, source.archive, session.id, queue, Claim(task=task_id(), gone=gone)
-        )
+        claim = Claim(task=task_id(), gone=gone)
+        await send_claim(client, source.archive, session.id, queue, claim)
     msg = (
         f"Session {session.name!r} does not let the task get in line: too many are in it, or an"
-        " older worker process serves the session."
+        " older worker process serves the session. The task tries again."
     )
-    raise EngineError(msg)
+    raise ApplicationError(msg, type=EngineError.__name__)  # both pass with time
 
 
 async def _state(source: Source, session: SessionRef) -> SessionState:

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import AgentRunner, RunState, tool
+from holdfast.client.agent_runner import turns
 from holdfast.client.agent_runner.turns import Turn
 from holdfast.errors import (
     InvalidArgumentError,
@@ -16,6 +17,7 @@ from holdfast.errors import (
     StepFailedError,
     TaskAbandonedError,
 )
+from holdfast.task.data.state import Claim
 from holdfast.testing import FakeOpenAI, call
 from holdfast.testing.fake_api.replies import hang
 from holdfast.workflows.children import children
@@ -193,6 +195,58 @@ async def until_done(tasks: list[asyncio.Task[Any]], count: int) -> None:
         return sum(each.done() for each in tasks) == count
 
     await until(are_done)
+
+
+async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.reply("one")
+    await run.serve(look)
+    holder, ended = Turn._holder, iter([f"{run.rig.app}-gone", ""])
+
+    async def has_ended(turn: Turn) -> str:
+        return next(ended, "") or await holder(turn)
+
+    async def send(turn: Turn, claim: Claim) -> None:
+        sent.append(claim)
+        if len(sent) > 1:  # the first came too early
+            await sends(turn, claim)
+
+    sent, sends = list[Claim](), Turn._send
+    monkeypatch.setattr(Turn, "_holder", has_ended)
+    monkeypatch.setattr(Turn, "_send", send)
+    result = await run("q", session="s", on_busy="refuse", task_id=f"{run.rig.app}-a")
+    assert (result.final_output, len(sent)) == ("one", 2)
+
+
+async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "GROWTH", 60)
+    monkeypatch.setattr(turns, "LONGEST_LOOK_SECONDS", 60)
+    model.add("one", "two")
+    await run.serve(look)
+    resting, finalize, is_seen = Turn._resting, AgentRunner.finalize_response, asyncio.Event()
+
+    async def see(turn: Turn) -> tuple[str, str] | None:
+        found = await resting(turn)
+        if found is not None:
+            is_seen.set()
+        return found
+
+    async def late(runner: AgentRunner, task: str) -> Any:
+        await is_seen.wait()
+        return await finalize(runner, task)
+
+    monkeypatch.setattr(Turn, "_resting", see)
+    monkeypatch.setattr(AgentRunner, "finalize_response", late)
+    begun, a = asyncio.Event(), f"{run.rig.app}-a"
+    given: Any = {"session": "s", "task_id": a, "started": begun.set}
+    first = asyncio.ensure_future(run.runner.chat("first", **given))
+    await begun.wait()
+    await until_status(run.runner, await run.runner.get_task(a), "answered")
+    second = await run.runner.chat("second", session="s")
+    assert ((await first).response, second.response) == ("one", "two")
 
 
 async def test_an_interrupt_abandons_the_running_task_and_begins(

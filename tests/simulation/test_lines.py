@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.session_commits import send_claim
+from holdfast.archive.session_commits import commit_turn, send_claim
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import memo
-from holdfast.task.data.state import CLAIM, TURN, Claim, SessionState
+from holdfast.task.data.state import CLAIM, TURN, Claim, CommitRef, SessionState
+from holdfast.workflows import session
 from tests.simulation.clock import EPOCH, Clock, virtual_time
 from tests.simulation.play import (
     SESSION,
@@ -41,11 +42,12 @@ class Line(Simulation):
         began: Tasks in the order in which they began.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, index_size: int = 500) -> None:
         super().__init__(Schedule(plan=["hello"], choices=[], options={"paused": "ann"}), clock)
         self.came: list[str] = []
         self.began: list[str] = []
-        state = SessionState(roll_events=10)  # it continues as new as often as it can
+        # It continues as new as often as it can.
+        state = SessionState(roll_events=10, index_size=index_size)
         self.server.start("Session", SESSION, payloads(state))
         after = self.server.after
 
@@ -120,10 +122,10 @@ class Line(Simulation):
 
 
 @contextmanager
-def line() -> Generator[Line]:
+def line(index_size: int = 500) -> Generator[Line]:
     clock = Clock()
     with virtual_time(clock):
-        simulation = Line(clock)
+        simulation = Line(clock, index_size)
         try:
             yield simulation
         finally:
@@ -188,6 +190,51 @@ def test_nobody_waits_for_a_task_that_has_ended(end: tuple[Any, ...], which: int
         assert is_called(simulation, "b") == (which == 0)
         assert is_called(simulation, "c")
         assert line_of(simulation) == ()
+
+
+def test_a_claim_that_an_older_worker_has_dropped_counts_once_a_newer_one_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with line() as simulation:
+        with monkeypatch.context() as older:
+            older.setattr(session, "read_claim", lambda name, payloads: None)
+            simulation.claim(Claim(task="gone"))
+            simulation.begin("a", claims=True)
+            simulation.choose(("go", *[0] * 9))
+            turn = CommitRef(task="gone", sha256="0" * 64, count=1)
+            work = commit_turn(client_of(simulation.server), simulation.archive, SESSION, "q", turn)
+            simulation.worker._in_a_loop(work)
+            simulation.choose(("go", *[0] * 3))
+            assert line_of(simulation) == ()
+        run = simulation.run_of("session")
+        assert run is not None
+        run.go_on_with(run.replayed())  # it does not tell "a": the older worker did not
+        assert line_of(simulation) == ("a",)
+        simulation.begin("b", claims=True)
+        simulation.rest()
+        assert turns(simulation) == ["gone", "a", "b"]
+
+
+@pytest.mark.filterwarnings("error::temporalio.workflow.UnfinishedSignalHandlersWarning")
+def test_a_session_that_stores_old_turns_does_not_forget_whom_it_is_telling() -> None:
+    with line(index_size=3) as simulation:
+        simulation.choose(("fate", "index", "held"))
+        simulation.choose(("fate", "step", "held"))
+        for id in ("a", "b"):
+            simulation.begin(id, claims=True)
+        simulation.choose(("settle",))
+        for k in range(6):  # until it rolls
+            turn = CommitRef(task=f"x{k}", sha256="0" * 64, count=1)
+            work = commit_turn(client_of(simulation.server), simulation.archive, SESSION, "q", turn)
+            simulation.worker._in_a_loop(work)
+            simulation.choose(("settle",))
+        assert any(each.kind == "index" for each in simulation.server.activities)
+        simulation.claim(Claim(gone=("a",)))
+        simulation.choose(("go", 0))  # it sends its word to b
+        simulation.choose(("release",))
+        simulation.choose(("go", *[1] * 8))  # which is on its way
+        simulation.rest()
+        assert is_called(simulation, "b")
 
 
 KINDS = ("describe", "step", "close", "close_here", "ended", "rest")

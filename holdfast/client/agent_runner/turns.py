@@ -32,6 +32,7 @@ from holdfast.values.runs.status import OnBusy
 FIRST_LOOK_SECONDS = 1.0
 LONGEST_LOOK_SECONDS = 5.0
 GROWTH = 1.5
+MOST_CLAIMS = 3
 
 T = TypeVar("T")
 
@@ -84,10 +85,13 @@ class Turn:
             raise SessionBusyError(self._session.name, holder, waits_for_itself=True)
         if holder and self._mode == "merge" and await self._merge(holder, text):
             return holder
-        await self._send(Claim(task=self._task, if_free=self._mode == "refuse"))
-        if self._mode in ("refuse", "interrupt"):
-            holder = await self._holder()
-        if self._mode == "refuse" and holder != self._task:
+        asks = self._mode in ("refuse", "interrupt")
+        for _ in range(MOST_CLAIMS):
+            await self._send(Claim(task=self._task, if_free=self._mode == "refuse"))
+            holder = await self._holder() if asks else self._task
+            if holder:  # else the one that had the floor has ended since
+                break
+        if self._mode == "refuse" and holder not in ("", self._task):
             raise SessionBusyError(self._session.name, holder)
         if self._mode == "interrupt" and holder not in ("", self._task):
             await self._abandon(holder)
@@ -104,17 +108,21 @@ class Turn:
         """
         working = asyncio.ensure_future(work)
         try:
-            pause = FIRST_LOOK_SECONDS
+            pause, seen = FIRST_LOOK_SECONDS, None
             while not (await asyncio.wait({working}, timeout=pause))[0]:
                 pending = await self._pending()
                 if pending - {ENDED, "describe"}:
                     break
-                if ENDED in pending:
-                    await self._refuse_resting()
+                resting = await self._resting() if ENDED in pending else None
+                # Seen once, it may be in the hands of a program: of a chat that is to finalize it.
+                if resting is not None and resting == seen:
+                    raise SessionBusyError(self._session.name, *resting, waiting=self._task)
+                seen = resting
                 pause = min(pause * GROWTH, LONGEST_LOOK_SECONDS)
             return await working
         finally:
             working.cancel()
+            await asyncio.wait({working})
 
     async def _pending(self) -> set[str]:
         """Return the types of the task's pending activities: one that waits watches those ahead.
@@ -126,20 +134,17 @@ class Turn:
             return {each.activity_type.name for each in found.raw_description.pending_activities}
         return set()
 
-    async def _refuse_resting(self) -> None:
-        """Refuse to wait for a task that rests.
-
-        Raises:
-            SessionBusyError: It does.
-        """
+    async def _resting(self) -> tuple[str, str] | None:
+        """Return the task that has the floor and its status, if it rests."""
         holder = await self._holder()
         if holder in ("", self._task):
-            return
+            return None
         with suppress(TaskNotFoundError):
             found = await self._tasks.reader.describe(holder)
             status = found.typed_search_attributes.get(HF_STATUS)
             if found.close_time is None and status not in (None, "running"):
-                raise SessionBusyError(self._session.name, holder, status, waiting=self._task)
+                return holder, status
+        return None
 
     async def _holder(self) -> str:
         """Return the task that has the floor; empty for none.
