@@ -165,6 +165,19 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
     assert asked == [("ole", "read", ""), ("ole", "pause", "t1")]
 
 
+@pytest.mark.parametrize(("on_busy", "verb"), [("interrupt", "abandon"), ("merge", "feedback")])
+async def test_a_new_task_does_to_another_one_only_what_its_creator_may(
+    runner: AgentRunner, tmp_path: Path, on_busy: str, verb: str
+) -> None:
+    def may(_: Identity, asked: str, of: str) -> bool:
+        return (asked, of) != (verb, "s")
+
+    app, tokens = guarded(runner, tmp_path, may=may)
+    body = {"input": "q", "agent": "agent", "session": "s", "on_busy": on_busy}
+    async with client_of(app, token=tokens["ole"]) as client:
+        assert (await client.post("/api/v1/tasks", json=body)).status_code == 403
+
+
 async def test_a_rule_of_the_application_tells_a_decision_from_one_for_later_calls(
     runner: AgentRunner, tmp_path: Path
 ) -> None:

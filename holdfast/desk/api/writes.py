@@ -16,7 +16,7 @@ from holdfast.client.agent_runner.creation import Attempts
 from holdfast.client.agent_runner.events import EventReceipt
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
-from holdfast.desk.identity.tokens import NotAllowedError
+from holdfast.desk.identity.tokens import BUSY_VERBS, NotAllowedError
 from holdfast.desk.pages.workers import read_queues
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import ErasedError, InvalidArgumentError, NotFoundError, TaskExistsError
@@ -171,6 +171,8 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
         msg = f"'agent' is missing: the name of the agent of the task. Served are: {served}."
         raise InvalidArgumentError(msg)
     by = await asked.may("create", body.agent or "")
+    if body.session and (verb := BUSY_VERBS.get(body.on_busy or "")):
+        await asked.may(verb, body.session)
     task_id = _new_id(asked, key, body.task_id)
     return await asked.runner.create_task(
         body.input,

@@ -58,6 +58,9 @@ Verb = Literal[
 
 READ: Verb = "read"
 
+BUSY_VERBS: Mapping[str, Verb] = {"interrupt": "abandon", "merge": "feedback"}
+"""What a new task does with the one that has the floor in its session, by its `on_busy`."""
+
 NEAR = 0.85
 """How like a role's name is that of a group which is taken for a typing error."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from holdfast.desk.identity.tokens import BUSY_VERBS
 from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import (
     QUIET,
@@ -62,7 +63,7 @@ def ask_for_task(frame: Frame) -> None:
 
         async def submit() -> None:
             nonlocal is_sent
-            said = (wish.value or "").strip()
+            said, named = (wish.value or "").strip(), (session.value or "").strip()
             if not said:
                 wish.props('error error-message="Request is needed."')
                 return
@@ -74,7 +75,7 @@ def ask_for_task(frame: Frame) -> None:
                 made = await runner.create_task(
                     said,
                     agent=(agent.value or "").strip() or None,
-                    session=(named := (session.value or "").strip() or None),
+                    session=named or None,
                     on_busy=busy.value if named else None,
                     step_mode="automatic",
                     streams=True,
@@ -82,7 +83,12 @@ def ask_for_task(frame: Frame) -> None:
                 )
                 ui.navigate.to(task_url(made.task_id))
 
-            is_sent = await frame.act("create", "", create, "")
+            async def ask(_: str) -> None:
+                """Ask only whether they may do this to the task that has the floor."""
+
+            verb = BUSY_VERBS.get(busy.value) if named else None
+            may = verb is None or await frame.act(verb, named, ask, "")
+            is_sent = may and await frame.act("create", "", create, "")
             if is_sent:
                 dialog.close()
 
