@@ -18,7 +18,7 @@ GROUPS = {
     "Run tasks": ("demo", "run", "attach", "step", "finalize", "schedule", "event"),
     "See what there is": (
         *("tasks", "show", "sessions", "approvals"),
-        *("audit", "report", "export", "record"),
+        *("audit", "report", "export", "record", "artifacts"),
     ),
     "Decide and steer": (
         "inbox",
