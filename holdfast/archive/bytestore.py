@@ -338,7 +338,7 @@ class FsspecStore:
 
 
 class S3Store(FsspecStore):
-    """A bucket of S3. What is missing costs one request, and nobody needs leave to list.
+    """A bucket of S3. What is missing costs one request, and the key needs no permission to list.
 
     Without that leave S3 says 403 of what is missing, as of what one may not read.
     """

@@ -517,6 +517,10 @@ class RunnerBase:
         """Return what a new task must know of its agent, if this process serves it."""
         return None if self._engine is None else await self._engine.described(self.app, head)
 
+    def _worker_client(self, queue: str) -> Client | None:
+        """Return the client of the worker of this process that serves a queue, if there is one."""
+        return None if self._engine is None else self._engine.client_of(queue)
+
     def _called_from_here(self, task_id: str) -> None:
         """Have tools and hooks of a task that this process runs itself run in the caller's loop."""
         if self._engine is not None:

@@ -598,7 +598,7 @@ class TaskCreation(TaskReading):
         if self.is_embedded:
             user_calls.carry(task_id)
         queue, tasks = self._queue_for(head.agent), self._tasks
-        here = None if self._engine is None else self._engine.client_of(queue)
+        here = self._worker_client(queue)
         try:
             await tasks.start_and_run(
                 task_id, given, queue, title or input or "", started, here=here
