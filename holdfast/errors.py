@@ -532,11 +532,13 @@ class ModelUnavailableError(ModelError):
         open_calls: Its calls: a provider that keeps the conversation waits for their results.
         is_unasked: Whether the provider was not asked: the call waits for its turn, however long.
         used_day: The day of the tenant that is used up (`UsedDay`), if that is why; else None.
+        is_accepted: Whether the call will be answered: no other model is asked meanwhile.
     """
 
     limit_seconds: float | None = None
     is_repeated: bool = False
     is_unasked: bool = False
+    is_accepted: bool = False
     usage: Any = None
     used_day: Any = None
     open_calls: tuple[Any, ...] = ()

@@ -50,7 +50,7 @@ THRESHOLD_BYTES = 256 * 1024
 """Size from which a payload goes to the archive. A safety net only: activities store values above
 16 KB themselves and pass references."""
 
-_DIGEST = "sha256"
+DIGEST = "sha256"
 
 
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -208,7 +208,7 @@ class ArchiveStorageDriver(StorageDriver):
         scope = target.id if isinstance(target, StorageDriverWorkflowInfo) else ""
         with writing_for(scope or ""):
             digests = await asyncio.gather(*map(self._archive.aput, whole))
-        return [StorageDriverClaim(claim_data={_DIGEST: each}) for each in digests]
+        return [StorageDriverClaim(claim_data={DIGEST: each}) for each in digests]
 
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
@@ -221,7 +221,7 @@ class ArchiveStorageDriver(StorageDriver):
         """
         del context
         blobs = await asyncio.gather(
-            *(self._archive.aget(each.claim_data[_DIGEST]) for each in claims)
+            *(self._archive.aget(each.claim_data[DIGEST]) for each in claims)
         )
         return [Payload.FromString(each) for each in blobs]
 

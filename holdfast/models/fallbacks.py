@@ -128,6 +128,8 @@ class FallbackModel:
             if isinstance(made, ModelAnswer):
                 known = {"model": made.model or model.name, "asked": model.name}
                 return made.model_copy(update={**known, "tried": tuple(causes)})
+            if isinstance(made, ModelUnavailableError) and made.is_accepted:
+                raise made  # it will be answered, and paid for
             failures.append(made)
             causes.append(f"{model.name}: {_cause(made, model.name)}")
             log.warning("A model of several has failed. %s", causes[-1])

@@ -26,6 +26,8 @@ MILLION = 1_000_000
 PUBLISHED = "published"
 PACKAGE = "genai-prices"
 VARIABLE = "HOLDFAST_PRICES"
+BATCH = "batch/"
+"""Before the name of a model whose answer came by a batch, at half the price."""
 
 
 class Price(Written):
@@ -190,6 +192,9 @@ class Prices:
                 yield Quote(plain(self.table[name].cost(usage)), self.table_name)
         if self._published is not None:
             yield from (found for name in named for found in self._of_published(usage, name))
+        batched = tuple(name.removeprefix(BATCH) for name in named if name.startswith(BATCH))
+        for found in self._quotes(usage, batched) if batched else ():
+            yield Quote(plain(found.cost / 2), f"{found.source}, half of it for a batch")
 
     def _of_published(self, usage: Usage, model: str) -> Iterator[Quote]:
         """Yield the cost by the published prices, also of a name such as "anthropic/claude"."""

@@ -281,6 +281,11 @@ def _served(name: str, provider: Any, rest: str) -> Model:
     return known[1]
 
 
+def close_at_end(model: Model) -> None:
+    """Have `close_models` close a model that was not made here."""
+    _MADE["given", f"{id(model)}"] = model
+
+
 async def close_models() -> None:
     """Close the connections that the models made here hold for the running event loop.
 

@@ -16,7 +16,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseStr
 from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.http.bodies import RequestBody
-from holdfast.models.openai.http.connection import Connection
+from holdfast.models.openai.http.connection import Connection, extra_fields
 from holdfast.models.openai.items import from_response_items, made_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
@@ -276,6 +276,33 @@ class OpenAIModel(ABC):
         made = copy(self)
         vars(made)["_connection"] = change(self._connection)
         return made
+
+    @property
+    def secret(self) -> str:
+        """The key in use, to be kept out of texts."""
+        return self._connection.secret
+
+    def client(self) -> AsyncOpenAI:
+        """Return the client for the running loop, for what else the API can do.
+
+        Raises:
+            ModelRequestError: There is no API key, or one that cannot be sent.
+        """
+        return self._connection.client()
+
+    async def written(self, request: ModelRequest) -> bytes:
+        """Write the body of a request that is answered later."""
+        body = await self._body(request)
+        return body.joined(extra_fields(body, request.settings)).encoded()
+
+    def read(self, body: object, request_id: str | None) -> ModelAnswer:
+        """Read the body of an answer to such a request.
+
+        Raises:
+            ModelUnavailableError: It cannot be used.
+            ModelRequestError: It tells of a failure that time does not mend.
+        """
+        return self._read(self._connection.checked(body, request_id), request_id)
 
     async def close(self) -> None:
         """Close the connections made for the running event loop; the next call opens new ones."""

@@ -225,7 +225,7 @@ class Connection:
         """
         if self._stand_in is not None:
             sent = _with_arguments(body, settings)
-            return self._checked(await self._stand_in.ask(path, sent, settings), None), None
+            return self.checked(await self._stand_in.ask(path, sent, settings), None), None
         async with self._response(path, body, settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
             return await self._whole(raw, request_id), request_id
@@ -376,9 +376,15 @@ class Connection:
             said = "" if is_part else f": {body.strip()}"
             reason = cleaned(f"the body is not JSON{said}", self.secret)
             raise malformed(self.model, reason, request_id=request_id) from None
-        return self._checked(data, request_id)
+        return self.checked(data, request_id)
 
-    def _checked(self, data: object, request_id: str | None) -> dict[str, Json]:
+    def checked(self, data: object, request_id: str | None) -> dict[str, Json]:
+        """Return a body that came with a status of success, if it is an answer.
+
+        Raises:
+            ModelUnavailableError: It tells of a failure, or is not JSON of an answer.
+            ModelRequestError: It tells of one that time does not mend.
+        """
         if not is_object(data):
             raise malformed(self.model, "the body is not a JSON object", request_id=request_id)
         given = data if data.get("object") == "error" else data.get("error")

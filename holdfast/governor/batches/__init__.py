@@ -1,0 +1,9 @@
+"""Model calls at half the price: collected, and answered within a day by OpenAI's Batch API.
+
+One workflow for each account and model, `Batches`, has the calls of all tasks. A process without a
+`BatchModel` enters nothing of this.
+"""
+
+from holdfast.governor.batches.model import BatchModel
+
+__all__ = ["BatchModel"]

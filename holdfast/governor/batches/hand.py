@@ -1,0 +1,450 @@
+"""The calls that wait for a batch, and their batches: what to do next, and what a call gets; pure.
+
+Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+from holdfast.values.base import Value
+
+MOST_CALLS = 5000
+"""Calls in hand at the same time: all of them go along when the workflow continues as new."""
+
+MOST_LINES = 2000
+"""Calls of one batch: their outcomes must fit into one payload."""
+
+MOST_BYTES = 100_000_000
+"""Bytes of one batch. The API takes 200 MB; a process has all of them in memory."""
+
+FIRST_GAP = 15.0
+LONGEST_GAP = 1800.0
+"""First and longest time between two looks at a batch; each is longer than the one before. Open
+workflows replay with these and the others here: see `QUEUE` in the workflow."""
+
+GROWTH = 1.5
+
+GRACE = 1800.0
+"""How long after its deadline a call waits for what a cancelled batch has answered."""
+
+SWEEP = 2 * LONGEST_GAP
+"""Time between two looks whether the steps of calls that are over still need them."""
+
+MOST_TRIES = 3
+"""Batches that a call may join, before it is asked directly."""
+
+ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
+"""States of a batch in which the provider does nothing more for it."""
+
+
+def clock(at: float) -> str:
+    """Write a time for people."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+class Asker(Value):
+    """The activity that waits for a call.
+
+    Attributes:
+        task: Workflow id of its task.
+        run: Run of that.
+        activity: Id of the activity.
+    """
+
+    task: str
+    run: str
+    activity: str
+
+
+class Ask(Value):
+    """A call that a step wants to be made.
+
+    Attributes:
+        key: Names it: one activity makes one call.
+        asker: Who waits.
+        body: Digest of its body, which is in the archive.
+        size: Bytes of the body.
+        wait: Seconds until it is asked directly.
+        most: Calls of a batch.
+        age: Longest time until a call is submitted, in seconds.
+        pending: Ids of the activities of the task's run that are open.
+    """
+
+    key: str
+    asker: Asker
+    body: str
+    size: int
+    wait: float
+    most: int
+    age: float
+    pending: tuple[str, ...] = ()
+
+
+class Call(Value):
+    """A call in hand.
+
+    Attributes:
+        asker: Who waits.
+        line: Its id in batches: the key under which it was asked first.
+        body: Digest of its body.
+        size: Bytes of the body.
+        since: When it came.
+        until: When it is asked directly.
+        batch: Number of its batch; 0 before it has one.
+        tries: Batches that it has joined.
+        state: Its state.
+        answer: Digest of the answer, which is in the archive.
+        why: Why no answer came.
+        is_good: Whether the provider took the request.
+        is_taken: Whether its step has read the answer.
+        seen: When it was last found that its step may need it.
+    """
+
+    asker: Asker
+    line: str
+    body: str
+    size: int
+    since: float
+    until: float
+    batch: int = 0
+    tries: int = 0
+    state: Literal["waits", "answered", "failed", "direct"] = "waits"
+    answer: str = ""
+    why: str = ""
+    is_good: bool = True
+    is_taken: bool = False
+    seen: float = 0.0
+
+
+class Batch(Value):
+    """A batch: once it is made, its calls are always the same.
+
+    Attributes:
+        id: The provider's id; empty until it is known to be submitted.
+        made: When its calls were put together.
+        submitted: When it was submitted.
+        look: When to submit it, or to look at it.
+        gap: Seconds between the last two looks.
+        why: Why the last attempt to reach the provider failed; empty for none.
+        tries: Attempts to submit it.
+        is_cancelled: Whether the provider was told to end it.
+        is_over: Whether its answers were read.
+        files: Its files at the provider, which are deleted at the end.
+    """
+
+    id: str = ""
+    made: float
+    submitted: float = 0.0
+    look: float = 0.0
+    gap: float = FIRST_GAP
+    why: str = ""
+    tries: int = 0
+    is_cancelled: bool = False
+    is_over: bool = False
+    files: tuple[str, ...] = ()
+
+
+class Outcome(Value):
+    """What a batch says about one call.
+
+    Attributes:
+        line: The call's id in the batch.
+        answer: Digest of the answer; empty for none.
+        is_good: Whether the provider took the request.
+    """
+
+    line: str
+    answer: str = ""
+    is_good: bool = True
+
+
+class Reply(Value):
+    """What a step gets that asks for its call.
+
+    Attributes:
+        state: "unknown" if the call has to be asked (once more).
+        why: What it waits for, or why there is no answer.
+        again: When to ask again.
+        answer: Digest of the answer.
+    """
+
+    state: Literal["unknown", "waits", "answered", "failed", "direct"]
+    why: str = ""
+    again: float = 0.0
+    answer: str = ""
+
+
+class Job(NamedTuple):
+    """The next job: of a batch, or of the calls without one."""
+
+    kind: Literal["submit", "look", "tidy", "collect", "sweep", "expire"]
+    n: int = 0
+
+
+class Hand(BaseModel):
+    """All that is known of the calls of one account and model.
+
+    Attributes:
+        series: Names these batches: no other workflow has it.
+        made: Number of the newest batch.
+        calls: The calls by key, oldest first.
+        batches: The batches by number.
+        most: Calls of a batch.
+        age: Longest time until a call is submitted.
+        paused: Until when no batch is made.
+    """
+
+    series: str = ""
+    made: int = 0
+    calls: dict[str, Call] = Field(default_factory=dict[str, Call])
+    batches: dict[int, Batch] = Field(default_factory=dict[int, Batch])
+    most: int = 1
+    age: float = 0.0
+    paused: float = 0.0
+    _like: dict[tuple[str, str], list[str]] = PrivateAttr(
+        default_factory=dict[tuple[str, str], list[str]]
+    )
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Find calls by their tasks and bodies."""
+        del context
+        for key, call in self.calls.items():
+            self._like.setdefault((call.asker.task, call.body), []).append(key)
+
+    def take(self, ask: Ask, *, now: float) -> None:
+        """Take a call, unless it is known.
+
+        A step whose worker was lost goes on with another activity. It takes over the call of the
+        one before, which no one else waits for.
+        """
+        self.most, self.age = min(ask.most, MOST_LINES), ask.age
+        if ask.key in self.calls:
+            return
+        same = self._like.get((ask.asker.task, ask.body), [])
+        left = [key for key in same if self._is_left(self.calls[key], ask)]
+        if left:
+            call = self._drop(left[0]).model_copy(update={"asker": ask.asker})
+        elif len(self.calls) >= MOST_CALLS:
+            return  # it comes again
+        else:
+            call = Call(
+                asker=ask.asker,
+                line=ask.key,
+                body=ask.body,
+                size=ask.size,
+                since=now,
+                until=now + ask.wait,
+            )
+        self.calls[ask.key] = call
+        self._like.setdefault((ask.asker.task, ask.body), []).append(ask.key)
+
+    def taken(self, key: str) -> None:
+        """Note that a step has read its answer; it may read it again, if its worker is lost."""
+        if key in self.calls:
+            self._change(key, is_taken=True)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget calls that no step waits for."""
+        for key in keys:
+            if key in self.calls:
+                self._drop(key)
+
+    def reply(self, key: str, *, now: float) -> Reply:
+        """Return the state of a call."""
+        call = self.calls.get(key)
+        if call is None:
+            full = len(self.calls) >= MOST_CALLS
+            why = f"{MOST_CALLS} calls wait for batches, which are the most" if full else ""
+            return Reply(state="unknown", why=why)
+        if call.state != "waits":
+            return Reply(state=call.state, why=call.why, answer=call.answer)
+        if now >= self._late_at(call):
+            return Reply(state="direct", why=_late(call))
+        latest = f"at the latest {clock(call.until)}"
+        batch = self.batches.get(call.batch)
+        if batch is None:
+            at = max(call.since + self.age, self.paused)
+            return Reply(state="waits", why=f"a batch to be full, {latest}", again=at + FIRST_GAP)
+        trouble = f" ({batch.why})" if batch.why else ""
+        if not batch.id:
+            why = f"its batch to be submitted{trouble}, {latest}"
+        else:
+            said = "cancelled at its deadline" if batch.is_cancelled else latest
+            why = f"batch {batch.id}, submitted {clock(batch.submitted)}, {said}{trouble}"
+        return Reply(state="waits", why=why, again=batch.look)
+
+    def expire(self, *, now: float) -> None:
+        """Give up calls whose time is over, and forget batches that were never submitted."""
+        for key, call in list(self.calls.items()):
+            if call.state == "waits" and now >= self._late_at(call):
+                self._change(key, state="direct", why=_late(call), seen=now)
+        for n, batch in list(self.batches.items()):
+            if not batch.id and not self.of(n):
+                del self.batches[n]
+
+    def next(self, *, now: float) -> tuple[float, Job]:
+        """Return what to do next, and when."""
+        found = [*self._of_batches(now), *self._of_collected()]
+        late = [self._late_at(call) for call in self.calls.values() if call.state == "waits"]
+        if late:
+            found.append((min(late), Job("expire")))
+        over = [call.seen for call in self.calls.values() if call.state != "waits"]
+        if over:
+            found.append((min(over) + SWEEP, Job("sweep")))
+        return min(found, default=(float("inf"), Job("sweep")))
+
+    def _of_batches(self, now: float) -> Iterable[tuple[float, Job]]:
+        for n, batch in self.batches.items():
+            if batch.is_over:
+                yield now, Job("tidy", n)
+            elif not batch.id:
+                yield batch.look, Job("submit", n)
+            else:
+                due = self.deadline(n)
+                soon = batch.look if batch.is_cancelled or due is None else min(batch.look, due)
+                yield soon, Job("look", n)
+
+    def _of_collected(self) -> Iterable[tuple[float, Job]]:
+        collected = self._collected()
+        if collected and all(batch.id for batch in self.batches.values()):
+            at = min(self.calls[key].since for key in collected) + self.age
+            size = sum(self.calls[key].size for key in collected)
+            if len(collected) >= self.most or size >= MOST_BYTES:
+                at = 0.0
+            yield max(at, self.paused), Job("collect")
+
+    def deadline(self, n: int) -> float | None:
+        """Return when the first call of a batch is asked directly; None if no one waits."""
+        return min((self.calls[key].until for key in self.of(n)), default=None)
+
+    def of(self, n: int) -> list[str]:
+        """Return the calls of a batch that wait for it; 0 is for those without one."""
+        waits = self.calls.items()
+        return [key for key, call in waits if call.batch == n and call.state == "waits"]
+
+    def collected(self) -> list[str]:
+        """Return the calls of the next batch."""
+        chosen, size = list[str](), 0
+        for key in self._collected():
+            size += self.calls[key].size
+            if chosen and (size > MOST_BYTES or len(chosen) >= self.most):
+                break
+            chosen.append(key)
+        return chosen
+
+    def over(self) -> list[str]:
+        """Return the calls that may be forgotten once their steps are."""
+        return [key for key, call in self.calls.items() if call.state != "waits"]
+
+    def kept(self, keys: Iterable[str], *, now: float) -> None:
+        """Note that the steps of these calls may still need them."""
+        for key in keys:
+            if key in self.calls:
+                self._change(key, seen=now)
+
+    def make(self, keys: Sequence[str], *, now: float) -> None:
+        """Make a batch of calls."""
+        known = [key for key in keys if key in self.calls]
+        if not known:
+            return
+        self.made += 1
+        self.batches[self.made] = Batch(made=now, look=now)
+        for key in known:
+            self._change(key, batch=self.made, tries=self.calls[key].tries + 1)
+
+    def submitted(self, n: int, id: str, *, now: float) -> None:
+        """Note that a batch is submitted."""
+        look = now + FIRST_GAP
+        self._note(n, id=id, submitted=now, look=look, gap=FIRST_GAP, why="")
+
+    def looked(self, n: int, *, now: float, cancelled: bool = False, why: str = "") -> None:
+        """Look again later, also after the provider could not be reached."""
+        batch = self.batches[n]
+        gap = min(batch.gap * GROWTH, LONGEST_GAP)
+        is_cancelled = batch.is_cancelled or cancelled
+        gap = FIRST_GAP if cancelled and not batch.is_cancelled else gap
+        tries = batch.tries + (not batch.id)
+        note = {"gap": gap, "look": now + gap, "why": why, "tries": tries}
+        self._note(n, is_cancelled=is_cancelled, **note)
+
+    def ended(
+        self, n: int, outcomes: Iterable[Outcome], files: Sequence[str], *, now: float, why: str
+    ) -> None:
+        """Give the calls of a batch their answers; those without one go on."""
+        said = {each.line: each for each in outcomes}
+        for key in self.of(n):
+            found = said.get(self.calls[key].line)
+            if found is not None and found.answer:
+                good = found.is_good
+                self._change(key, state="answered", answer=found.answer, is_good=good, seen=now)
+            else:
+                self._again(key, now=now, why=why)
+        self._note(n, is_over=True, files=tuple(files))
+
+    def put_off(
+        self, n: int, files: Sequence[str], seconds: float, *, now: float, why: str
+    ) -> None:
+        """Collect the calls of a batch once more, after a pause: the provider had no room."""
+        self.paused = now + seconds
+        for key in self.of(n):
+            self._change(key, tries=self.calls[key].tries - 1)  # it was no attempt
+        self.ended(n, (), files, now=now, why=why)
+
+    def refused(self, n: int, files: Sequence[str], *, now: float, why: str) -> None:
+        """Fail the calls of a batch that the provider does not take."""
+        for key in self.of(n):
+            self._change(key, state="failed", why=why, is_good=False, seen=now)
+        self._note(n, is_over=True, files=tuple(files))
+
+    def tidied(self, n: int) -> None:
+        """Forget a batch whose files are deleted."""
+        del self.batches[n]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits, and nothing is left to do."""
+        return not self.calls and not self.batches
+
+    def _late_at(self, call: Call) -> float:
+        """Return when a call is given up; a batch that has begun is cancelled first."""
+        batch = self.batches.get(call.batch)
+        return call.until + (GRACE if batch is not None and batch.id else 0.0)
+
+    def _again(self, key: str, *, now: float, why: str) -> None:
+        call = self.calls[key]
+        if now < call.until and call.tries < MOST_TRIES:
+            self._change(key, batch=0)
+        else:
+            self._change(key, state="direct", why=why, seen=now)
+
+    def _collected(self) -> list[str]:
+        return self.of(0)
+
+    @staticmethod
+    def _is_left(call: Call, ask: Ask) -> bool:
+        """Whether no activity waits for a call any more whose answer no step has."""
+        is_open = call.asker.run == ask.asker.run and call.asker.activity in ask.pending
+        return call.is_good and not call.is_taken and not is_open
+
+    def _drop(self, key: str) -> Call:
+        call = self.calls.pop(key)
+        like = self._like[call.asker.task, call.body]
+        like.remove(key)
+        if not like:
+            del self._like[call.asker.task, call.body]
+        return call
+
+    def _change(self, key: str, **changes: Any) -> None:
+        self.calls[key] = self.calls[key].model_copy(update=changes)
+
+    def _note(self, n: int, **changes: Any) -> None:
+        self.batches[n] = self.batches[n].model_copy(update=changes)
+
+
+def _late(call: Call) -> str:
+    return f"there was no answer by {clock(call.until)}"

@@ -1,0 +1,60 @@
+"""Bodies and answers of calls in the archive, each written for its task.
+
+So what encrypts and erases the task's texts also encrypts and erases these.
+"""
+
+from __future__ import annotations
+
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import (
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+)
+
+from holdfast.archive.names import writing_for
+from holdfast.engine.converter import DIGEST, ArchiveStorageDriver
+from holdfast.errors import UserError
+
+
+class Stored:
+    """The archive behind a client."""
+
+    def __init__(self, client: Client) -> None:
+        """Use the archive of this client.
+
+        Raises:
+            UserError: It has none.
+        """
+        storage = client.data_converter.external_storage
+        found = () if storage is None else tuple(storage.drivers)
+        ours = [each for each in found if isinstance(each, ArchiveStorageDriver)]
+        if not ours:
+            msg = "BatchModel keeps calls in the archive, and the client of this worker has none."
+            raise UserError(msg, remedy="Connect it with HoldfastPlugin.")
+        self._driver = ours[0]
+        self._namespace = client.namespace
+
+    async def write(self, task: str, data: bytes) -> str:
+        """Store bytes for a task; return their digest.
+
+        Raises:
+            ArchiveError: The archive cannot be written, or the task was erased.
+        """
+        target = StorageDriverWorkflowInfo(id=task, namespace=self._namespace)
+        context = StorageDriverStoreContext(target=target)
+        [claim] = await self._driver.store(context, [Payload(data=data)])
+        return claim.claim_data[DIGEST]
+
+    async def read(self, task: str, sha256: str) -> bytes:
+        """Return stored bytes.
+
+        Raises:
+            ArchiveError: They cannot be read, or the task was erased.
+        """
+        claim = StorageDriverClaim(claim_data={DIGEST: sha256})
+        with writing_for(task):
+            [found] = await self._driver.retrieve(StorageDriverRetrieveContext(), [claim])
+        return found.data

@@ -1,0 +1,64 @@
+"""Worker processes are killed while calls wait for a batch: none is submitted twice, or lost."""
+
+from collections.abc import Generator
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Agent
+from holdfast.governor.batches import BatchModel, hand, workflow
+from tests.crash.lab import Lab
+from tests.crash.programs import AGENT, Job
+from tests.support.batch_api import BatchApi, serving_batches
+from tests.support.scale import times
+
+TASKS = times(12, 500)
+GAP = times(5, 50) / 10
+
+
+@pytest.fixture
+def batch_api() -> Generator[BatchApi]:
+    """Serve the fake."""
+    with serving_batches() as api:
+        yield api
+
+
+def make(job: Job) -> Agent:
+    """Make an agent whose calls wait for a batch, which is looked at often."""
+    hand.FIRST_GAP = hand.LONGEST_GAP = GAP
+    workflow.HEARTBEAT = timedelta(seconds=2)
+    model = BatchModel("gpt-5-mini", age="2 s", size=TASKS, account=job.app)
+    return Agent(name=AGENT, model=model)
+
+
+async def test_killed_wherever_a_batch_is_each_call_is_submitted_once_and_answered(
+    lab: Lab, batch_api: BatchApi
+) -> None:
+    api = batch_api
+    api.auto = 0
+    words = [f"word-{k}" for k in range(TASKS)]
+    worker = await lab.serve(make=make, base_url=api.base_url)
+    tasks = [await lab.runner.create_task(word, step_mode="automatic") for word in words]
+    seams = [
+        "POST /v1/files",  # the file is there, and no one knows
+        "POST /v1/batches",  # so is the batch
+        "GET /v1/batches/batch_.*",
+        "GET /v1/files/.*/content",
+        "DELETE /v1/files/.*",
+    ]
+    for seam in seams:
+        if "content" in seam:
+            api.end()
+        api.held.clear()
+        api.wait_in = seam
+        await lab.until(api.held.is_set, seam)
+        await lab.kill(worker)
+        api.wait_in = ""
+        worker = lab.start(make=make, base_url=api.base_url)
+    for task, word in zip(tasks, words, strict=True):
+        await lab.until_status(task, "answered")
+        assert str(await lab.runner.run_task(task)) == f"<{word}>"
+        assert (await lab.runner.get_task(task)).usage.requests == 1
+    assert api.lines == dict.fromkeys(words, 1)
+    assert not api.direct
+    assert (api.uploads, len(api.batches)) == (1, 1)

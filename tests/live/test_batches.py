@@ -1,0 +1,186 @@
+"""Calls that wait for a batch, against a fake of OpenAI's API over HTTP."""
+
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHandle
+
+from holdfast import Agent, AgentRunner, Task
+from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
+from holdfast.governor.batches import BatchModel, hand
+from holdfast.governor.batches.hand import Hand
+from holdfast.governor.batches.workflow import QUEUE, Batches
+from holdfast.models.openai.responses import ResponsesModel
+from holdfast.models.prices import Prices
+from tests.support.batch_api import BatchApi, serving_batches
+from tests.support.rig import until, until_status
+
+PRICES = Prices({"gpt-5-mini": {"input": "1", "output": "10"}})
+HALF, WHOLE = 0.001, 0.002
+"""What 1,000 tokens read and 100 written cost."""
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Generator[BatchApi]:
+    """Serve the fake, and look at batches all the time."""
+    for name in ("FIRST_GAP", "LONGEST_GAP"):
+        monkeypatch.setattr(hand, name, 0.2)
+    with serving_batches() as api:
+        yield api
+
+
+def agent_of(api: BatchApi, **options: Any) -> Agent:
+    """Make an agent whose calls wait for a batch."""
+    model = ResponsesModel("gpt-5-mini", base_url=api.base_url, api_key="key-of-test")
+    given: dict[str, Any] = {"age": "1 s", **options}
+    return Agent(name="agent", model=BatchModel(model, **given))
+
+
+def batches_of(runner: AgentRunner) -> WorkflowHandle[Any, Any]:
+    """Return the workflow of the batches."""
+    return runner.client.get_workflow_handle(f"{QUEUE}.openai.responses.gpt-5-mini")
+
+
+async def until_blocked(runner: AgentRunner, task: Task, text: str) -> None:
+    """Wait until a task says that it waits for something."""
+
+    async def waits() -> bool:
+        return text in (await runner.get_task(task)).blocked_by
+
+    await until(waits)
+
+
+async def until_true(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+
+    async def holds() -> bool:
+        return bool(condition())
+
+    await until(holds)
+
+
+async def test_calls_of_many_tasks_are_one_batch_at_half_the_price(api: BatchApi) -> None:
+    words = ["a", "b", "b"]
+    async with AgentRunner.local(agent_of(api), data_dir=None, prices=PRICES) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in words]
+        for task, word in zip(tasks, words, strict=True):
+            assert str(await runner.run_task(task)) == f"<{word}>"
+            used = (await runner.get_task(task)).usage
+            assert (used.requests, used.input_tokens, float(used.paid)) == (1, 1000, HALF)
+        await until_true(lambda: not api.files)  # the provider keeps nothing
+        [batch] = api.batches.values()
+        assert batch["completion_window"] == "24h"
+        assert "key-of-test" not in str(await batches_of(runner).query(Batches.hand))
+    assert api.lines == {"a": 1, "b": 2}
+    assert not api.direct
+
+
+async def test_lines_without_an_answer_are_asked_again_or_directly_or_wait_for_a_person(
+    api: BatchApi,
+) -> None:
+    said = {
+        "busy": {"response": {"status_code": 503, "body": {"error": {"message": "Busy."}}}},
+        "wrong": {"response": {"status_code": 400, "body": {"error": {"message": "Too odd."}}}},
+        "lost": {},
+    }
+    api.outcome = lambda text: said.get(text) if api.lines[text] == 1 else None
+    async with AgentRunner.local(agent_of(api), data_dir=None, prices=PRICES) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in (*said, "good")]
+        for task in (tasks[0], *tasks[2:]):
+            await until_status(runner, task, "answered")
+            assert (await runner.get_task(task)).usage.requests == 1
+        refused = await until_status(runner, tasks[1], "needs_attention")
+        assert "refused the request (HTTP 400" in refused.error
+        assert "Too odd" in refused.error
+        await runner.run_step(tasks[1])
+        await until_status(runner, tasks[1], "answered")
+    assert api.lines == {"busy": 2, "wrong": 2, "lost": 2, "good": 1}
+    assert not api.direct
+
+
+async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_directly(
+    api: BatchApi,
+) -> None:
+    api.auto = 0
+    api.outcome = lambda text: {} if text == "late" else None
+    agent = agent_of(api, wait="4 s")
+    async with AgentRunner.local(agent, data_dir=None, prices=PRICES) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in ("late", "done")]
+        await until_blocked(runner, tasks[0], "batch_")
+        why = (await runner.get_task(tasks[0])).blocked_by
+        assert "The call waits for batch batch_2, submitted" in why
+        assert "at the latest" in why
+        paid: list[float] = []
+        for task in tasks:
+            await until_status(runner, task, "answered")
+            paid.append(float((await runner.get_task(task)).usage.paid))
+    assert paid == [WHOLE, HALF]
+    assert (api.lines, api.direct) == ({"late": 1, "done": 1}, {"late": 1})
+
+
+async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_for_room(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.governor.batches.workflow.PAUSE", 0.5)
+    api.auto = 0
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        await until_true(lambda: len(api.batches) == 1)
+        api.end("failed", "token_limit_exceeded")
+        await until_true(lambda: len(api.batches) == 2)
+        api.end("failed", "model_not_found")
+        failed = await until_status(runner, task, "needs_attention")
+        assert "has failed: It is so" in failed.error
+        api.fails["POST /v1/files"] = 401, {"message": "No such key: key-of-test."}
+        with pytest.raises(StepFailedError, match="No such key"):
+            await runner.run_step(task)
+        assert "key-of-test" not in str(await runner.get_task(task))
+        api.fails.clear()
+        api.auto = 1
+        assert str(await runner.run_step(task)) == "<a>"
+
+
+async def test_a_provider_that_is_down_is_waited_for_and_an_abandoned_call_is_not_submitted(
+    api: BatchApi,
+) -> None:
+    api.fails["POST /v1/files"] = 500, {"message": "We are down."}
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        await until_blocked(runner, task, "waits for its batch to be submitted")
+        gone = await runner.create_task("gone", step_mode="automatic")
+        await until_blocked(runner, gone, "waits for")
+        await runner.abandon(gone, "no more")
+        await until_status(runner, gone, "abandoned")
+        api.fails.clear()
+        await until_status(runner, task, "answered")
+        other = await runner.create_task("other", step_mode="automatic")
+        await until_status(runner, other, "answered")
+    assert api.lines == {"a": 1, "other": 1}
+
+
+async def test_calls_that_are_over_are_forgotten_and_the_workflow_ends(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand, "SWEEP", 0.2)
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        assert str(await runner.run_task(await runner.create_task("a"))) == "<a>"
+        await batches_of(runner).result()
+        assert str(await runner.run_task(await runner.create_task("a"))) == "<a>"
+        assert await batches_of(runner).query("hand", result_type=Hand)
+    assert api.lines == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"wait": "soon"}, {"age": timedelta(0)}, {"size": 0}, {"size": 2001}, {"account": "a.b"}],
+)
+def test_an_option_that_cannot_be_used_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
+        BatchModel("gpt-5-mini", **options)
+
+
+def test_only_a_model_of_openai_has_batches() -> None:
+    with pytest.raises(UserError, match="OpenAI's APIs"):
+        BatchModel("offline")

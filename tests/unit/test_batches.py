@@ -1,0 +1,242 @@
+"""Calls that wait for a batch: what is next, and what each gets."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.governor.batches.hand import (
+    FIRST_GAP,
+    GRACE,
+    LONGEST_GAP,
+    MOST_BYTES,
+    MOST_CALLS,
+    MOST_TRIES,
+    SWEEP,
+    Ask,
+    Asker,
+    Hand,
+    Outcome,
+)
+from holdfast.models.prices import Prices
+from holdfast.values.messages import Usage
+
+WAIT, AGE, SIZE = 1000.0, 60.0, 3
+
+
+def ask(key: str, *, task: str = "t", body: str = "", **changes: Any) -> Ask:
+    """Make a call of activity `key`."""
+    known: dict[str, Any] = {"size": 10, "wait": WAIT, "most": SIZE, "age": AGE, **changes}
+    return Ask(key=key, asker=Asker(task=task, run="r", activity=key), body=body or key, **known)
+
+
+def hand_of(*keys: str, **changes: Any) -> Hand:
+    """Return a hand with calls that came at 0."""
+    hand = Hand()
+    for key in keys:
+        hand.take(ask(key, **changes), now=0.0)
+    return hand
+
+
+def submitted(*keys: str) -> Hand:
+    """Return a hand whose calls are in batch 1, submitted at 60."""
+    hand = hand_of(*keys)
+    hand.make(hand.collected(), now=AGE)
+    hand.submitted(1, "batch_1", now=AGE)
+    return hand
+
+
+def states(hand: Hand) -> dict[str, str]:
+    """Return the state of each call."""
+    return {key: hand.reply(key, now=AGE).state for key in hand.calls}
+
+
+def test_calls_are_collected_until_they_are_old_or_many_or_large() -> None:
+    hand = hand_of("a", "b")
+    assert hand.next(now=0.0) == (AGE, ("collect", 0))
+    hand.take(ask("c"), now=1.0)
+    hand.take(ask("d"), now=1.0)
+    assert hand.next(now=1.0) == (0.0, ("collect", 0))
+    assert hand.collected() == ["a", "b", "c"]
+    large = hand_of("a", "b", size=MOST_BYTES)
+    assert large.next(now=0.0)[0] == 0.0
+    assert large.collected() == ["a"]
+
+
+def test_one_batch_is_made_after_the_other() -> None:
+    hand = hand_of("a", "b", "c", "d")
+    hand.make(hand.collected(), now=1.0)
+    assert hand.next(now=1.0) == (1.0, ("submit", 1))
+    hand.submitted(1, "batch_1", now=2.0)
+    assert hand.next(now=2.0) == (2.0 + FIRST_GAP, ("look", 1))
+    hand.make(hand.collected(), now=AGE)
+    assert (hand.of(1), hand.of(2)) == (["a", "b", "c"], ["d"])
+
+
+def test_each_call_gets_its_answer_and_the_files_go() -> None:
+    hand = submitted("a", "b", "c")
+    said = [Outcome(line="b", answer="2"), Outcome(line="a", answer="1", is_good=False)]
+    hand.ended(1, said, ["f"], now=100.0, why="lost")
+    assert states(hand) == {"a": "answered", "b": "answered", "c": "waits"}
+    assert (hand.reply("a", now=100.0).answer, hand.reply("b", now=100.0).answer) == ("1", "2")
+    assert hand.next(now=100.0) == (AGE, ("collect", 0))
+    assert hand.batches[1].files == ("f",)
+    hand.tidied(1)
+    hand.forget(["a", "b"])
+    assert [*hand.calls] == ["c"]
+
+
+def test_a_call_is_in_some_batches_at_most_and_then_asked_directly() -> None:
+    hand = hand_of("a")
+    for n in range(1, MOST_TRIES + 1):
+        assert states(hand) == {"a": "waits"}
+        hand.make(hand.collected(), now=AGE)
+        hand.submitted(n, "batch", now=AGE)
+        hand.ended(n, (), (), now=AGE, why="it is lost")
+    assert hand.reply("a", now=AGE).why == "it is lost"
+    assert states(hand) == {"a": "direct"}
+
+
+def test_a_batch_that_had_no_room_was_no_try_and_one_that_is_refused_fails() -> None:
+    hand = submitted("a")
+    hand.put_off(1, ["f"], 900.0, now=100.0, why="no room")
+    hand.tidied(1)
+    assert hand.calls["a"].tries == 0
+    assert hand.next(now=100.0) == (1000.0, ("collect", 0))
+    hand.make(hand.collected(), now=1000.0)
+    hand.refused(2, (), now=1000.0, why="no such model")
+    assert (hand.reply("a", now=1000.0).state, hand.reply("a", now=1000.0).why) == (
+        "failed",
+        "no such model",
+    )
+
+
+def test_at_a_deadline_a_batch_is_looked_at_and_after_it_no_one_waits() -> None:
+    hand = submitted("a")
+    for _ in range(30):
+        hand.looked(1, now=AGE)
+    assert hand.batches[1].gap == LONGEST_GAP
+    assert hand.next(now=AGE) == (WAIT, ("look", 1))
+    hand.looked(1, now=WAIT, cancelled=True)
+    assert hand.next(now=WAIT) == (WAIT + FIRST_GAP, ("look", 1))
+    assert hand.reply("a", now=WAIT).state == "waits"
+    hand.expire(now=WAIT + GRACE)
+    assert hand.reply("a", now=WAIT + GRACE).state == "direct"
+
+
+def test_a_batch_that_could_not_be_submitted_in_time_never_is() -> None:
+    hand = hand_of("a", "b")
+    hand.take(ask("c", wait=2 * WAIT), now=0.0)
+    hand.make(["a", "b"], now=AGE)
+    hand.looked(1, now=AGE, why="The provider is down.")
+    reply = hand.reply("a", now=AGE)
+    assert "its batch to be submitted (The provider is down.)" in reply.why
+    assert hand.batches[1].tries == 1
+    hand.expire(now=WAIT)
+    assert (hand.reply("a", now=WAIT).state, hand.batches) == ("direct", {})
+    assert hand.reply("c", now=WAIT).state == "waits"
+
+
+def test_what_a_step_waits_for_is_said() -> None:
+    hand = hand_of("a")
+    assert hand.reply("a", now=0.0).why == "a batch to be full, at the latest 1970-01-01 00:16 UTC"
+    hand = submitted("a")
+    assert hand.reply("a", now=AGE).why == (
+        "batch batch_1, submitted 1970-01-01 00:01 UTC, at the latest 1970-01-01 00:16 UTC"
+    )
+    assert hand.reply("a", now=AGE).again == AGE + FIRST_GAP
+
+
+@pytest.mark.parametrize(
+    ("pending", "is_taken", "is_good", "takes_over"),
+    [
+        ((), False, True, True),
+        (("a",), False, True, False),  # a lane beside it, that asks the same
+        ((), True, True, False),  # a step has the answer, and wants another one
+        ((), False, False, False),
+    ],
+)
+def test_the_next_activity_of_a_step_takes_over_the_call_of_a_lost_one(
+    pending: tuple[str, ...], is_taken: bool, is_good: bool, takes_over: bool
+) -> None:
+    hand = hand_of("a", body="same")
+    hand.make(["a"], now=AGE)
+    hand.submitted(1, "batch_1", now=AGE)
+    if is_taken or not is_good:
+        hand.ended(1, [Outcome(line="a", answer="1", is_good=is_good)], (), now=AGE, why="")
+        hand.taken("a")
+    hand.take(ask("b", body="same", pending=("b", *pending)), now=AGE)
+    assert [*hand.calls] == (["b"] if takes_over else ["a", "b"])
+    hand.take(ask("c", task="other", body="same"), now=AGE)
+    assert "c" in hand.calls
+    again = Hand.model_validate_json(hand.model_dump_json())
+    again.take(ask("d", body="same"), now=AGE)
+    assert len(again.calls) == len(hand.calls)
+    if takes_over:
+        hand.ended(1, [Outcome(line="a", answer="1")], (), now=AGE, why="")
+        assert hand.reply("b", now=AGE).answer == "1"
+
+
+def test_a_call_that_is_asked_twice_is_one_and_one_too_many_comes_again() -> None:
+    hand = hand_of(*map(str, range(MOST_CALLS)))
+    hand.take(ask("0"), now=5.0)
+    hand.take(ask("more"), now=5.0)
+    assert hand.calls["0"].since == 0.0
+    assert hand.reply("more", now=5.0).state == "unknown"
+    assert "the most" in hand.reply("more", now=5.0).why
+
+
+def test_calls_that_are_over_are_looked_after() -> None:
+    hand = submitted("a")
+    hand.ended(1, [Outcome(line="a", answer="1")], (), now=100.0, why="")
+    hand.tidied(1)
+    assert hand.next(now=100.0) == (100.0 + SWEEP, ("sweep", 0))
+    hand.kept(hand.over(), now=200.0)
+    assert hand.next(now=200.0) == (200.0 + SWEEP, ("sweep", 0))
+    hand.forget(hand.over())
+    assert hand.is_empty
+
+
+@given(st.lists(st.sampled_from(["ask", "do", "lose", "fail"]), max_size=60))
+def test_each_call_is_in_one_open_batch_at_most_and_never_lost(moves: list[str]) -> None:
+    hand, now, known = Hand(), 0.0, 0
+    for move in moves:
+        now += 7.0
+        if move == "ask":
+            known += 1
+            hand.take(ask(f"{known}", wait=1e9), now=now)
+            continue
+        due, job = hand.next(now=now)
+        now = max(now, min(due, now + LONGEST_GAP))
+        match job.kind:
+            case "collect":
+                hand.make(hand.collected(), now=now)
+            case "submit" if move == "fail":
+                hand.looked(job.n, now=now, why="down")
+            case "submit":
+                hand.submitted(job.n, f"batch_{job.n}", now=now)
+            case "look":
+                lines = () if move == "lose" else hand.of(job.n)
+                said = [Outcome(line=hand.calls[key].line, answer="1") for key in lines]
+                hand.ended(job.n, said, (), now=now, why="")
+            case "tidy":
+                hand.tidied(job.n)
+            case _:
+                continue
+        hand = Hand.model_validate_json(hand.model_dump_json())
+        waiting = [key for n in (0, *hand.batches) for key in hand.of(n)]
+        assert sorted(waiting) == sorted(k for k, c in hand.calls.items() if c.state == "waits")
+        assert all(not batch.is_over or not hand.of(n) for n, batch in hand.batches.items())
+    assert len(hand.calls) == known
+
+
+def test_an_answer_of_a_batch_costs_half() -> None:
+    prices = Prices({"m": {"input": "1", "output": "10"}})
+    usage = Usage(input_tokens=1000, output_tokens=100)
+    whole, half = prices.quote(usage, "m"), prices.quote(usage, "batch/m", "batch/m-2025")
+    assert whole is not None
+    assert half is not None
+    assert half.cost * 2 == whole.cost
+    assert half.source == f"{whole.source}, half of it for a batch"
+    assert prices.quote(usage, "batch/other") is None
