@@ -353,7 +353,7 @@ def test_what_is_held_stays_and_a_session_is_listed_before_it_is_erased(run: Her
     assert "Nothing was erased" in listed.err
     assert "gone" in listed.out
     run("erase", "session:gone", "--reason", "asked for", "--yes", "--abandon-open")
-    assert "was erased" in run("run", "desk", "hi", "--session", "gone", expect=1).err
+    assert "was erased" in run("run", "desk", "hi", "--session", "gone", expect=5).err
     run("retention", "set", "--agent", "desk", "--days", "90")
     assert run("retention", "list", "--json").json["days"] == 90
     run("retention", "end", "--agent", "desk")
