@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from holdfast import AgentRunner, RunState, tool
+from holdfast import AgentRunner, Runner, RunState, tool
 from holdfast.client.agent_runner import turns
 from holdfast.client.agent_runner.turns import Turn
+from holdfast.client.runner.runner import RunArguments
 from holdfast.errors import (
+    ConnectError,
     InvalidArgumentError,
+    NoWorkerError,
     SessionBusyError,
     StepFailedError,
     TaskAbandonedError,
+    UserError,
 )
 from holdfast.task.data.state import Claim
 from holdfast.testing import FakeOpenAI, call
@@ -81,6 +85,34 @@ async def test_runs_at_once_see_one_anothers_turns_in_order(run: Runs, model: Fa
     assert await texts(run.runner) == [*seen[-1], "4"]
     assert await line(run.runner) == ()
     await run.rig.assert_replays()
+
+
+async def test_a_run_waits_for_its_turn_while_a_server_is_away_and_a_streamed_one_merges_with_none(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await held_run(run, model)
+    looks, real = [ConnectError("away"), NoWorkerError("away")], Turn._pending
+    looked = asyncio.Event()
+
+    async def pending(turn: Turn) -> set[str]:
+        if looks:
+            raise looks.pop()
+        looked.set()
+        return await real(turn)
+
+    monkeypatch.setattr(Turn, "_pending", pending)
+    second = asyncio.ensure_future(run("second", session="s"))
+    has_looked = asyncio.ensure_future(looked.wait())
+    await asyncio.wait({second, has_looked}, return_when=asyncio.FIRST_COMPLETED)
+    assert not second.done() or second.result()
+    assert run.agent is not None
+    given: RunArguments = {"session": "s", "on_busy": "merge", "runner": run.runner}
+    streamed = Runner.run_streamed(run.agent, "third", **given)
+    with pytest.raises(UserError, match="on_busy='merge' makes none"):
+        _ = [each async for each in streamed.stream_events()]
+    model.add("two")
+    model.release()
+    assert [(await each).final_output for each in (first, second)] == ["one", "two"]
 
 
 async def test_tasks_begin_in_the_order_in_which_they_were_created_without_a_worker(

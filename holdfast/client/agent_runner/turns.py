@@ -19,7 +19,9 @@ from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import (
     CommandRefusedError,
+    ConnectError,
     InvalidArgumentError,
+    NoWorkerError,
     SessionBusyError,
     TaskClosedError,
     TaskNotFoundError,
@@ -110,15 +112,17 @@ class Turn:
         try:
             pause, seen = FIRST_LOOK_SECONDS, None
             while not (await asyncio.wait({working}, timeout=pause))[0]:
-                pending = await self._pending()
-                if pending - {ENDED, "describe"}:
-                    break
-                resting = await self._resting() if ENDED in pending else None
-                # Seen once, it may be in the hands of a program: of a chat that is to finalize it.
-                if resting is not None and resting == seen:
-                    raise SessionBusyError(self._session.name, *resting, waiting=self._task)
-                seen = resting
                 pause = min(pause * GROWTH, LONGEST_LOOK_SECONDS)
+                # The run waits for a server or a worker process that is away, and so do its looks.
+                with suppress(ConnectError, NoWorkerError):
+                    pending = await self._pending()
+                    if pending - {ENDED, "describe"}:
+                        break
+                    resting = await self._resting() if ENDED in pending else None
+                    # Seen once, it may be of a chat whose program is about to finalize it.
+                    if resting is not None and resting == seen:
+                        raise SessionBusyError(self._session.name, *resting, waiting=self._task)
+                    seen = resting
             return await working
         finally:
             working.cancel()

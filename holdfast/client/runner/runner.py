@@ -595,6 +595,9 @@ async def _run(
         return await go_on(engine, call, given, started)
     if call.session is None or isinstance(call.session, CallerStore):
         return await begin(engine, call, given, started)
+    if started is not None and call.on_busy == "merge":
+        msg = "A streamed run has a task of its own; on_busy='merge' makes none. Use Runner.run."
+        raise UserError(msg)
     session = engine.session(call.session)
     turn = Turn(engine.tasks, session, call.task_id, call.on_busy, call.by)
     if holder := await turn.claim(given if isinstance(given, str) else ""):
