@@ -23,7 +23,7 @@ def download_url(task_id: str, artifact: KeptArtifact) -> str:
 
 
 def preview_url(task_id: str, artifact: KeptArtifact) -> str | None:
-    """Return the address of the picture of an artifact; None of what is not shown as one."""
+    """Return the address of an artifact's picture, or None if it is not shown as a picture."""
     if artifact.media_type not in PICTURES or artifact.size > LARGEST_PICTURE:
         return None
     return download_url(task_id, artifact)

@@ -310,7 +310,7 @@ class Hand(BaseModel):
                 yield soon, Job("look", n)
 
     def _of_collected(self) -> Iterable[tuple[float, Job]]:
-        collected = self._collected()
+        collected = self.of(0)
         if collected and all(batch.id for batch in self.batches.values()):
             at = min(self.calls[key].since for key in collected) + self.age
             size = sum(self.calls[key].size for key in collected)
@@ -330,7 +330,7 @@ class Hand(BaseModel):
     def collected(self) -> list[str]:
         """Return the calls of the next batch."""
         chosen, size = list[str](), 0
-        for key in self._collected():
+        for key in self.of(0):
             size += self.calls[key].size
             if chosen and (size > MOST_BYTES or len(chosen) >= self.most):
                 break
@@ -421,9 +421,6 @@ class Hand(BaseModel):
             self._change(key, batch=0)
         else:
             self._change(key, state="direct", why=why, seen=now)
-
-    def _collected(self) -> list[str]:
-        return self.of(0)
 
     @staticmethod
     def _is_left(call: Call, ask: Ask) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -283,7 +284,9 @@ class ResponseStream:
         self._tell = tell
         self._items: list[Json] = []
         self._told: set[int] = set()  # places of items of which a piece was told
-        self._open: dict[int, dict[str, Json]] = {}  # items that have begun, as far as they came
+        # Of items that have begun and not ended: how each began, and its pieces.
+        self._open: dict[int, dict[str, Json]] = {}
+        self._pieces: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
 
     def take(self, event: dict[str, Json]) -> None:
         """Take the next event."""
@@ -291,15 +294,16 @@ class ResponseStream:
         index: Json = event.get("output_index")
         place = index if isinstance(index, int) else 0
         if kind in _TEXTS:
+            piece = as_text(event.get("delta"))
             self._told.add(place)
-            self._tell(Delta(_TEXTS[kind], as_text(event.get("delta")), place))  # type: ignore[arg-type]
-            begun = self._open.setdefault(place, {"type": "message", "role": "assistant"})
-            begun[kind] = as_text(begun.get(kind)) + as_text(event.get("delta"))
+            self._pieces[place].append((_TEXTS[kind], piece))
+            self._tell(Delta(_TEXTS[kind], piece, place))  # type: ignore[arg-type]
         elif kind == "response.output_item.added":
-            self._open[place] = {**as_object(event.get("item"))}
+            self._open[place] = as_object(event.get("item"))
             self._call(as_object(event.get("item")), place)
         elif kind == "response.output_item.done":
             self._open.pop(place, None)
+            self._pieces.pop(place, None)
             self._items.append(event.get("item"))
             self._done(as_object(event.get("item")), place)
         elif kind in _ENDS:
@@ -349,14 +353,16 @@ class ResponseStream:
 
     def _of_pieces(self) -> Iterator[Json]:
         """Yield the items that came in pieces alone: some servers never send them whole."""
-        for item in self._open.values():
-            pieces = {_TEXTS[key]: item.pop(key) for key in _TEXTS if key in item}
-            kind = item.get("type")
-            if kind == "function_call" and item.get("name"):
-                yield {**item, **{key: pieces[key] for key in pieces if key == "arguments"}}
+        for place in sorted({*self._open, *self._pieces}):
+            item = self._open.get(place, {"type": "message", "role": "assistant"})
+            pieces = self._pieces.get(place, [])
+            kinds = {kind for kind, _ in pieces}
+            whole = {kind: "".join([text for k, text in pieces if k == kind]) for kind in kinds}
+            if item.get("type") == "function_call" and item.get("name"):
+                yield {**item, "arguments": whole.get("arguments", item.get("arguments"))}
             for said, part in (("text", "output_text"), ("refusal", "refusal")):
-                if kind == "message" and said in pieces:
-                    yield {**item, "content": [{"type": part, said: pieces[said]}]}
+                if item.get("type") == "message" and said in whole:
+                    yield {**item, "content": [{"type": part, said: whole[said]}]}
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""
