@@ -37,9 +37,9 @@ from benchmarks.paced import server
 from benchmarks.report import ROOT
 from holdfast import Agent, AgentRunner, tool
 from holdfast.errors import NoWorkerError
-from holdfast.governor.shares import Shares
-from holdfast.governor.workflow import QUEUE
 from holdfast.models import ChatCompletionsModel
+from holdfast.serving.governor.shares import Shares
+from holdfast.serving.governor.workflow import QUEUE
 
 PROVIDER = "openai"
 TOKENS = 110

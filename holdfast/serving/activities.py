@@ -37,7 +37,7 @@ from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 
 if TYPE_CHECKING:
-    from holdfast.governor.providers import Limited
+    from holdfast.serving.governor.providers import Limited
 
 WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun, RetentionRun]
 OF_SESSIONS = {"index", "rest", "deliver"}
@@ -82,7 +82,9 @@ class Activities:
         agents = tuple(agents)
         kind = Registry
         if providers is not None or os.environ.get("HOLDFAST_PROVIDERS"):
-            from holdfast.governor.models import governing_registry  # others enter nothing of it
+            from holdfast.serving.governor.models import (
+                governing_registry,  # others enter nothing of it
+            )
 
             kind = governing_registry(providers, loops, prices=prices is not None)
         self.registry = kind(agents, archive, prices=prices, notifies=bool(notifiers))

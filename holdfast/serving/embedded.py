@@ -39,8 +39,8 @@ from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
-    from holdfast.governor.providers import Limited
     from holdfast.serving.activities import Activities
+    from holdfast.serving.governor.providers import Limited
 
 GRACE = timedelta(seconds=10)
 _NOT_STARTED = "The engine is not started."

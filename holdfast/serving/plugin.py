@@ -25,7 +25,7 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.governor.providers import Limited
+    from holdfast.serving.governor.providers import Limited
 else:  # loaded where there are some
     Limited = object
 

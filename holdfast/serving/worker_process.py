@@ -48,8 +48,8 @@ from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from holdfast.activities.user_loop import UserLoops
-    from holdfast.governor.providers import Limited
     from holdfast.serving.activities import Activities
+    from holdfast.serving.governor.providers import Limited
     from holdfast.serving.observed.metrics import Meters
 
 Connect = Callable[[], Coroutine[Any, Any, Client]]

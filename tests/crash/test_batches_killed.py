@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Agent
-from holdfast.governor.batches import BatchModel, hand, workflow
+from holdfast.serving.batches import BatchModel, hand, workflow
 from tests.crash.lab import Lab
 from tests.crash.programs import AGENT, Job
 from tests.support.batch_api import BatchApi, serving_batches

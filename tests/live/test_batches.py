@@ -9,11 +9,11 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Task
 from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
-from holdfast.governor.batches import BatchModel, hand
-from holdfast.governor.batches.hand import Hand
-from holdfast.governor.batches.workflow import QUEUE, Batches
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.models.prices import Prices
+from holdfast.serving.batches import BatchModel, hand
+from holdfast.serving.batches.hand import Hand
+from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
 from tests.support.rig import until, until_status
 
@@ -123,7 +123,7 @@ async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_d
 async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_for_room(
     api: BatchApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.governor.batches.workflow.PAUSE", 0.5)
+    monkeypatch.setattr("holdfast.serving.batches.workflow.PAUSE", 0.5)
     api.auto = 0
     async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
         task = await runner.create_task("a", step_mode="automatic")

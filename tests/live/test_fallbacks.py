@@ -7,12 +7,12 @@ import pytest
 
 from holdfast import Agent, AgentRunner, ModelSettings, RunConfig, Runner
 from holdfast.errors import ModelUnavailableError, StepFailedError, UserError
-from holdfast.governor import Provider
-from holdfast.governor.shares import Shares
-from holdfast.governor.workflow import QUEUE
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.models.prices import Price, Prices
+from holdfast.serving.governor import Provider
+from holdfast.serving.governor.shares import Shares
+from holdfast.serving.governor.workflow import QUEUE
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Usage
 from tests.support.rig import Rig, until

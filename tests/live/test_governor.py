@@ -8,11 +8,11 @@ import pytest
 
 from holdfast import Agent, AgentRunner, ModelSettings, Price, Prices, tool
 from holdfast.errors import CommandRefusedError, ModelUnavailableError
-from holdfast.governor import Provider, TenantBudget, gate
-from holdfast.governor.shares import Shares
-from holdfast.governor.workflow import QUEUE, TENANTS
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel
+from holdfast.serving.governor import Provider, TenantBudget, gate
+from holdfast.serving.governor.shares import Shares
+from holdfast.serving.governor.workflow import QUEUE, TENANTS
 from holdfast.testing import FakeOpenAI, ScriptedModel, hang
 from holdfast.values.messages import Message, ToolCall, Usage
 from tests.support.rig import until, until_status

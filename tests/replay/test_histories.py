@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.worker import Replayer
 
 from holdfast.engine.converter import holdfast_converter
-from holdfast.governor.batches.workflow import Batches
+from holdfast.serving.batches.workflow import Batches
 from holdfast.task.data.state import TaskInput
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.core import introduce

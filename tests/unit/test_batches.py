@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.governor.batches.hand import (
+from holdfast.models.prices import Prices
+from holdfast.serving.batches.hand import (
     FIRST_GAP,
     GRACE,
     LONGEST_GAP,
@@ -19,7 +20,6 @@ from holdfast.governor.batches.hand import (
     Hand,
     Outcome,
 )
-from holdfast.models.prices import Prices
 from holdfast.values.messages import Usage
 
 WAIT, AGE, SIZE = 1000.0, 60.0, 3

@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from holdfast.governor.days import DayLimit, Room, Spending
-from holdfast.governor.shares import FULL, HORIZON, Ask, Lease, Limits, Shares, Wish, fair
-from holdfast.governor.turns import MOST_WAITING, Call, Turns, room_in
+from holdfast.serving.governor.days import DayLimit, Room, Spending
+from holdfast.serving.governor.shares import FULL, HORIZON, Ask, Lease, Limits, Shares, Wish, fair
+from holdfast.serving.governor.turns import MOST_WAITING, Call, Turns, room_in
 
 ROUND_TRIP = 0.02
 

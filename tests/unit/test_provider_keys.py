@@ -7,9 +7,9 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from holdfast.agents_sdk import OpenAIChatCompletionsModel, set_default_openai_client
 from holdfast.errors import UserError
-from holdfast.governor.models import _reached
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.defaults import _defaults, default_client
+from holdfast.serving.governor.models import _reached
 
 OWN = AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="own")
 AZURE = AsyncAzureOpenAI(

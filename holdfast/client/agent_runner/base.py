@@ -182,7 +182,7 @@ def people_of(known: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...
 
 if TYPE_CHECKING:
     from holdfast.archive import Keys
-    from holdfast.governor.providers import Limited
+    from holdfast.serving.governor.providers import Limited
 else:  # loaded where there are some
     Keys = Limited = object
 

@@ -29,17 +29,17 @@ from holdfast.errors import (
     ModelUnavailableError,
     UserError,
 )
-from holdfast.governor.batches import hand as times
-from holdfast.governor.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
-from holdfast.governor.batches.provider import BatchActivities, open_activities
-from holdfast.governor.batches.stored import Stored
-from holdfast.governor.batches.workflow import QUEUE, Batches
 from holdfast.models import resolve_model
 from holdfast.models.base import AMONG, ModelAnswer, ModelRequest
 from holdfast.models.openai.http.failures import status_error
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import BATCH
 from holdfast.models.resolve import close_at_end
+from holdfast.serving.batches import hand as times
+from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
+from holdfast.serving.batches.provider import BatchActivities, open_activities
+from holdfast.serving.batches.stored import Stored
+from holdfast.serving.batches.workflow import QUEUE, Batches
 from holdfast.task.data.wire import activity_key
 from holdfast.values.base import digest
 from holdfast.values.checks.json_shapes import as_object

@@ -14,8 +14,8 @@ from math import exp, inf
 from random import Random
 from typing import Any
 
-from holdfast.governor.days import DayLimit, Room, Spending
-from holdfast.governor.shares import BURST, HORIZON, MEMORY, Ask, Lease, Limits, Wish
+from holdfast.serving.governor.days import DayLimit, Room, Spending
+from holdfast.serving.governor.shares import BURST, HORIZON, MEMORY, Ask, Lease, Limits, Wish
 from holdfast.values.money import NOTHING
 
 MOST_WAITING = 50

@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.governor.days import DayLimit
-from holdfast.governor.shares import Limits
 from holdfast.models.base import Model
+from holdfast.serving.governor.days import DayLimit
+from holdfast.serving.governor.shares import Limits
 from holdfast.values.base import Strict
 from holdfast.values.money import MOST_DOLLARS, NOTHING, Amount, Dollars
 from holdfast.values.text.shown import shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from holdfast.governor.shares import Ask, Lease, Shares
+from holdfast.serving.governor.shares import Ask, Lease, Shares
 from holdfast.workflows.workflow_input import Opening
 
 QUEUE = "hf-governor-1"

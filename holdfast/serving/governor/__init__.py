@@ -6,6 +6,6 @@ Another one counts what tenants with a budget have used in their day. A process 
 and budgets enters nothing of this.
 """
 
-from holdfast.governor.providers import Provider, TenantBudget
+from holdfast.serving.governor.providers import Provider, TenantBudget
 
 __all__ = ["Provider", "TenantBudget"]

@@ -12,7 +12,7 @@ from math import exp
 
 from pydantic import BaseModel, Field
 
-from holdfast.governor.days import KEPT_DAYS, Day, Room, Spending
+from holdfast.serving.governor.days import KEPT_DAYS, Day, Room, Spending
 from holdfast.values.base import Value
 from holdfast.values.money import NOTHING, Dollars, dollars
 

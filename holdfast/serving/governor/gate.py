@@ -22,11 +22,11 @@ from temporalio.worker import Worker
 
 from holdfast.engine.loop import LoopThread
 from holdfast.errors import ModelUnavailableError
-from holdfast.governor.days import DayLimit, Room
-from holdfast.governor.providers import EVERY, Limited, Provider, TenantBudget
-from holdfast.governor.shares import Ask, Lease, Limits, Shares
-from holdfast.governor.turns import Call, Turns
-from holdfast.governor.workflow import QUEUE, TENANTS, Governor
+from holdfast.serving.governor.days import DayLimit, Room
+from holdfast.serving.governor.providers import EVERY, Limited, Provider, TenantBudget
+from holdfast.serving.governor.shares import Ask, Lease, Limits, Shares
+from holdfast.serving.governor.turns import Call, Turns
+from holdfast.serving.governor.workflow import QUEUE, TENANTS, Governor
 from holdfast.task.data.wire import UsedDay
 from holdfast.tracing import switch
 from holdfast.values.money import NOTHING, dollars

@@ -20,9 +20,6 @@ from holdfast.activities.heartbeat import current, ensure_ours
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.errors import ModelUnavailableError, UserError
-from holdfast.governor.gate import Gates, Used, come_again
-from holdfast.governor.providers import Limited, Provider, checked_providers
-from holdfast.governor.turns import Call
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell, unread
 from holdfast.models.fallbacks import FallbackModel
 from holdfast.models.openai.http.bodies import RequestBody
@@ -30,6 +27,9 @@ from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import Prices, priced
 from holdfast.reading.queries import WAITS
+from holdfast.serving.governor.gate import Gates, Used, come_again
+from holdfast.serving.governor.providers import Limited, Provider, checked_providers
+from holdfast.serving.governor.turns import Call
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import canonical

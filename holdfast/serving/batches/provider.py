@@ -23,12 +23,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.errors import ErasedError, ModelError, ModelUnavailableError, message_of
-from holdfast.governor.batches.hand import Asker, Outcome
-from holdfast.governor.batches.stored import Stored
-from holdfast.governor.batches.workflow import REFUSED, Fetch, Line, Look, Seen, Submission
 from holdfast.models.base import is_status_passing
 from holdfast.models.openai.http.failures import ErrorStatus, cleaned, codes_of, model_error
 from holdfast.models.openai.model import OpenAIModel
+from holdfast.serving.batches.hand import Asker, Outcome
+from holdfast.serving.batches.stored import Stored
+from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Seen, Submission
 from holdfast.values.checks.json_shapes import as_object, is_object
 from holdfast.values.text.logs import log
 

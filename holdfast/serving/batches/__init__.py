@@ -4,6 +4,6 @@ One workflow for each account and model, `Batches`, has the calls of all tasks. 
 `BatchModel` enters nothing of this.
 """
 
-from holdfast.governor.batches.model import BatchModel
+from holdfast.serving.batches.model import BatchModel
 
 __all__ = ["BatchModel"]
