@@ -34,7 +34,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style ruff imports mypy pyright pyright-programs format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all test-plain sdk-differences lock clean
+.PHONY: help venv lint style ruff imports mypy pyright pyright-programs format test pytest tools pictures demo desk month docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all test-plain sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ demo: $(DEMO) ## Run the demo; QUESTION="..." asks your own question
 
 desk: $(DEMO) ## Open the desk with tasks of its own, one of which waits for you
 	$(BIN)/python examples/desk/expenses.py
+
+month: $(STAMP) ## Run a research assistant for a month of nights, its worker killed at random
+	$(BIN)/python examples/night_research.py
 
 fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 	$(BIN)/python -m tests.fuzz.answers $(or $(ANSWERS),2000) --seed $(or $(SEED),1)

@@ -72,6 +72,7 @@ class Ask(Value):
         wait: Seconds until it is asked directly.
         most: Calls of a batch.
         age: Longest time until a call is submitted, in seconds.
+        look: Time until a batch is looked at first, in seconds.
         pending: Ids of the activities of the task's run that are open.
     """
 
@@ -82,6 +83,7 @@ class Ask(Value):
     wait: float
     most: int
     age: float
+    look: float = FIRST_GAP
     pending: tuple[str, ...] = ()
 
 
@@ -196,6 +198,7 @@ class Hand(BaseModel):
         batches: The batches by number.
         most: Calls of a batch.
         age: Longest time until a call is submitted.
+        look: Time until a batch is looked at first.
         paused: Until when no batch is made.
     """
 
@@ -205,6 +208,7 @@ class Hand(BaseModel):
     batches: dict[int, Batch] = Field(default_factory=dict[int, Batch])
     most: int = 1
     age: float = 0.0
+    look: float = FIRST_GAP
     paused: float = 0.0
     _like: dict[tuple[str, str], list[str]] = PrivateAttr(
         default_factory=dict[tuple[str, str], list[str]]
@@ -222,7 +226,7 @@ class Hand(BaseModel):
         A step whose worker was lost goes on with another activity. It takes over the call of the
         one before, which no one else waits for.
         """
-        self.most, self.age = min(ask.most, MOST_LINES), ask.age
+        self.most, self.age, self.look = min(ask.most, MOST_LINES), ask.age, ask.look
         if ask.key in self.calls:
             return
         same = self._like.get((ask.asker.task, ask.body), [])
@@ -269,7 +273,7 @@ class Hand(BaseModel):
         batch = self.batches.get(call.batch)
         if batch is None:
             at = max(call.since + self.age, self.paused)
-            return Reply(state="waits", why=f"a batch to be full, {latest}", again=at + FIRST_GAP)
+            return Reply(state="waits", why=f"a batch to be full, {latest}", again=at + self.look)
         trouble = f" ({batch.why})" if batch.why else ""
         if not batch.id:
             why = f"its batch to be submitted{trouble}, {latest}"
@@ -359,8 +363,7 @@ class Hand(BaseModel):
 
     def submitted(self, n: int, id: str, *, now: float) -> None:
         """Note that a batch is submitted."""
-        look = now + FIRST_GAP
-        self._note(n, id=id, submitted=now, look=look, gap=FIRST_GAP, why="")
+        self._note(n, id=id, submitted=now, look=now + self.look, gap=self.look, why="")
 
     def looked(self, n: int, *, now: float, cancelled: bool = False, why: str = "") -> None:
         """Look again later, also after the provider could not be reached."""

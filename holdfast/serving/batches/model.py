@@ -70,6 +70,7 @@ class BatchModel:
         *,
         wait: timedelta | str = DAY,
         age: timedelta | str = "1 min",
+        look: timedelta | str | None = None,
         size: int = 1000,
         account: str = "openai",
     ) -> None:
@@ -79,6 +80,8 @@ class BatchModel:
             model: Name of the model, or a model of one of OpenAI's APIs.
             wait: How long a call waits for its batch, such as "6 h".
             age: How long calls are collected before they are submitted.
+            look: How long after that a batch is looked at first, 15 seconds by default; then it is
+                looked at less and less often.
             size: How many calls are submitted at once, 2,000 at most.
             account: Names the provider's account. Processes whose keys are of other accounts need
                 another name; a new key of the same account needs none.
@@ -100,6 +103,7 @@ class BatchModel:
         self._model = made
         self._wait = _seconds("wait", wait)
         self._age = _seconds("age", age)
+        self._look = times.FIRST_GAP if look is None else _seconds("look", look)
         self._size = size
         self._id = f"{QUEUE}.{account}.{made.path.strip('/').partition('/')[0]}.{made.name}"
         self._opened: WeakKeyDictionary[
@@ -148,7 +152,7 @@ class BatchModel:
             case "unknown":
                 await self._ask(request, key)
                 why = reply.why or f"a batch of calls of {self._model.name!r} to be full"
-                raise _waits(why, self._age + times.FIRST_GAP)
+                raise _waits(why, self._age + self._look)
             case "waits":
                 raise _waits(reply.why, reply.again - time.time())
             case "direct":
@@ -200,6 +204,7 @@ class BatchModel:
                 wait=self._wait,
                 most=self._size,
                 age=self._age,
+                look=self._look,
                 pending=await open_activities(task, run),
             )
             await client.start_workflow(

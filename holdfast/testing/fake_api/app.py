@@ -10,6 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import assert_never
 
+from holdfast.testing.fake_api.batches import BATCHES, FakeBatches
 from holdfast.testing.fake_api.checks.requests import find_problem
 from holdfast.testing.fake_api.rendering import render
 from holdfast.testing.fake_api.replies import (
@@ -59,12 +60,14 @@ class FakeApp:
         self.script = script
         self._gate = asyncio.Event()
         self._is_stopping = False
+        self._batches = FakeBatches(self._answer_line, script.next_id)
         post = partial(Route, methods=["POST"])
         self.app = Starlette(
             routes=[
                 post("/v1/responses", partial(self._answer, "responses", None)),
                 post("/v1/chat/completions", partial(self._answer, "chat", None)),
                 Route("/v1/models", _models, methods=["GET"]),
+                *self._batches.routes,
                 *(
                     post(path, partial(self._answer, each.name, each))
                     for each in script.dialects
@@ -89,6 +92,19 @@ class FakeApp:
 
     async def _answer(self, endpoint: str, dialect: Dialect | None, http: Request) -> Response:
         body = _parse(await http.body())
+        return await self._answered(http, endpoint, body, http.url.path, dialect)
+
+    async def _answer_line(self, http: Request, endpoint: str, body: dict[str, Json]) -> Response:
+        return await self._answered(http, endpoint, body, BATCHES)
+
+    async def _answered(
+        self,
+        http: Request,
+        endpoint: str,
+        body: dict[str, Json] | None,
+        path: str,
+        dialect: Dialect | None = None,
+    ) -> Response:
         headers = {
             key: "[redacted]" if key in _SECRETS else value for key, value in http.headers.items()
         }
@@ -96,7 +112,7 @@ class FakeApp:
         query = {key: "[redacted]" if key == "key" else value for key, value in query.items()}
         request = self.script.record(
             lambda number: FakeRequest(
-                number, endpoint, http.url.path, body or {}, headers, at, query, dialect
+                number, endpoint, path, body or {}, headers, at, query, dialect
             )
         )
         if body is None:
@@ -195,6 +211,7 @@ class FakeApp:
 
     async def _reset(self, _: Request) -> Response:
         self.script.reset()
+        self._batches.reset()
         self.release()
         return JSONResponse({})
 

@@ -48,7 +48,8 @@ def _scripted(made: Callable[P, Reply]) -> Callable[Concatenate[FakeOpenAI, P], 
 class FakeOpenAI:
     """The fake API, served on a free port of this machine by a thread of its own.
 
-    It speaks OpenAI's two APIs, and from the same script those of `dialects`.
+    It speaks OpenAI's two APIs, also in batches, which are done at the first look, and from the
+    same script those of `dialects`.
 
     Each of reply, call, calls, refuse, raw, fail, slow, hang, paced, cut and malformed appends
     one reply to the script; they take the arguments of the functions of the same name in

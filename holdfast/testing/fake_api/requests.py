@@ -92,7 +92,7 @@ class FakeRequest:
     Attributes:
         number: Place in the order of arrival, from 1.
         endpoint: "responses", "chat" or the name of a dialect.
-        path: Path of the request.
+        path: Path of the request; of one in a batch, "/v1/batches".
         body: The parsed body.
         headers: Headers in lower case, Authorization redacted.
         at: Time of arrival, in seconds of a monotonic clock.
