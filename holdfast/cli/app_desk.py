@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.arguments import AppOption
 from holdfast.cli.exits import EPILOG, ExitCode
-from holdfast.cli.options import Common, shared
+from holdfast.cli.options import Common, command, group, shared
 
 TokensOption = Annotated[
     Path | None,
@@ -21,8 +21,7 @@ TokensOption = Annotated[
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Person or program.")]
 
 desk = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
-token = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-desk.add_typer(token, name="token", help="Make, list and revoke the desk's tokens.")
+token = group("token", desk, "Make, list and revoke the desk's tokens.")
 
 
 @desk.callback(epilog=EPILOG)
@@ -31,13 +30,13 @@ async def serve(
     common: Common,
     ctx: typer.Context,
     *,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8400,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any.")] = 8400,
     app: AppOption = None,
     tokens: TokensOption = None,
     oidc: Annotated[
         Path | None,
-        typer.Option("--oidc", envvar="HOLDFAST_OIDC", help="TOML file of an OpenID provider."),
+        typer.Option(envvar="HOLDFAST_OIDC", help="TOML file of an OpenID provider."),
     ] = None,
 ) -> ExitCode | None:
     """Serve every task in a browser, an inbox for people, and an API for programs."""
@@ -54,50 +53,29 @@ async def serve(
     return await desk_command(common, host=host, port=port, app=app, tokens=tokens, oidc=oidc)
 
 
-@token.command(epilog=EPILOG)
-@shared
-async def make(
-    common: Common,
+@command(token, "commands.servers.token_make_command")
+def make(
     name: NameArgument,
     role: Annotated[
         list[str] | None,
-        typer.Option(
-            "--role", help="viewer, operator, approver, custodian; groups of rules; repeatable."
-        ),
+        typer.Option(help="viewer, operator, approver, custodian; groups of rules; repeatable."),
     ] = None,
     days: Annotated[
         float | None,
-        typer.Option("--days", min=0.0, help="How long it holds; for ever by default."),
+        typer.Option(min=0.0, help="How long it holds; for ever by default."),
     ] = None,
     *,
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="Only this tenant's tasks; all by default.")
-    ] = "",
+    tenant: Annotated[str, typer.Option(help="Only this tenant's tasks; all by default.")] = "",
     tokens: TokensOption = None,
-) -> ExitCode | None:
+) -> None:
     """Make a token and print it."""
-    from holdfast.cli.commands.servers import token_make_command
-
-    return await token_make_command(
-        common, name, roles=role or [], days=days, tenant=tenant, tokens=tokens
-    )
 
 
-@token.command("list", epilog=EPILOG)
-@shared
-async def list_(common: Common, tokens: TokensOption = None) -> ExitCode | None:
+@command(token, "commands.servers.token_list_command", "list")
+def list_(tokens: TokensOption = None) -> None:
     """List the tokens, without their secrets."""
-    from holdfast.cli.commands.servers import token_list_command
-
-    return await token_list_command(common, tokens)
 
 
-@token.command(epilog=EPILOG)
-@shared
-async def revoke(
-    common: Common, name: NameArgument, tokens: TokensOption = None
-) -> ExitCode | None:
+@command(token, "commands.servers.token_revoke_command")
+def revoke(name: NameArgument, tokens: TokensOption = None) -> None:
     """Revoke all tokens of a name, at once."""
-    from holdfast.cli.commands.servers import token_revoke_command
-
-    return await token_revoke_command(common, name, tokens)

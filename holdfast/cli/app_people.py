@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,54 +25,32 @@ from holdfast.cli.arguments import (
     TokenArgument,
     UntilOption,
     WaitOption,
-    login_name,
 )
 from holdfast.cli.exits import EPILOG, ExitCode
-from holdfast.cli.options import Common, shared
+from holdfast.cli.options import Common, command, group, shared
 from holdfast.values.runs.verbs import LISTED, VERBS, Part, Verb, signature_of
 
-if TYPE_CHECKING:
-    from holdfast.values.runs.approval_rules import Always
-
-people = typer.Typer(add_completion=False, rich_markup_mode=None)
+people = group()
 
 
-def _later(
-    same: list[str] | None, until: datetime | None, *, always: bool, in_session: bool
-) -> bool | Always:
-    """Return for which later calls a decision holds as well."""
-    from holdfast.values.runs.approval_rules import Always
-
-    if not (always or same or until or in_session):
-        return False
-    end = until.astimezone() if until else None
-    return Always(same=same or (), until=end, scope="session" if in_session else "task")
-
-
-@people.command(epilog=EPILOG)
-@shared
-async def inbox(common: Common, by: ByOption = "", role: RoleOption = None) -> ExitCode | None:
+@command(people, "commands.inbox.inbox_command")
+def inbox(by: ByOption = "", role: RoleOption = None) -> None:
     """Go through everything that waits for a person, one keystroke each.
 
     Without a terminal, keys are the first letters of the lines of stdin: `a`, `r too expensive`.
     Ends with exit code 3 when something was left undecided.
     """
-    from holdfast.cli.commands.inbox import inbox_command
-
-    return await inbox_command(common, by=by or login_name(), roles=role)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def approve(
-    common: Common,
+@command(people, "commands.decisions.approve_command")
+def approve(
     *,
     approval: ApprovalArgument,
     arguments: Annotated[
         str | None,
-        typer.Option("--arguments", metavar="JSON", help="Run it with these instead."),
+        typer.Option(metavar="JSON", help="Run it with these instead."),
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="For the auditor.")] = "",
+    note: Annotated[str, typer.Option(help="For the auditor.")] = "",
     always: AlwaysOption = False,
     same: SameOption = None,
     until: UntilOption = None,
@@ -80,52 +58,32 @@ async def approve(
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
-) -> ExitCode | None:
+) -> None:
     """Let a call run; or: it did not happen, run it; or: one more model call."""
-    from holdfast.cli.commands.decisions import Decision, decide_command, parse_arguments
-
-    given = None if arguments is None else parse_arguments(arguments)
-    later = _later(same, until, always=always, in_session=in_session)
-    decision = Decision(
-        verb="approve", by=by or login_name(), roles=role, arguments=given, text=note, always=later
-    )
-    return await decide_command(common, approval, decision, wait=wait)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def rules(
-    common: Common,
-    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="All by default.")] = None,
+@command(people, "commands.decisions.rules_command")
+def rules(
+    typed: Annotated[str | None, typer.Argument(metavar="[TASK]", help="All by default.")] = None,
     session: SessionOption = None,
-) -> ExitCode | None:
+) -> None:
     """List the decisions that hold for later calls, of all tasks and sessions or of one."""
-    from holdfast.cli.commands.decisions import rules_command
-
-    return await rules_command(common, task, session)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def revoke(
-    common: Common,
+@command(people, "commands.decisions.revoke_command")
+def revoke(
     rule: Annotated[str, typer.Argument(metavar="RULE", help="Id as `holdfast rules` lists it.")],
     session: SessionOption = None,
     by: ByOption = "",
-) -> ExitCode | None:
+) -> None:
     """End a decision for later calls; calls that it has decided stay as they are."""
-    from holdfast.cli.commands.decisions import revoke_command
-
-    return await revoke_command(common, rule, session, by=by or login_name())
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def reject(
-    common: Common,
+@command(people, "commands.decisions.reject_command")
+def reject(
     *,
     approval: ApprovalArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; the model reads it.")],
+    reason: Annotated[str, typer.Option(help="Why; the model reads it.")],
     always: AlwaysOption = False,
     same: SameOption = None,
     until: UntilOption = None,
@@ -133,13 +91,8 @@ async def reject(
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
-) -> ExitCode | None:
+) -> None:
     """Do not let a call run; or: give it up; or: finish now."""
-    from holdfast.cli.commands.decisions import Decision, decide_command
-
-    later = _later(same, until, always=always, in_session=in_session)
-    decision = Decision(verb="reject", by=by or login_name(), roles=role, text=reason, always=later)
-    return await decide_command(common, approval, decision, wait=wait)
 
 
 _KINDS: dict[str, Any] = {"flag": bool, "time": datetime, "late": datetime | None}
@@ -157,12 +110,10 @@ def verb_command(verb: Verb) -> Callable[..., Coroutine[Any, Any, ExitCode | Non
     async def command(common: Common, **given: Any) -> ExitCode | None:
         from holdfast.cli.commands.decisions import verb_command
 
-        typed, by = given.pop("subject"), given.pop("by") or login_name()
+        typed, by = given.pop("subject"), given.pop("by")
         for name, part in form.items():
             if part.choice:
                 given |= {name: part.choice} if given.pop(name) else {}
-            elif part.form in ("time", "late"):
-                given[name] = given[name] and given[name].astimezone()
         return await verb_command(common, verb, typed, {**given, "by": by})
 
     taken: dict[str, tuple[Any, Any]] = {
@@ -190,7 +141,7 @@ def list_command() -> Callable[..., Coroutine[Any, Any, ExitCode | None]]:
         from holdfast.cli.commands.decisions import approvals_command
         from holdfast.task.people.decisions import Person
 
-        return await approvals_command(common, task, Person(by or login_name(), role or ()), flags)
+        return await approvals_command(common, task, Person(by, role or ()), flags)
 
     task = typer.Argument(metavar="TASK", help="Only of this task.", show_default=False)
     taken: dict[str, tuple[Any, Any]] = {
@@ -218,73 +169,54 @@ for _verb, _declared in VERBS.items():
         people.command(_verb.replace("_", "-"), epilog=EPILOG)(shared(verb_command(_verb)))
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def undo(
-    common: Common,
+@command(people, "commands.runs.undo_command")
+def undo(
     *,
-    task: TaskArgument,
+    typed: TaskArgument,
     keep_residue: KeepOption = False,
     by: ByOption = "",
     reason: ReasonOption = "",
     agents: AgentsOption = None,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Undo the step in progress, else the last completed one, effects and all."""
-    from holdfast.cli.commands.runs import UndoOptions, undo_command
-
-    who = by or login_name()
-    options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
-    return await undo_command(common, task, options)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def rewind(
-    common: Common,
+@command(people, "commands.runs.undo_command")
+def rewind(
     *,
-    task: TaskArgument,
-    to: Annotated[str, typer.Option("--to", metavar="STEP", help="Last step to keep.")],
+    typed: TaskArgument,
+    to: Annotated[str, typer.Option(metavar="STEP", help="Last step to keep.")],
     keep_residue: KeepOption = False,
     by: ByOption = "",
     reason: ReasonOption = "",
     agents: AgentsOption = None,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Undo all steps after one."""
-    from holdfast.cli.commands.runs import UndoOptions, rewind_command
-
-    who = by or login_name()
-    options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
-    return await rewind_command(common, task, to, options)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def fork(
-    common: Common,
+@command(people, "commands.runs.fork_command")
+def fork(
     *,
-    task: TaskArgument,
+    typed: TaskArgument,
     at: Annotated[
         str,
         typer.Option(
-            "--at",
             metavar="STEP",
             help="Last step that both share: its id, its number, or ID@BRANCH for an undone one.",
         ),
     ],
     input: Annotated[
-        str | None, typer.Option("--input", help="New user input, instead of what was queued.")
+        str | None, typer.Option(help="New user input, instead of what was queued.")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Another agent goes on.")] = None,
-    feedback: Annotated[
-        str | None, typer.Option("--feedback", help="Said before the next model call.")
-    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Another agent goes on.")] = None,
+    feedback: Annotated[str | None, typer.Option(help="Said before the next model call.")] = None,
     task_id: Annotated[
-        str | None, typer.Option("--task-id", help="Id of the new task; made up by default.")
+        str | None, typer.Option(help="Id of the new task; made up by default.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", help="Session of the new task; none by default.")
+        str | None, typer.Option(help="Session of the new task; none by default.")
     ] = None,
     by: ByOption = "",
     reason: ReasonOption = "",
@@ -293,36 +225,20 @@ async def fork(
     wait: Annotated[
         bool, typer.Option("--wait", help="Run it to its end, as `attach` does.")
     ] = False,
-) -> ExitCode | None:
+) -> None:
     """Start a new task from a step of this one, open or closed; nothing is run again."""
-    from holdfast.cli.commands.runs import ForkOptions, fork_command
-
-    options = ForkOptions(
-        at=at,
-        input=input,
-        agent=agent,
-        feedback=feedback,
-        task_id=task_id,
-        session=session,
-        by=by or login_name(),
-        reason=reason,
-        app=app,
-    )
-    return await fork_command(common, task, options, agents=agents, wait=wait)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def erase(
-    common: Common,
-    task: Annotated[
+@command(people, "commands.keeping.erase_command")
+def erase(
+    typed: Annotated[
         str,
         typer.Argument(
             metavar="SELECTOR", help="Whole id of a task; or session:NAME, or person:NAME."
         ),
     ],
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is in the certificate.")],
+    reason: Annotated[str, typer.Option(help="Why; it is in the certificate.")],
     by: ByOption = "",
     with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase tasks that were forked from it as well.")
@@ -334,120 +250,73 @@ async def erase(
         bool, typer.Option("--yes", help="Erase a session or a person; else they are listed.")
     ] = False,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Erase a task, a session or a person for good: histories, records, values, turns."""
-    from holdfast.cli.commands.keeping import erase_command
-
-    return await erase_command(
-        common,
-        task,
-        app=app,
-        by=by or login_name(),
-        reason=reason,
-        forks="erase" if with_forks else "refuse",
-        open_tasks="abandon" if abandon_open else "refuse",
-        is_sure=yes,
-    )
 
 
-hold = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-people.add_typer(hold, name="hold", help="Keep what a case needs: it is not erased or deleted.")
+hold = group("hold", people, "Keep what a case needs: it is not erased or deleted.")
 SelectorArgument = Annotated[
     str, typer.Argument(metavar="SELECTOR", help="task:ID, session:NAME or person:NAME.")
 ]
 CaseOption = Annotated[str, typer.Option("--case", help="The case that it is held for.")]
 
 
-@hold.command("add", epilog=EPILOG)
-@shared
-async def add_hold(
-    common: Common,
+@command(hold, "commands.keeping.hold_command", "add")
+def add_hold(
     selector: SelectorArgument,
     *,
     case: CaseOption,
     reason: ReasonOption = "",
     by: ByOption = "",
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Refuse to erase or delete a task, a session or a person's data."""
-    from holdfast.cli.commands.keeping import hold_command
-
-    given = {"case": case, "reason": reason, "by": by or login_name()}
-    return await hold_command(common, selector, ends=False, app=app, **given)
 
 
-@hold.command("end", epilog=EPILOG)
-@shared
-async def end_hold(
-    common: Common,
+@command(hold, "commands.keeping.end_hold_command", "end")
+def end_hold(
     selector: SelectorArgument,
     *,
     case: CaseOption,
     reason: ReasonOption = "",
     by: ByOption = "",
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """End a hold; the record that there was one stays."""
-    from holdfast.cli.commands.keeping import hold_command
-
-    given = {"case": case, "reason": reason, "by": by or login_name()}
-    return await hold_command(common, selector, ends=True, app=app, **given)
 
 
-@hold.command("list", epilog=EPILOG)
-@shared
-async def list_holds(
-    common: Common,
+@command(hold, "commands.keeping.holds_command", "list")
+def list_holds(
     *,
     ended: Annotated[bool, typer.Option("--ended", help="Also what is not held now.")] = False,
-) -> ExitCode | None:
+) -> None:
     """List what is held, for which case, by whom and why."""
-    from holdfast.cli.commands.keeping import holds_command
-
-    return await holds_command(common, ended=ended)
 
 
-retention = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-people.add_typer(retention, name="retention", help="Erase closed tasks after some days.")
+retention = group("retention", people, "Erase closed tasks after some days.")
 RetainedOption = Annotated[str, typer.Option("--agent", help="The agent of the tasks.")]
 
 
-@retention.command("set", epilog=EPILOG)
-@shared
-async def set_retention(
-    common: Common,
+@command(retention, "commands.keeping.retention_command", "set")
+def set_retention(
     *,
     agent: RetainedOption,
-    days: Annotated[float, typer.Option("--days", help="Days since a task was closed.")],
-    rate: Annotated[float, typer.Option("--rate", help="Most tasks in a minute.")] = 60.0,
+    days: Annotated[float, typer.Option(help="Days since a task was closed.")],
+    rate: Annotated[float, typer.Option(help="Most tasks in a minute.")] = 60.0,
     by: ByOption = "",
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Erase closed tasks of an agent after some days, each night, with certificates."""
-    from holdfast.cli.commands.keeping import retention_command
-
-    who = by or login_name()
-    return await retention_command(common, agent, days, app=app, rate=rate, by=who)
 
 
-@retention.command("list", epilog=EPILOG)
-@shared
-async def list_retentions(common: Common, app: AppOption = None) -> ExitCode | None:
+@command(retention, "commands.keeping.retention_command", "list")
+def list_retentions(app: AppOption = None) -> None:
     """List how long closed tasks are kept."""
-    from holdfast.cli.commands.keeping import retention_command
-
-    return await retention_command(common, "", None, app=app, rate=0, by="")
 
 
-@retention.command("end", epilog=EPILOG)
-@shared
-async def end_retention(
-    common: Common, *, agent: RetainedOption, app: AppOption = None
-) -> ExitCode | None:
+@command(retention, "commands.keeping.retention_command", "end")
+def end_retention(*, agent: RetainedOption, app: AppOption = None) -> None:
     """Keep the closed tasks of an agent again."""
-    from holdfast.cli.commands.keeping import retention_command
-
-    return await retention_command(common, agent, None, app=app, rate=0, by="")
 
 
 SecretOption = Annotated[
@@ -458,11 +327,9 @@ SecretOption = Annotated[
 ]
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def audit(
-    common: Common,
-    task: TaskArgument = "",
+@command(people, "commands.audit.audit_command")
+def audit(
+    typed: TaskArgument = "",
     *,
     secret: SecretOption = None,
     verify: Annotated[
@@ -471,54 +338,35 @@ async def audit(
     ] = False,
     session: Annotated[
         str | None,
-        typer.Option("--session", metavar="NAME", help="Verify this session, and no task."),
+        typer.Option(metavar="NAME", help="Verify this session, and no task."),
     ] = None,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Print every event of a task as JSON lines, oldest first."""
-    from holdfast.cli.commands.audit import audit_command, verify_command, verify_session_command
-
-    if session is not None:
-        return await verify_session_command(common, session, typed=task, app=app)
-    if verify:
-        return await verify_command(common, task)
-    return await audit_command(common, task, secret or [])
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def report(
-    common: Common,
-    task: TaskArgument,
+@command(people, "commands.lists.report.report_command")
+def report(
+    typed: TaskArgument,
     *,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page in place of text.")
+        Path | None, typer.Option(metavar="FILE", help="Write a page in place of text.")
     ] = None,
-) -> ExitCode | None:
+) -> None:
     """Answer an auditor: who did what, when, why, what it cost, and what is still open."""
-    from holdfast.cli.commands.lists.report import report_command
-
-    return await report_command(common, task, html)
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def record(
-    common: Common,
-    task: TaskArgument,
+@command(people, "commands.audit.record_command")
+def record(
+    typed: TaskArgument,
     *,
     secret: SecretOption = None,
-) -> ExitCode | None:
+) -> None:
     """Print a task as a case, which `holdfast.testing.replay_run` runs again as a test."""
-    from holdfast.cli.commands.audit import record_command
-
-    return await record_command(common, task, secret or [])
 
 
-@people.command(epilog=EPILOG)
-@shared
-async def export(
-    common: Common,
+@command(people, "commands.lists.report.export_command")
+def export(
     tasks: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TASK]...", help="Ids of tasks, or the beginnings of them."),
@@ -528,11 +376,8 @@ async def export(
         Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the bundle.")
     ],
     session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="The tasks whose turns it has.")
+        str | None, typer.Option(metavar="NAME", help="The tasks whose turns it has.")
     ] = None,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Write all evidence of tasks into one file, which is verified without Holdfast."""
-    from holdfast.cli.commands.lists.report import export_command
-
-    return await export_command(common, tasks or [], out, session=session, app=app)

@@ -7,6 +7,19 @@ from typing import Annotated
 
 import typer
 
+
+def _or_user(given: str) -> str:
+    """Return a name as it is given, else that of the user of this computer."""
+    import getpass
+
+    if given:
+        return given
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without names
+        return "somebody"
+
+
 TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
 ]
@@ -52,7 +65,8 @@ QueueOption = Annotated[
     ),
 ]
 ByOption = Annotated[
-    str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
+    str,
+    typer.Option("--by", help="Who asks; you by default.", show_default=False, callback=_or_user),
 ]
 AlwaysOption = Annotated[
     bool, typer.Option("--always", help="Later calls of the tool in this task as well.")
@@ -92,13 +106,3 @@ KeepOption = Annotated[
         "--keep-residue", help="Leave in the world what cannot be undone; it is recorded."
     ),
 ]
-
-
-def login_name() -> str:
-    """Return the name of the user of this computer."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container without names
-        return "somebody"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import os
 import shlex
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from holdfast.cli import output
-from holdfast.cli.exits import ExitCode, InterruptedByUserError, exit_code_of
+from holdfast.cli.exits import EPILOG, ExitCode, InterruptedByUserError, exit_code_of
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.text.redact import redact, without_credentials
 
@@ -153,6 +155,9 @@ def shared(
     @functools.wraps(body)
     def command(**given: Any) -> None:
         common = Common(**{each.name: given.pop(each.name) for each in more})
+        for name, value in given.items():
+            if isinstance(value, datetime):  # in local time
+                given[name] = value.astimezone()
         code = guarded(functools.partial(body, common, **given), as_json=common.json)
         if code:
             raise typer.Exit(int(code))
@@ -160,6 +165,41 @@ def shared(
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
     return command
+
+
+def command(
+    group: typer.Typer, place: str, name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a command of a group, by a function that has its words and its options, and no body.
+
+    What it does is the function at `place`, below `holdfast.cli`. It is imported when the command
+    runs, and gets the options of all commands, and by its name each of those that are declared.
+    """
+    module, _, function = f"holdfast.cli.{place}".rpartition(".")
+
+    def declare(words: Callable[..., None]) -> Callable[..., None]:
+        async def body(common: Common, **given: Any) -> ExitCode | None:
+            does = getattr(importlib.import_module(module), function)
+            done: ExitCode | None = await does(common, **given)
+            return done
+
+        own = inspect.signature(words, eval_str=True).parameters.values()
+        first = inspect.Parameter("common", inspect.Parameter.POSITIONAL_ONLY)
+        body.__name__, body.__doc__ = words.__name__, words.__doc__
+        vars(body)["place"] = module, function
+        vars(body)["__signature__"] = inspect.Signature([first, *own])
+        group.command(name, epilog=EPILOG)(shared(body))
+        return words
+
+    return declare
+
+
+def group(name: str = "", parent: typer.Typer | None = None, means: str = "") -> typer.Typer:
+    """Make a group of commands, below a parent if it has a name of its own."""
+    made = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=bool(name))
+    if parent is not None:
+        parent.add_typer(made, name=name, help=means)
+    return made
 
 
 def guarded(

@@ -1,5 +1,8 @@
 """Which engine the options mean, and which exit code an error gives."""
 
+import importlib
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +107,19 @@ def options(command: Any) -> list[str]:
 )
 def test_the_exit_code_tells_whose_turn_it_is(error: HoldfastError, code: int) -> None:
     assert exit_code_of(error) == code
+
+
+def _commands(group: Any) -> Iterator[Any]:
+    for each in group.commands.values():
+        yield from _commands(each) if hasattr(each, "commands") else (each,)
+
+
+def test_each_declared_command_names_a_function_that_takes_what_is_typed() -> None:
+    declared = [each for each in _commands(get_command(app)) if hasattr(each.callback, "place")]
+    assert len(declared) > 40
+    shared = {"data_dir", "address", "namespace", "archive", "json"}
+    for each in declared:
+        module, function = each.callback.place
+        typed = [part.name for part in each.params if part.name not in shared]
+        does = getattr(importlib.import_module(module), function)
+        inspect.signature(does).bind("common", **dict.fromkeys(typed))

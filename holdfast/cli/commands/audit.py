@@ -15,17 +15,29 @@ from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 
 
-async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> ExitCode:
-    """Print the events of a task, oldest first."""
+async def audit_command(
+    common: Common,
+    typed: str,
+    *,
+    secret: Sequence[str] | None,
+    verify: bool,
+    session: str | None,
+    app: str | None,
+) -> ExitCode:
+    """Print the events of a task, oldest first; or verify it, or a session."""
+    if session is not None:
+        return await verify_session_command(common, session, typed=typed, app=app)
+    if verify:
+        return await verify_command(common, typed)
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        events = await engine.runner().audit(task_id, secrets=secrets)
+        events = await engine.runner().audit(task_id, secrets=secret or [])
     for event in events:
         output.emit(event.model_dump(mode="json"))
     return ExitCode.OK
 
 
-async def record_command(common: Common, typed: str, secrets: Sequence[str]) -> ExitCode:
+async def record_command(common: Common, typed: str, *, secret: Sequence[str] | None) -> ExitCode:
     """Print a task as a case to be replayed.
 
     Raises:
@@ -35,7 +47,7 @@ async def record_command(common: Common, typed: str, secrets: Sequence[str]) -> 
 
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        case = await record_run(engine.runner(), task_id, secrets=secrets)
+        case = await record_run(engine.runner(), task_id, secrets=secret or [])
     output.answer(case.to_json().rstrip("\n"))
     return ExitCode.OK
 

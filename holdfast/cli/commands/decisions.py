@@ -268,6 +268,41 @@ def _say(receipt: Receipt, subject: str) -> None:
     output.say(f"{name} is applied to {subject}." if is_applied else f"{name} is {late}")
 
 
+async def approve_command(
+    common: Common, approval: str, *, arguments: str | None, note: str, wait: bool, **given: Any
+) -> ExitCode:
+    """Approve a call, perhaps with other arguments."""
+    edited = None if arguments is None else parse_arguments(arguments)
+    decision = _decision("approve", note, arguments=edited, **given)
+    return await decide_command(common, approval, decision, wait=wait)
+
+
+async def reject_command(
+    common: Common, approval: str, *, reason: str, wait: bool, **given: Any
+) -> ExitCode:
+    """Reject a call."""
+    return await decide_command(common, approval, _decision("reject", reason, **given), wait=wait)
+
+
+def _decision(
+    verb: Done,
+    text: str,
+    *,
+    by: str,
+    role: list[str] | None,
+    always: bool,
+    same: list[str] | None,
+    until: datetime | None,
+    in_session: bool,
+    arguments: dict[str, Json] | None = None,
+) -> Decision:
+    """Return a decision as it is typed, and for which later calls it holds as well."""
+    later: bool | Always = False
+    if always or same or until or in_session:
+        later = Always(same=same or (), until=until, scope="session" if in_session else "task")
+    return Decision(verb=verb, by=by, roles=role, arguments=arguments, text=text, always=later)
+
+
 async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
     """Decide one approval; the decision is recorded even when no worker is up."""
     async with engine_of(common) as engine:

@@ -49,14 +49,14 @@ NOTHING = "Nothing was given, so nothing was decided."
 DONE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "responded"}
 
 
-async def inbox_command(common: Common, *, by: str, roles: Sequence[str] | None = None) -> ExitCode:
+async def inbox_command(common: Common, *, by: str, role: Sequence[str] | None) -> ExitCode:
     """Show what waits, oldest first, and take a decision on each."""
     async with engine_of(common) as engine:
         found = await engine.runner().pending_approvals()
         if not found:
             output.say("Nothing waits for a person.")
             return ExitCode.OK
-        sweep = _Sweep(engine, Keyboard(), by=by, roles=roles, as_json=common.json)
+        sweep = _Sweep(engine, Keyboard(), by=by, roles=role, as_json=common.json)
         results: list[Result] = []
         try:
             for place, approval in enumerate(found, 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, cast
 
 from holdfast.archive.holds import Hold
@@ -20,9 +21,9 @@ async def erase_command(
     app: str | None,
     by: str,
     reason: str,
-    forks: Literal["refuse", "erase"],
-    open_tasks: Literal["refuse", "abandon"],
-    is_sure: bool,
+    with_forks: bool,
+    abandon_open: bool,
+    yes: bool,
 ) -> ExitCode:
     """Erase a task, a session or a person, and print what of it remains elsewhere.
 
@@ -32,11 +33,13 @@ async def erase_command(
     Raises:
         CommandRefusedError: One of the tasks is open, has forks, is held, or belongs to another.
     """
+    forks: Literal["refuse", "erase"] = "erase" if with_forks else "refuse"
+    open_tasks: Literal["refuse", "abandon"] = "abandon" if abandon_open else "refuse"
     found = SELECTOR.fullmatch(typed)
     named: dict[str, Any] = {found[1]: found[2]} if found else {"task": typed}
     async with engine_of(common) as engine:
         runner = engine.runner(app=app)
-        if not (is_sure or "task" in named):
+        if not (yes or "task" in named):
             plan = await runner.plan_erasure(**named, forks=forks)
             given = plan.erasure
             lines: list[tuple[str, str]] = [("session", each) for each in given.sessions]
@@ -61,12 +64,15 @@ async def erase_command(
 
 
 async def hold_command(
-    common: Common, selector: str, *, ends: bool, app: str | None, **given: str
+    common: Common, selector: str, *, app: str | None, ends: bool = False, **given: str
 ) -> ExitCode:
     """Hold something for a case, or end that."""
     async with engine_of(common) as engine:
         runner = engine.runner(app=app)
         return _told(common, [await (runner.end_hold if ends else runner.hold)(selector, **given)])
+
+
+end_hold_command = partial(hold_command, ends=True)
 
 
 async def holds_command(common: Common, *, ended: bool) -> ExitCode:
@@ -93,7 +99,13 @@ def _told(common: Common, found: list[Hold]) -> ExitCode:
 
 
 async def retention_command(
-    common: Common, agent: str, days: float | None, *, app: str | None, rate: float, by: str
+    common: Common,
+    *,
+    app: str | None,
+    agent: str = "",
+    days: float | None = None,
+    rate: float = 0.0,
+    by: str = "",
 ) -> ExitCode:
     """Set the retention of an agent, or end it if there are no days; then list all."""
     async with engine_of(common) as engine:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -72,11 +71,13 @@ async def run_command(
     exist_ok: bool,
     max_turns: int | None,
     max_dollars: str | None,
-    mode: Mode,
+    detach: bool,
+    manual: bool,
     start_at: datetime | None,
     by: str,
 ) -> ExitCode:
     """Create a task and run it to its end."""
+    mode: Mode = "manual" if manual else "detached" if detach or start_at else "watched"
     if queue is not None and agents:
         msg = (
             "--queue names workers that run elsewhere, --agents serves them here: give one of them."
@@ -276,78 +277,43 @@ async def finalize_command(common: Common, typed: str) -> ExitCode:
     return ExitCode.OK
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForkOptions:
-    """The arguments of a fork; AgentRunner.fork says what they mean."""
-
-    at: str
-    input: str | None
-    agent: str | None
-    feedback: str | None
-    task_id: str | None
-    session: str | None
-    by: str
-    reason: str
-    app: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class UndoOptions:
-    """The options of an undo.
-
-    Attributes:
-        keep: Whether effects that cannot be undone may remain.
-        by: Who asks.
-        reason: Why.
-        agents: Agents to serve meanwhile, as module:attribute.
-        app: Name of their app.
-    """
-
-    keep: bool
-    by: str
-    reason: str
-    agents: str | None = None
-    app: str | None = None
-
-    @property
-    def residue(self) -> Residue:
-        """The residue option of `AgentRunner.undo_step`."""
-        return "keep" if self.keep else "refuse"
-
-    @asynccontextmanager
-    async def engine(self, common: Common) -> AsyncGenerator[Engine]:
-        """Use the engine, with the agents served here if any were named."""
-        here = load_agents(self.agents, self.app) if self.agents else None
-        async with AsyncExitStack() as stack:
-            engine = await stack.enter_async_context(engine_of(common))
-            if here is not None:
-                await stack.enter_async_context(served(engine, here))
-            try:
-                yield engine
-            except NoWorkerError as error:
-                error.remedy += " Or serve the agents here, with --agents my_module:agents."
-                raise
+@asynccontextmanager
+async def _undoing(common: Common, agents: str | None, app: str | None) -> AsyncGenerator[Engine]:
+    """Use the engine, with the agents served here if any were named."""
+    here = load_agents(agents, app) if agents else None
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(engine_of(common))
+        if here is not None:
+            await stack.enter_async_context(served(engine, here))
+        try:
+            yield engine
+        except NoWorkerError as error:
+            error.remedy += " Or serve the agents here, with --agents my_module:agents."
+            raise
 
 
-async def undo_command(common: Common, typed: str, options: UndoOptions) -> ExitCode:
-    """Undo the step in progress, else the last completed one."""
-    async with options.engine(common) as engine:
+async def undo_command(
+    common: Common,
+    typed: str,
+    *,
+    keep_residue: bool,
+    by: str,
+    reason: str,
+    agents: str | None,
+    app: str | None,
+    to: str | None = None,
+) -> ExitCode:
+    """Undo the step in progress, else the last completed one; or all steps after one."""
+    residue: Residue = "keep" if keep_residue else "refuse"
+    async with _undoing(common, agents, app) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
-        undoing = runner.undo_step(task_id, options.residue, by=options.by, reason=options.reason)
-        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
-
-
-async def rewind_command(common: Common, typed: str, to: str, options: UndoOptions) -> ExitCode:
-    """Undo all steps after one."""
-    async with options.engine(common) as engine:
-        task_id = await find_task(engine, typed)
-        runner = engine.runner()
-        step = await find_step(runner, task_id, to)
-        undoing = runner.rewind(
-            task_id, step, options.residue, by=options.by, reason=options.reason
-        )
-        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
+        if to is None:
+            undoing = runner.undo_step(task_id, residue, by=by, reason=reason)
+        else:
+            step = await find_step(runner, task_id, to)
+            undoing = runner.rewind(task_id, step, residue, by=by, reason=reason)
+        return _print_undo(common, task_id, await until_stopped(undoing), by)
 
 
 def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> ExitCode:
@@ -369,27 +335,25 @@ def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> 
 
 
 async def fork_command(
-    common: Common, typed: str, options: ForkOptions, *, agents: str | None, wait: bool
+    common: Common,
+    typed: str,
+    *,
+    at: str,
+    input: str | None,
+    agents: str | None,
+    app: str | None,
+    wait: bool,
+    **options: Any,
 ) -> ExitCode:
-    """Start a new task from a step of this one."""
-    here = load_agents(agents, options.app) if agents else None
+    """Start a new task from a step of this one; the options are those of AgentRunner.fork."""
+    here = load_agents(agents, app) if agents else None
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common))
         old = await find_task(engine, typed)
-        app, queue = await _queue(engine, old, options)
+        app, queue = await _queue(engine, old, app)
         runner = engine.runner(app=app, queue=queue)
-        step = await find_step(runner, old, options.at, undone=True)
-        task = await runner.fork(
-            old,
-            step,
-            options.input,
-            agent=options.agent,
-            feedback=options.feedback,
-            task_id=options.task_id,
-            session=options.session,
-            by=options.by,
-            reason=options.reason,
-        )
+        step = await find_step(runner, old, at, undone=True)
+        task = await runner.fork(old, step, input, **options)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
         if wait:
@@ -448,13 +412,13 @@ async def find_step(
     raise StepNotFoundError(msg)
 
 
-async def _queue(engine: Engine, old: str, options: ForkOptions) -> tuple[str, str | None]:
+async def _queue(engine: Engine, old: str, app: str | None) -> tuple[str, str | None]:
     """Return the app of the new task, and its queue if that is not one of Holdfast's own.
 
     They are the old task's, unless an app is named.
     """
-    if options.app is not None:
-        return check_app(options.app), None
+    if app is not None:
+        return check_app(app), None
     try:
         queue = (await engine.client.get_workflow_handle(old).describe()).task_queue
     except RPCError as error:

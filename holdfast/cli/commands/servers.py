@@ -36,9 +36,13 @@ if TYPE_CHECKING:
 
 
 async def dev_command(
-    common: Common, target: str, *, app: str | None, ui: bool, port: int | None
+    common: Common, target: str, *, app: str | None, reload: bool, ui: bool, port: int | None
 ) -> ExitCode:
     """Run server and worker until Ctrl-C."""
+    if reload:
+        from holdfast.cli.commands.start.reload import reload_command
+
+        return await reload_command(common, target, app=app, ui=ui, port=port)
     begin_logging(logging.INFO)
     here, meters = load_agents(target, app), begun_metrics()
     async with (
@@ -114,20 +118,13 @@ async def worker_command(
     target: str,
     *,
     app: str | None,
-    version: tuple[str | None, str | None, bool],
+    deployment: str | None,
+    build: str | None,
+    pin: bool,
     check: bool,
 ) -> ExitCode:
-    """Run a worker process until SIGTERM.
-
-    Args:
-        common: The options.
-        target: Where the agents are.
-        app: Name of the app.
-        version: Deployment, build, and whether tasks are pinned to it.
-        check: Whether open tasks are replayed first.
-    """
+    """Run a worker process until SIGTERM."""
     begin_logging(logging.INFO)
-    deployment, build, pin = version
     made = deployment_config(deployment, build, pin=pin)
     sample = sample_size(asked=check)
     here = load_agents(target, app)
@@ -239,7 +236,7 @@ async def token_make_command(
     common: Common,
     name: str,
     *,
-    roles: list[str],
+    role: list[str] | None,
     days: float | None,
     tenant: str,
     tokens: Path | None,
@@ -247,9 +244,10 @@ async def token_make_command(
     """Make a token and print it: it is not kept, and cannot be shown again."""
     file = token_file(common, tokens)
     expires = 0.0 if days is None else time.time() + days * DAY_SECONDS
-    token = _tokens(file).make(name, roles or ["viewer"], expires=expires, tenant=tenant)
+    roles = role or ["viewer"]
+    token = _tokens(file).make(name, roles, expires=expires, tenant=tenant)
     if common.json:
-        output.emit({"name": name, "roles": sorted(roles or ["viewer"]), "token": token})
+        output.emit({"name": name, "roles": sorted(roles), "token": token})
     else:
         output.answer(token)
     output.say(f"It is kept as a digest in {str(file)!r} and cannot be shown again.")

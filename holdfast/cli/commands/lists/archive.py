@@ -117,8 +117,10 @@ NEVER_CHANGED = ("blobs/", f"{ERASURES}/", f"{HOLDS}/")
 MANIFEST = "holdfast manifest"
 
 
-async def manifest_command(common: Common, file: Path) -> ExitCode:
-    """Write the digest of each file of the archive, signed if there is a key."""
+async def backup_command(common: Common, manifest: Path, *, copy: str | None) -> ExitCode:
+    """Write the digest of each file of the archive, signed if there is a key; or compare a copy."""
+    if copy is not None:
+        return await compare(manifest, copy, as_json=common.json)
     async with engine_of(common) as engine:
         archive = engine.archive
         files = await archive.afiles()
@@ -127,12 +129,12 @@ async def manifest_command(common: Common, file: Path) -> ExitCode:
     listed: dict[str, Json] = {path: sha256 for path, sha256 in found if sha256}
     made: dict[str, Json] = {"archive": id, "made": time.time(), "files": listed}
     text = json.dumps(signed(made, id, MANIFEST), indent=0)
-    await asyncio.to_thread(file.write_text, text, encoding="utf-8")
-    output.say(f"{file} has the digests of {len(listed)} files.")
+    await asyncio.to_thread(manifest.write_text, text, encoding="utf-8")
+    output.say(f"{manifest} has the digests of {len(listed)} files.")
     return ExitCode.OK
 
 
-async def copy_command(file: Path, url: str, *, as_json: bool) -> ExitCode:
+async def compare(file: Path, url: str, *, as_json: bool) -> ExitCode:
     """Compare a copy of the archive with a manifest; exit with 1 if something is missing.
 
     A record may be newer than the manifest: the archive was written to before it was copied.

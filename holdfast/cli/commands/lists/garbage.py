@@ -38,14 +38,14 @@ class Unused(NamedTuple):
     at: float
 
 
-async def gc_command(common: Common, *, days: float, is_dry: bool) -> ExitCode:
+async def gc_command(common: Common, *, days: float, dry_run: bool) -> ExitCode:
     """List the values that nothing refers to, and that are older than some days.
 
     Raises:
         InvalidArgumentError: They are not only to be listed.
         ArchiveError: A record cannot be read: what it refers to is not known then.
     """
-    if not is_dry:
+    if not dry_run:
         msg = "Values are listed, and not deleted: another process may be about to use an old one."
         raise InvalidArgumentError(msg, remedy="Say --dry-run.")
     async with engine_of(common) as engine:

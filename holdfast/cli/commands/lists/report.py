@@ -85,7 +85,12 @@ def _write(file: Path, page: bytes) -> None:
 
 
 async def export_command(
-    common: Common, typed: Sequence[str], file: Path, *, session: str | None, app: str | None
+    common: Common,
+    tasks: Sequence[str] | None,
+    *,
+    out: Path,
+    session: str | None,
+    app: str | None,
 ) -> ExitCode:
     """Write all evidence of tasks into one file, which can be verified without Holdfast.
 
@@ -93,21 +98,21 @@ async def export_command(
         InvalidArgumentError: Nothing is named, or the file cannot be written.
         NotFoundError: The session has no turns.
     """
-    if not typed and session is None:
+    if not tasks and session is None:
         msg = "Nothing is named to export."
         raise InvalidArgumentError(msg, remedy="Name tasks, or a session with --session.")
     async with engine_of(common) as engine:
-        tasks = [await find_task(engine, each) for each in typed]
+        named = [await find_task(engine, each) for each in tasks or ()]
         taken_back: list[str] = []
         if session is not None:
             held, taken_back = await _of_session(engine, session, app)
-            tasks += held
+            named += held
 
         async def pages(task_id: str, found: Verification) -> Mapping[str, bytes]:
             return {"report.html": _page(task_id, await _sections(engine, task_id, found))}
 
         reader = engine.runner().reader
-        bundle = await write_bundle(reader, tasks, file, pages=pages, taken_back=taken_back)
+        bundle = await write_bundle(reader, named, out, pages=pages, taken_back=taken_back)
     broken = [name for name, found in bundle.tasks.items() if found]
     if common.json:
         told: dict[str, Json] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from holdfast.cli import output
@@ -44,15 +45,21 @@ async def list_command(common: Common, *, app: str | None) -> ExitCode:
         return _told(common, await engine.runner(app=app).list_schedules())
 
 
-async def change_command(common: Common, verb: str, name: str, *given: object) -> ExitCode:
+async def change_command(common: Common, name: str, *, verb: str, **given: Any) -> ExitCode:
     """Change a schedule by a method of AgentRunner, and say what was done."""
     async with engine_of(common) as engine:
-        await getattr(engine.runner(), f"{verb}_schedule")(name, *given)
+        await getattr(engine.runner(), f"{verb}_schedule")(name, **given)
     if common.json:
         output.emit({"schedule": name, "done": verb})
     else:
         output.say(f"{name}: {verb} is done.")
     return ExitCode.OK
+
+
+pause_command = partial(change_command, verb="pause")
+resume_command = partial(change_command, verb="resume")
+backfill_command = partial(change_command, verb="backfill")
+delete_command = partial(change_command, verb="delete")
 
 
 def _told(common: Common, found: list[Schedule]) -> ExitCode:

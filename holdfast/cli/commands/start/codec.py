@@ -38,7 +38,7 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 async def codec_command(
-    common: Common, *, host: str, port: int, origins: Sequence[str]
+    common: Common, *, host: str, port: int, origin: Sequence[str] | None
 ) -> ExitCode:
     """Serve Temporal's protocol of remote codecs until Ctrl-C.
 
@@ -68,7 +68,7 @@ async def codec_command(
         if common.json:
             output.emit({"codec": url})
         output.say(f"The codec is at {url}. Ctrl-C stops it.", style="bold")
-        app = codec_app(KeysCodec(engine.archive.encrypted.data_keys), tokens, origins)
+        app = codec_app(KeysCodec(engine.archive.encrypted.data_keys), tokens, origin or [])
         config = uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False, server_header=False
         )

@@ -63,11 +63,11 @@ class _Ended(Value):
         return " or about to be" if self.prepared else ""
 
 
-async def restore_command(common: Common, since: datetime, *, erases: bool = False) -> ExitCode:
+async def restore_command(common: Common, since: datetime, *, erase_again: bool) -> ExitCode:
     """List effects and ends since a time that the archive knows and the history does not.
 
-    And what was erased since then and is back; with `erases` that is erased again. Exit with 1 if a
-    mark or a record of the archive cannot be read, or something is held by now.
+    And what was erased since then and is back; with `erase_again` that is erased again. Exit
+    with 1 if a mark or a record of the archive cannot be read, or something is held by now.
 
     Raises:
         EngineError: The server or the archive cannot be used.
@@ -76,7 +76,7 @@ async def restore_command(common: Common, since: datetime, *, erases: bool = Fal
         found = await forgotten(engine, since.timestamp())
         with server_errors():
             back = await brought_back(engine, since.timestamp(), found)
-        for proof in back if erases else ():
+        for proof in back if erase_again else ():
             try:
                 await engine.runner().erase_again(proof)
             except CommandRefusedError as error:  # the others go

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.arguments import AppOption
-from holdfast.cli.exits import EPILOG, ExitCode
-from holdfast.cli.options import Common, guarded, shared
+from holdfast.cli.exits import EPILOG
+from holdfast.cli.options import command, group, guarded
 
-start = typer.Typer(add_completion=False, rich_markup_mode=None)
+start = group()
 
 
 @start.command(epilog=EPILOG)
@@ -29,26 +29,18 @@ def init(
         raise typer.Exit(int(code))
 
 
-@start.command(epilog=EPILOG)
-@shared
-async def doctor(
-    common: Common,
+@command(start, "commands.start.doctor.doctor_command")
+def doctor(
     agents: Annotated[
         str | None,
-        typer.Option(
-            "--agents", metavar="MODULE:AGENTS", help="Check also whether their queues are served."
-        ),
+        typer.Option(metavar="MODULE:AGENTS", help="Check also whether their queues are served."),
     ] = None,
     app: AppOption = None,
-) -> ExitCode | None:
+) -> None:
     """Look at engine, namespace, archive, keys, clock, queues and tasks that no one serves."""
-    from holdfast.cli.commands.start.doctor import doctor_command
-
-    return await doctor_command(common, agents=agents, app=app)
 
 
-keys = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-start.add_typer(keys, name="keys", help="Make, list and rotate the keys that encrypt everything.")
+keys = group("keys", start, "Make, list and rotate the keys that encrypt everything.")
 KeyNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the key.")]
 
 
@@ -65,19 +57,13 @@ def new(
         raise typer.Exit(int(code))
 
 
-@keys.command("list", epilog=EPILOG)
-@shared
-async def list_(common: Common) -> ExitCode | None:
+@command(keys, "commands.start.keys.keys_list_command", "list")
+def list_() -> None:
     """List the keys, and how many data keys of the archive each encrypts."""
-    from holdfast.cli.commands.start.keys import keys_list_command
-
-    return await keys_list_command(common)
 
 
-@keys.command(epilog=EPILOG)
-@shared
-async def rotate(
-    common: Common,
+@command(keys, "commands.start.keys.keys_rotate_command")
+def rotate(
     *,
     plain: Annotated[
         bool,
@@ -85,100 +71,67 @@ async def rotate(
             "--plain", help="Encrypt also what was written without keys; no worker may run."
         ),
     ] = False,
-) -> ExitCode | None:
+) -> None:
     """Encrypt all data keys of the archive by the first key; see `keys list` then."""
-    from holdfast.cli.commands.start.keys import keys_rotate_command
-
-    return await keys_rotate_command(common, plain=plain)
 
 
-codec = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-start.add_typer(codec, name="codec", help="Decrypt for Temporal's own web UI and command line.")
+codec = group("codec", start, "Decrypt for Temporal's own web UI and command line.")
 
 
-@codec.command(epilog=EPILOG)
-@shared
-async def serve(
-    common: Common,
+@command(codec, "commands.start.codec.codec_command")
+def serve(
     *,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8401,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any.")] = 8401,
     origin: Annotated[
         list[str] | None,
-        typer.Option("--origin", help="Web page that may ask, as of Temporal's UI; several."),
+        typer.Option(help="Web page that may ask, as of Temporal's UI; several."),
     ] = None,
-) -> ExitCode | None:
+) -> None:
     """Serve a remote codec to people with a token of the desk."""
-    from holdfast.cli.commands.start.codec import codec_command
-
-    return await codec_command(common, host=host, port=port, origins=origin or [])
 
 
-@start.command(epilog=EPILOG)
-@shared
-async def restore(
-    common: Common,
+@command(start, "commands.start.restore.restore_command")
+def restore(
     since: Annotated[
         datetime,
-        typer.Option("--since", help="Local time of the backup; older ones are left out."),
+        typer.Option(help="Local time of the backup; older ones are left out."),
     ],
     *,
     erase_again: Annotated[
         bool, typer.Option("--erase-again", help="Erase again what was erased and is back.")
     ] = False,
-) -> ExitCode | None:
+) -> None:
     """List what the archive has and a restored database has not; and what was erased, and is back.
 
     Exit with 1 if some of it cannot be read.
     """
-    from holdfast.cli.commands.start.restore import restore_command
-
-    return await restore_command(common, since.astimezone(), erases=erase_again)
 
 
-archive = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-start.add_typer(archive, name="archive", help="Look whether the archive is whole.")
+archive = group("archive", start, "Look whether the archive is whole.")
 
 
-@archive.command(epilog=EPILOG)
-@shared
-async def check(common: Common) -> ExitCode | None:
+@command(archive, "commands.lists.archive.archive_check_command")
+def check() -> None:
     """Read the whole archive and verify all closed tasks; say what is broken."""
-    from holdfast.cli.commands.lists.archive import archive_check_command
-
-    return await archive_check_command(common)
 
 
-@start.command(epilog=EPILOG)
-@shared
-async def backup(
-    common: Common,
+@command(start, "commands.lists.archive.backup_command")
+def backup(
     manifest: Annotated[Path, typer.Argument(metavar="FILE", help="Where the digests are.")],
     *,
     copy: Annotated[
         str | None,
-        typer.Option("--copy", help="URL or directory of a copy: compare it with the file."),
+        typer.Option(help="URL or directory of a copy: compare it with the file."),
     ] = None,
-) -> ExitCode | None:
+) -> None:
     """Write the digests of all files of the archive, or compare a copy of it with them."""
-    from holdfast.cli.commands.lists.archive import copy_command, manifest_command
-
-    if copy is None:
-        return await manifest_command(common, manifest)
-    return await copy_command(manifest, copy, as_json=common.json)
 
 
-@start.command(epilog=EPILOG)
-@shared
-async def gc(
-    common: Common,
+@command(start, "commands.lists.garbage.gc_command")
+def gc(
     *,
-    days: Annotated[
-        float, typer.Option("--days", help="List only what is older than so many days.")
-    ] = 7.0,
+    days: Annotated[float, typer.Option(help="List only what is older than so many days.")] = 7.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List, and delete nothing.")] = False,
-) -> ExitCode | None:
+) -> None:
     """List values of the archive that no task, session or schedule refers to any more."""
-    from holdfast.cli.commands.lists.garbage import gc_command
-
-    return await gc_command(common, days=days, is_dry=dry_run)
