@@ -119,9 +119,8 @@ def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:
     try:
         data = merge_patch.written(value, "final output")
     except InvalidArgumentError as cause:
-        msg = (
+        raise UserError(
             f"An error handler gave a final output of type {type(value).__name__}, which JSON"
             " cannot say. Return a text or plain data."
-        )
-        raise UserError(msg) from cause
+        ) from cause
     return data, value if isinstance(value, str) else str(value)

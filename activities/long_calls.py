@@ -447,8 +447,7 @@ def _interrupted(why: str) -> ApplicationError:
 
 
 def _refuse(what: str, why: str) -> NoReturn:
-    msg = f"The {what} was not begun: {why}."
-    raise NotOursError(msg, type=NOT_STARTED)
+    raise NotOursError(f"The {what} was not begun: {why}.", type=NOT_STARTED)
 
 
 def _log_defect(ended: asyncio.Task[None]) -> None:

@@ -157,8 +157,7 @@ class Webhook:
         try:
             parts = httpx.URL(url)
         except httpx.InvalidURL as error:
-            msg = f"The url of a Webhook cannot be used: {error}."
-            raise InvalidArgumentError(msg) from None
+            raise InvalidArgumentError(f"The url of a Webhook cannot be used: {error}.") from None
         if parts.scheme not in {"http", "https"} or not parts.host:
             msg = "The url of a Webhook begins with https:// or http:// and names a host."
             raise InvalidArgumentError(msg)
@@ -234,8 +233,7 @@ class Apprise:
         """Read the addresses."""
         for i, url in enumerate(cast("tuple[object, ...]", urls)):
             if not isinstance(url, str):
-                msg = f"Address {i + 1} of Apprise is text; it was {shown(url)}."
-                raise WrongTypeError(msg)
+                raise WrongTypeError(f"Address {i + 1} of Apprise is text; it was {shown(url)}.")
         with needing("notify", "Apprise"):
             import apprise
         self._channels: Any = apprise.Apprise()
@@ -245,8 +243,7 @@ class Apprise:
                 msg = f"Address {i + 1} of Apprise ({scheme}) cannot be read by apprise."
                 raise InvalidArgumentError(msg)
         if not urls:
-            msg = "Apprise needs at least one address."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("Apprise needs at least one address.")
 
     def __repr__(self) -> str:
         """Count the channels; their addresses hold passwords."""
@@ -324,11 +321,10 @@ def _key_of(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not FEWEST_BYTES <= len(key) <= MOST_BYTES:
-        msg = (
+        raise InvalidArgumentError(
             f"The secret of a Webhook is {FEWEST_BYTES} to {MOST_BYTES} bytes in base64, with or"
             f' without "{PREFIX}" before it. Make one with: openssl rand -base64 32'
         )
-        raise InvalidArgumentError(msg)
     return key
 
 

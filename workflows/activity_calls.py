@@ -367,8 +367,7 @@ class Background:
             RuntimeError: It did. A FailureError as it is would end the workflow.
         """
         if self._error is not None:
-            msg = f"The task's workflow code failed: {self._error!r}"
-            raise RuntimeError(msg) from self._error
+            raise RuntimeError(f"The task's workflow code failed: {self._error!r}") from self._error
 
     def over(self, task: asyncio.Task[Any]) -> None:
         """Keep the error of work that has ended."""

@@ -141,11 +141,10 @@ class Registry:
         served = self._agents.get(name)
         if served is not None and served is not agent and name not in self._lent:
             if live(served) != live(agent):
-                msg = (
+                raise UserError(
                     f"Two different agents are named {name!r} in this process. A name is an"
                     " agent's identity for its tasks: rename one of them."
                 )
-                raise UserError(msg)
             if lent:
                 return
         if lent and (served is None or name in self._lent):

@@ -271,8 +271,7 @@ class Source(LargeValues):
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head
         if memory.head is None:
-            msg = f"Task {task_id()!r} answered without its head."
-            raise DigestMismatchError(msg)
+            raise DigestMismatchError(f"Task {task_id()!r} answered without its head.")
         if (work := working.get()) is not None:
             work.head = memory.head
         return memory.head
@@ -311,12 +310,11 @@ class Source(LargeValues):
             if memory.holds(at):
                 return
             memory.forget()
-        msg = (
+        raise DigestMismatchError(
             f"The recorded messages of task {task_id()!r} do not give the digest recorded for them"
             f" ({at.digest} over {at.length} messages). Something was changed in the history or in"
             " the archive; the task does not go on from it."
         )
-        raise DigestMismatchError(msg)
 
     async def _fetch_page(self, memory: TaskMemory, upto: int) -> None:
         have = len(memory.recorded)
@@ -397,10 +395,9 @@ class Source(LargeValues):
                 memory.open_calls(given.n, got.calls)
                 call = _known(memory, given)
         if call is None:
-            msg = (
+            raise DigestMismatchError(
                 f"Call {given.i} of step {given.n} of task {task_id()!r} is not the scheduled one."
             )
-            raise DigestMismatchError(msg)
         if not given.big:
             return call, dict(given.state)
         return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
@@ -616,11 +613,11 @@ async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tupl
             return state, ahead
         claim = Claim(task=task_id(), gone=gone)
         await send_claim(client, source.archive, session.id, queue, claim)
-    msg = (
+    raise ApplicationError(
         f"Session {session.name!r} does not let the task get in line: too many are in it, or an"
-        " older worker process serves the session. The task tries again."
-    )
-    raise ApplicationError(msg, type=EngineError.__name__)  # both pass with time
+        " older worker process serves the session. The task tries again.",
+        type=EngineError.__name__,
+    )  # both pass with time
 
 
 async def _state(source: Source, session: SessionRef) -> SessionState:

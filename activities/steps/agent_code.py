@@ -174,11 +174,10 @@ class RegisteredCode(AgentCode):
             with naming(f"instructions of agent {self.agent.name!r}", made):
                 made = await invoke_hook(made, ctx, self.user, keep="first")
         if not isinstance(made, str | None):
-            msg = (
+            raise InvalidArgumentError(
                 f"The instructions function of agent {self.agent.name!r} returned a"
                 f" {type(made).__name__}; it must return a text."
             )
-            raise InvalidArgumentError(msg)
         text = clean(made or "")
         if len(text) <= INLINE_CHARACTERS:
             return text
@@ -291,11 +290,10 @@ class RegisteredCode(AgentCode):
             if isinstance(said, ToolsToFinalOutputResult):
                 yes_or_no(decide, said.is_final_output, "is_final_output=True or False")
                 return said
-        msg = (
+        raise UserError(
             f"The tool_use_behavior of agent {self.agent.name!r} must return a"
             f" ToolsToFinalOutputResult; it returned a {type(said).__name__}."
         )
-        raise UserError(msg)
 
     async def decided(
         self, calls: Sequence[ToolCall], state: dict[str, Json]

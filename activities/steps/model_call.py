@@ -205,12 +205,11 @@ async def within(
     dollars, read = given.dollars or NOTHING, input_bound(sent)
     most = None if prices is None else _most(prices, sent.model, read)
     if prices is None or most is None:
-        msg = (
+        raise UserError(
             f"The task has a budget in money, and the price of model {sent.model!r} is not known"
             f" here. Give the worker processes prices, by {VARIABLE} or HoldfastPlugin(prices=),"
             " and run the step again."
         )
-        raise UserError(msg)
     is_last = given.limit == "finish"
     wanted = sent.settings.max_tokens
     least = wanted or LEAST_ANSWER

@@ -94,11 +94,10 @@ async def begin_effect(archive: Archive, place: str, what: str) -> Begun:
         return Begun(mine, name)
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(before.begun))
     ended = f" and ended ({before.status})" if before.ended else ""
-    msg = (
+    raise OutcomeUnknownError(
         f"At this place of the task, {before.what} was begun at {when} UTC{ended}, and the history"
         " of the task does not have it: Temporal's database was probably restored from a backup."
     )
-    raise OutcomeUnknownError(msg)
 
 
 async def _following(before: EffectMark, mine: EffectMark, run: str | None) -> EffectMark:

@@ -99,12 +99,11 @@ def walk(
     for agent in walk_all(agents, following):
         known = found.setdefault(agent.name, agent)
         if known is not agent:
-            msg = (
+            raise UserError(
                 f"Two agents are named {agent.name!r}. A task knows its agents by their names: it"
                 " could hand over to the wrong one. Rename one of them, or use the same Agent"
                 " object in both places."
             )
-            raise UserError(msg)
     return tuple(found.values())
 
 
@@ -118,11 +117,10 @@ def walk_all(agents: Iterable[AgentT], following: Callable[[AgentT], list[AgentT
     waiting = list(found.values())
     for agent in waiting:  # grows while it is walked
         if len(waiting) > MOST_AGENTS:
-            msg = (
+            raise UserError(
                 f"More than {MOST_AGENTS:,} agents can be reached, as {agent.name!r}. Make each"
                 " agent once: its handoffs and tools must be the same objects each time."
             )
-            raise UserError(msg)
         new = {id(each): each for each in following(agent) if id(each) not in found}
         found |= new
         waiting += new.values()

@@ -137,11 +137,10 @@ def _retriever(_agent: str, _field: str, given: Any) -> Any:
     retriever = ForeignToolRetriever(given) if is_foreign_retriever(given) else given
     can = callable(getattr(retriever, "retrieve", None)) and hasattr(retriever, "tools")
     if isinstance(retriever, type) or not can:
-        msg = (
+        raise WrongTypeError(
             f"tool_retriever={shown(retriever)} ({type(retriever).__name__}) cannot choose tools."
             " Pass an object with `tools` and `retrieve(query)`, as KeywordToolRetriever([...])."
         )
-        raise WrongTypeError(msg)
     return retriever
 
 
@@ -150,11 +149,10 @@ def _servers(_agent: str, field: str, given: Any) -> Any:
     servers = given if is_array(given) else list(given)
     wrong = [each for each in servers if not callable(getattr(each, "offered", None))]
     if wrong:
-        msg = (
+        raise WrongTypeError(
             f"{shown(wrong[0])} ({type(wrong[0]).__name__}) in mcp_servers is not an MCP server of"
             " Holdfast's. Pass servers of holdfast.mcp, such as MCPServerStdio."
         )
-        raise WrongTypeError(msg)
     return servers
 
 
@@ -165,8 +163,7 @@ def _server_settings(_agent: str, field: str, given: Any) -> Any:
     unknown = sorted(str(name) for name in config if name not in MCPConfig.__annotations__)
     if unknown:
         known = ", ".join(MCPConfig.__annotations__)
-        msg = f"Agent mcp_config has no {', '.join(unknown)}. It may hold: {known}."
-        raise WrongTypeError(msg)
+        raise WrongTypeError(f"Agent mcp_config has no {', '.join(unknown)}. It may hold: {known}.")
     return config
 
 
@@ -228,11 +225,10 @@ async def system_prompt(
         return instructions
     names = list(inspect.signature(instructions).parameters)
     if len(names) != len(ARGUMENTS):
-        msg = (
+        raise WrongTypeError(
             "'instructions' callable must accept exactly 2 arguments (context, agent), but got"
             f" {len(names)}: {', '.join(names) or 'none'}."
         )
-        raise WrongTypeError(msg)
     made: Any = instructions(context, agent)
     text: str | None = await with_caller(lambda: made) if inspect.isawaitable(made) else made
     return text
@@ -257,11 +253,10 @@ def made_tools(
             twice.
     """
     if given and retriever is not None:
-        msg = (
+        raise UserError(
             f"Cannot specify both `tools` and `tool_retriever`: agent {agent!r} has both."
             " Put the tools into the retriever's catalogue."
         )
-        raise UserError(msg)
     found = given if retriever is None else retriever.tools
     made = [each if isinstance(each, HostedTool | Tool) else to_tool(each) for each in found]
     if retriever is not None:
@@ -295,11 +290,10 @@ def offered(
 def _check_catalogue(agent: str, names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        msg = (
+        raise UserError(
             f"The tool_retriever of agent {agent!r} has more than one tool named"
             f" {', '.join(map(repr, twice))} in its catalogue. Rename one with @tool(name=...)."
         )
-        raise UserError(msg)
 
 
 @dataclass

@@ -51,8 +51,7 @@ class Check:
         """
         function = self.guardrail_function
         if not callable(function):
-            msg = f"A guardrail needs a function; it was given {shown(function)}."
-            raise UserError(msg)
+            raise UserError(f"A guardrail needs a function; it was given {shown(function)}.")
         for name in ("__module__", "__qualname__", "__doc__"):
             object.__setattr__(self, name, getattr(function, name, None))
 
@@ -233,11 +232,10 @@ def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None
         raise WrongTypeError(msg)
     for each in given:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(each, kind):
-            msg = (
+            raise WrongTypeError(
                 f"{what} of {owner} has {shown(each)}, which is no {kind.__name__}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
-            raise WrongTypeError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,8 +274,7 @@ def check_blocked_message(given: object) -> None:
     if inspect.iscoroutinefunction(given):
         raise WrongTypeError(f"The {what} formatter must be synchronous; {shown(given)} is async.")
     if given is not None and not isinstance(given, str) and not callable(given):
-        msg = f"{what} must be a string, a function or None; it was {shown(given)}."
-        raise WrongTypeError(msg)
+        raise WrongTypeError(f"{what} must be a string, a function or None; it was {shown(given)}.")
 
 
 def _found(name: str, found: object) -> GuardrailFunctionOutput:
@@ -287,11 +284,10 @@ def _found(name: str, found: object) -> GuardrailFunctionOutput:
         if isinstance(tripped, bool):
             return found
         said = f"tripwire_triggered={shown(tripped)}, neither True nor False"
-    msg = (
+    raise UserError(
         f"Guardrail {name!r} returned {said}; it must return a"
         " GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
     )
-    raise UserError(msg)
 
 
 def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:

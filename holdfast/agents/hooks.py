@@ -107,11 +107,10 @@ def check_run_hooks(hooks: Any) -> None:
         return
     given = type(hooks).__name__
     if isinstance(hooks, AgentHooksBase):
-        msg = (
+        raise WrongTypeError(
             f"Run hooks must be instances of RunHooks: {given} is an AgentHooks. Give it to its"
             " agent, Agent(hooks=...)."
         )
-        raise WrongTypeError(msg)
     msg = f"hooks={shown(hooks)} ({given}) is not a RunHooks. Pass an object of a subclass of it."
     raise WrongTypeError(msg)
 

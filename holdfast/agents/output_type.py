@@ -162,8 +162,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             UserError: The final output is plain text.
         """
         if self.is_plain_text():
-            msg = "The final output is plain text, for which there is no JSON Schema."
-            raise UserError(msg)
+            raise UserError("The final output is plain text, for which there is no JSON Schema.")
         return self._schema
 
     def validate_json(self, json_str: str) -> Any:
@@ -290,11 +289,10 @@ def check_output_type(output_type: Any) -> None:
         UserError: It is.
     """
     if isinstance(output_type, dict | str):
-        msg = (
+        raise UserError(
             f"output_type must be a type; it was {shown(output_type)}. Instead of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
             " Schema give a pydantic model, a dataclass or a TypedDict."
         )
-        raise UserError(msg)
 
 
 def output_schema(output_type: Any) -> AgentOutputSchemaBase | None:

@@ -58,18 +58,16 @@ class ToolExecutionConfig:
         """Check the fields."""
         most: object = self.max_function_tool_concurrency
         if isinstance(most, int) and most < 1:
-            msg = (
+            raise DeclarationError(
                 "tool_execution.max_function_tool_concurrency must be at least 1, or None for no"
                 f" limit; it was {most}."
             )
-            raise DeclarationError(msg)
         early = self.pre_approval_tool_input_guardrails
         if not isinstance(cast("object", early), bool):
-            msg = (
+            raise DeclarationError(
                 "tool_execution.pre_approval_tool_input_guardrails must be a bool; it was"
                 f" {shown(early)}."
             )
-            raise DeclarationError(msg)
         check_fields(ToolExecutionConfig, self, vars(self))
 
 
@@ -236,8 +234,7 @@ class RunConfig:
             object.__setattr__(self, "tracing", None)
         for name, instead in _NOT_HERE.items():
             if getattr(self, name) is not None:
-                msg = f"RunConfig cannot have {name}=: {instead}."
-                raise UserError(msg)
+                raise UserError(f"RunConfig cannot have {name}=: {instead}.")
         _check_collision_policy(self.tool_name_collision_policy)
         check_blocked_message(self.output_guardrail_blocked_message)
         if self.trace_include_sensitive_data is None:
@@ -258,11 +255,10 @@ class RunConfig:
         )
         provider: object = self.model_provider
         if provider is not None and not callable(getattr(provider, "get_model", None)):
-            msg = (
+            raise UserError(
                 f"RunConfig cannot use model_provider={shown(provider)}: it has no method"
                 " get_model, which makes a Model of a name."
             )
-            raise UserError(msg)
 
     def _take_model(self) -> None:
         object.__setattr__(self, "model", taken(self.model))

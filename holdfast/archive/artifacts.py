@@ -154,11 +154,10 @@ def artifact_of(name: str, data: bytes | str, type: str = "") -> tuple[Artifact,
         raise InvalidArgumentError(msg)
     content = _bytes_of(name, data)
     if (most := _most_bytes()) < len(content):
-        msg = (
+        raise InvalidArgumentError(
             f"The artifact {shown(name)} has {len(content):,} bytes; there may be {most:,}. Make it"
             f" smaller, or set {MOST_VARIABLE} where the workers run."
         )
-        raise InvalidArgumentError(msg)
     guessed, packed = mimetypes.guess_type(name)
     usual = _BINARY if packed or not isinstance(data, str) else "text/plain"
     media_type = cast("object", type) or (not packed and guessed) or usual

@@ -81,11 +81,10 @@ async def store_images(images: Iterable[Image | ImagePart], store: Store) -> tup
     given = list(images)
     for image in given:
         if not isinstance(cast("object", image), Image | ImagePart):
-            msg = (
+            raise InvalidArgumentError(
                 f"images holds {type(image).__name__}, not Image. Make one with Image.from_path,"
                 " Image.from_url or Image.from_bytes."
             )
-            raise InvalidArgumentError(msg)
     return tuple(
         [
             await (store_image(each, store) if isinstance(each, Image) else refer(each, store))
@@ -160,12 +159,11 @@ async def check_reference(kind: Kind, ref: ImageRef, store: Store) -> None:
 
 
 def _refuse(kind: Kind, what: str) -> NoReturn:
-    msg = (
+    raise InvalidArgumentError(
         f"The {kind} {shown(what, 300)} is not a reference that was made for this archive: its"
         f" code (mac) is missing or wrong. Give the {kind} itself, or its reference unchanged, as a"
         " run or a session of the same archive gave it."
     )
-    raise InvalidArgumentError(msg)
 
 
 def _true_form(named: Named) -> ImageRef:
@@ -221,11 +219,10 @@ def check_whole(message: Message) -> None:
     whole = message.content if isinstance(message.content, Blob) else None
     found = next((blob for blob in (whole, message.kept, *texts) if blob is not None), None)
     if found is not None:
-        msg = (
+        raise InvalidArgumentError(
             f"A message that is given holds its text; the one of role {message.role!r} names the"
             f" blob {found.sha256[:8]}.. of the archive in its place. Give the text itself."
         )
-        raise InvalidArgumentError(msg)
 
 
 async def resolve(content: Content, read: ReadText) -> Content:

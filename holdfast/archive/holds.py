@@ -201,8 +201,7 @@ async def end_hold(archive: Archive, code: str, *, case: str, by: str, reason: s
     held = next((each for each in there if (each.code, each.case) == (code, case)), None)
     if held is None:
         cases = ", ".join(repr(each.case) for each in there if each.code == code) or "none"
-        msg = f"That is not held for the case {case!r}; it is held for: {cases}."
-        raise NotFoundError(msg)
+        raise NotFoundError(f"That is not held for the case {case!r}; it is held for: {cases}.")
     end = {"ended_by": by, "ended_at": time.time(), "ended_reason": reason}
     name = record_name(HOLDS, f"{held.id}{_ENDED}")
     there_now = as_object(await archive.acreate_record(name, signed(dict(end), held.id, HOLD_END)))

@@ -83,11 +83,10 @@ def _seconds_unused() -> float:
     except ValueError:
         days = math.nan
     if not 0 <= days <= MOST_DAYS:
-        msg = (
+        raise InvalidArgumentError(
             f"{DAYS} is {said!r}. Set a number of days up to {MOST_DAYS}, such as 1 or 0.5; 0 keeps"
             " sessions open."
         )
-        raise InvalidArgumentError(msg)
     return days * 86_400
 
 
@@ -228,10 +227,9 @@ async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription
             raise
         return None
     if found.workflow_type != "Session":
-        msg = (
+        raise InvalidArgumentError(
             f"The id {session_id!r} of the session is that of a workflow {found.workflow_type!r},"
             " which was started by other means. Nothing was committed. Delete that workflow, or"
             " use another session."
         )
-        raise InvalidArgumentError(msg)
     return found

@@ -52,11 +52,10 @@ class Common:
             InvalidArgumentError: Options for both were given, or a password among them.
         """
         if self.archive and without_credentials(self.archive) != self.archive:
-            msg = (
+            raise InvalidArgumentError(
                 "--archive holds a password or a token, and other users of this machine can read"
                 " command lines: set HOLDFAST_ARCHIVE to that URL instead, and leave --archive out."
             )
-            raise InvalidArgumentError(msg)
         if self.data_dir is not None and self.address:
             msg = "--data-dir names the embedded server and --address a cluster: give one of them."
             raise InvalidArgumentError(msg)
@@ -95,12 +94,11 @@ def check_data(directory: Path) -> None:
     if directory.is_file() or (directory / DATABASE).exists():
         return
     is_missing = "does not exist" if not directory.exists() else "has no tasks in it"
-    msg = (
+    raise InvalidArgumentError(
         f"There is no data directory here: {str(directory.absolute())!r} {is_missing}. Run this"
         " where your program or `holdfast dev` has made one, name it with --data-dir or"
         " HOLDFAST_DATA_DIR, or name a cluster with --address or TEMPORAL_ADDRESS."
     )
-    raise InvalidArgumentError(msg)
 
 
 def _shared(

@@ -174,12 +174,11 @@ class AgentRunner(_Twin):
             InvalidArgumentError: It is not an async AgentRunner.
         """
         if not _is_runner(twin):
-            msg = (
+            raise InvalidArgumentError(
                 f"AgentRunner was given {shown(twin)}. Make one with AgentRunner.local(agent), or"
                 " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"
                 " its agent: AgentRunner.local(Agent(name='name', worker=worker))."
             )
-            raise InvalidArgumentError(msg)
         super().__init__(twin)
         self._lock = asyncio.Lock()
         self._is_closed = False

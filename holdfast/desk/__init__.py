@@ -32,7 +32,6 @@ __all__ = ["OIDC", "Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk
 def __getattr__(name: str) -> object:
     """Load a name when it is used: most of them need the extra `desk`."""
     if name not in _LATE:
-        msg = f"module 'holdfast.desk' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'holdfast.desk' has no attribute {name!r}")
     with needing("oidc" if name == "OIDC" else "desk", "The desk"):
         return getattr(importlib.import_module(_LATE[name]), name)

@@ -246,11 +246,10 @@ async def desk_served(
     known = Tokens(tokens)
     is_guarded = oidc is not None or bool(known.list())
     if not is_guarded and not is_loopback(host):
-        msg = (
+        raise InvalidArgumentError(
             f"Others could reach the desk at {host}, and {str(tokens)!r} has no token: no one could"
             " sign in. Make one with `holdfast desk token make NAME --role operator`."
         )
-        raise InvalidArgumentError(msg)
     bound = _listen(host, port, any_port=any_port)
     app = desk_app(
         runner, tokens=known if is_guarded else LocalTokens(tokens.parent, known), oidc=oidc
@@ -282,8 +281,7 @@ async def _serving(app: FastAPI, bound: socket.socket) -> AsyncGenerator[None]:
     up.cancel()
     try:
         if not server.started:
-            msg = "The desk did not start; the log above says why."
-            raise ServerStartError(msg)
+            raise ServerStartError("The desk did not start; the log above says why.")
         yield
     finally:
         server.should_exit = True
@@ -302,5 +300,4 @@ def _listen(host: str, port: int, *, any_port: bool) -> socket.socket:
             return listening_socket(host, tried)
         except OSError as error:
             why = why or f"{error.strerror}"
-    msg = f"The desk cannot listen at {host}:{port}: {why}. Give another --port."
-    raise ServerStartError(msg)
+    raise ServerStartError(f"The desk cannot listen at {host}:{port}: {why}. Give another --port.")

@@ -73,8 +73,7 @@ def id_of(task: Task | str) -> str:
     given: object = getattr(task, "task_id", task)
     if isinstance(given, str):
         return given
-    msg = f"A task is given as a Task or by its id; this is {shown(task)}."
-    raise InvalidArgumentError(msg)
+    raise InvalidArgumentError(f"A task is given as a Task or by its id; this is {shown(task)}.")
 
 
 class TaskState(Task):
@@ -187,8 +186,7 @@ class TaskReads:
         for output in self.get_completed_steps(task_id):
             if output.task_step.step_id == step_id:
                 return output
-        msg = f"Could not find step_id: {step_id}"
-        raise ValueError(msg)
+        raise ValueError(f"Could not find step_id: {step_id}")
 
     def get_task_output(self, task_id: Task | str, **_: Any) -> TaskStepOutput:
         """Return the output of the newest completed step.
@@ -198,8 +196,7 @@ class TaskReads:
         """
         outputs = self.get_completed_steps(task_id)
         if not outputs:
-            msg = f"No completed steps for task_id: {id_of(task_id)}"
-            raise ValueError(msg)
+            raise ValueError(f"No completed steps for task_id: {id_of(task_id)}")
         return outputs[-1]
 
     def get_completed_tasks(self, **_: Any) -> list[Task]:
@@ -371,8 +368,7 @@ class AgentRunner(BaseAgent):
     ) -> str:
         given = options.get("extra_state")
         if given and self.init_task_state_kwargs:
-            msg = "Cannot specify both `extra_state` and `init_task_state_kwargs`"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both `extra_state` and `init_task_state_kwargs`")
         choice = self.default_tool_choice if tool_choice is None else tool_choice
         await self.memory.abegin()
         return await self._tasks.create(
@@ -503,8 +499,7 @@ class AgentRunner(BaseAgent):
         options: Mapping[str, Any],
     ) -> TaskStepOutput:
         if step is not None and input is not None:
-            msg = "Cannot specify both `step` and `input`"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both `step` and `input`")
         wanted = None if step is None else step.step_id
         output = await self._tasks.run_step(
             id_of(task_id), input, wanted, options.get("tool_choice")
@@ -578,8 +573,7 @@ class AgentRunner(BaseAgent):
 
 def _check_last(output: TaskStepOutput | None) -> None:
     if output is not None and not output.is_last:
-        msg = "finalize_response can only be called on the last step output"
-        raise ValueError(msg)
+        raise ValueError("finalize_response can only be called on the last step output")
 
 
 def _query_text(query: Any) -> str:
@@ -697,6 +691,5 @@ class ParallelAgentRunner(AgentRunner):
         while not any(output.is_last for output in outputs):
             outputs = await self._round(task_id)
         if len(outputs) > 1:
-            msg = "More than one step output returned in final step."
-            raise ValueError(msg)
+            raise ValueError("More than one step output returned in final step.")
         return await self._tasks.finalize(task_id)

@@ -157,8 +157,7 @@ def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Mes
         case _ if callable(getattr(given, "get_all", None)):
             return Memory(connect, name), [to_message(each) for each in given.get_all()]
         case _:
-            msg = (
+            raise InvalidArgumentError(
                 f"memory={shown(given)} is not a memory. Pass the name of a session, a Session, or"
                 " a memory with get_all()."
             )
-            raise InvalidArgumentError(msg)

@@ -135,8 +135,7 @@ class StructuredPlannerAgent(AgentRunner):
             ValueError: Both tools and a retriever are given.
         """
         if tools and tool_retriever is not None:
-            msg = "Cannot specify both tools and tool_retriever"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both tools and tool_retriever")
         super().__init__(agent_worker, llm=llm, **options)
         self.plans = PlannerAgentState(self)
         self.tools = list(tools or ())

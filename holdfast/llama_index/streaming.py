@@ -85,8 +85,7 @@ class StreamingAgentChatResponse:
 
     async def _result(self) -> AgentResponse:
         if self._work is None:
-            msg = "The chat is not started."
-            raise RuntimeError(msg)
+            raise RuntimeError("The chat is not started.")
         await asyncio.wait([self._work])
         return self._work.result()
 

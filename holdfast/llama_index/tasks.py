@@ -223,11 +223,10 @@ class Tasks:
         except TaskExistsError:
             known = await runner.get_task(named)
             if known.input != input:
-                msg = (
+                raise InvalidArgumentError(
                     f"Task {named!r} was made with another input before: {shown(known.input)}; now"
                     f" it is {shown(input)}. Use another task_id."
-                )
-                raise InvalidArgumentError(msg) from None
+                ) from None
             self._found.add(named)
         self._created[named] = None
         return named
@@ -249,8 +248,7 @@ class Tasks:
         images: list[Image] = []
         if isinstance(self._worker, MultimodalReActAgentWorker):
             if IMAGES not in state:
-                msg = "Image docs not found in task extra state."
-                raise InvalidArgumentError(msg)
+                raise InvalidArgumentError("Image docs not found in task extra state.")
             images = [read_image(each) for each in state.pop(IMAGES)]
         if not state:
             return None, images

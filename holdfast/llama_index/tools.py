@@ -62,8 +62,7 @@ class ToolMetadata:
             ValueError: It has no name.
         """
         if self.name is None:
-            msg = "name is None."
-            raise ValueError(msg)
+            raise ValueError("name is None.")
         return self.name
 
     def to_openai_tool(self, **_: Any) -> dict[str, Any]:
@@ -190,8 +189,7 @@ class FunctionTool(BaseTool):
         """
         given = async_fn or fn
         if given is None:
-            msg = "fn or async_fn must be provided."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("fn or async_fn must be provided.")
         self.fn: Callable[..., Any] = given.function if isinstance(given, Tool) else given
         super().__init__(metadata or _described(self.fn, None, None), **options)
 

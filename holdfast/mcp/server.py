@@ -303,10 +303,9 @@ class MCPServer(abc.ABC):
             about = MCPToolMetaContext(ctx, self.name, tool.served.name, dict(arguments))
             given: object = await invoke(self.tool_meta_resolver, about)
             if not isinstance(given, dict | None):
-                msg = (
+                raise UserError(
                     f"A tool_meta_resolver must return a dict or None; it returned {shown(given)}."
                 )
-                raise UserError(msg)
             meta |= cast("dict[str, Any]", given or {})
         return meta or None
 

@@ -351,11 +351,10 @@ def check_tool_options(given: Mapping[str, ToolOptions]) -> dict[str, dict[str, 
             own.setdefault("timeout_seconds", own.pop("timeout"))
         wrong = own.keys() & _BY_SERVER or own.keys() - ToolOptions.__annotations__.keys()
         if wrong:
-            msg = (
+            raise DeclarationError(
                 f"tool_options of {name!r} cannot hold {', '.join(sorted(wrong))}: name, texts and"
                 " schema come from the server, and the rest are options of @tool."
             )
-            raise DeclarationError(msg)
         found[name] = own
     return found
 

@@ -253,12 +253,11 @@ def check_model(model: Any) -> None:
     if isinstance(model, type) or not (
         isinstance(model, Model) or callable(getattr(model, "get_response", None))
     ):
-        msg = (
+        raise WrongTypeError(
             f"model={shown(model)} ({type(model).__name__}) is not a model. Pass a name, as"
             ' "gpt-5-mini", a list of names, or an object with `name` and `async def'
             " respond(request)`, or with the Agents SDK's `get_response`."
         )
-        raise WrongTypeError(msg)
 
 
 HOSTED_CHOICES = frozenset(
@@ -559,8 +558,8 @@ def refuse_hosted(model: object, request: ModelRequest) -> None:
     is_searched = any(tool.namespace or tool.deferred for tool in request.tools)
     kind = "tools of namespaces or with defer_loading" if is_searched else "hosted tools"
     what = f"{kind} ({', '.join(names)})" if names else "a stored prompt (Agent.prompt)"
-    msg = (
+    raise (UserError if is_searched else ModelRequestError)(
         f"Model {request.model!r} cannot be asked with {what}: only the Responses API of OpenAI"
-        " has them."
+        " has them.",
+        remedy=NO_HOSTED,
     )
-    raise (UserError if is_searched else ModelRequestError)(msg, remedy=NO_HOSTED)

@@ -42,12 +42,11 @@ def choice_of(given: ToolChoice | None) -> str:
         wanted = wanted.word
     if isinstance(wanted, str):
         return check_name("tool_choice", wanted) if wanted else ""
-    msg = (
+    raise InvalidArgumentError(
         'tool_choice is "auto", "none", "required", a tool\'s name, {"type": "function", "name":'
         ' name}, {"type": "custom", "name": name} or the type of a tool of the provider, as'
         f' {{"type": "shell"}}; got {shown(given)}.'
     )
-    raise InvalidArgumentError(msg)
 
 
 def _hosted_choice(given: Mapping[str, Json]) -> object:

@@ -45,8 +45,7 @@ def set_default_openai_client(
 
     del use_for_tracing
     if not isinstance(cast("object", client), AsyncOpenAI):
-        msg = f"client must be an openai.AsyncOpenAI; it was {shown(client)}."
-        raise UserError(msg)
+        raise UserError(f"client must be an openai.AsyncOpenAI; it was {shown(client)}.")
     _defaults.client = client
 
 
@@ -65,8 +64,7 @@ def set_default_openai_key(
     """
     del use_for_tracing
     if not isinstance(cast("object", key), str):
-        msg = f"key must be a text; it was of type {type(key).__name__}."
-        raise UserError(msg)
+        raise UserError(f"key must be a text; it was of type {type(key).__name__}.")
     _defaults.key = key
 
 
@@ -80,8 +78,7 @@ def set_default_openai_api(api: Api) -> None:
         UserError: There is no such API.
     """
     if api not in get_args(Api):
-        msg = f"api must be one of {', '.join(get_args(Api))}; it was {shown(api)}."
-        raise UserError(msg)
+        raise UserError(f"api must be one of {', '.join(get_args(Api))}; it was {shown(api)}.")
     _defaults.api = "chat" if api == "chat_completions" else api
 
 

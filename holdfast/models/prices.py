@@ -123,11 +123,10 @@ class Prices:
             ModuleNotFoundError: The extra `prices` is not installed.
         """
         if not isinstance(cast("object", table), Mapping | None):
-            msg = (
+            raise UserError(
                 "table must be a dict of a model's name to its Price, as"
                 f" {{'gpt-5-mini': {{'input': 0.25, 'output': 2}}}}; it was {shown(table)}."
             )
-            raise UserError(msg)
         self.table = {_bare(name): _price(name, given) for name, given in (table or {}).items()}
         listed: dict[str, Json] = {name: each.wire() for name, each in sorted(self.table.items())}
         self.table_name = f"table {digest(canonical(listed))[:8]}"
@@ -241,16 +240,14 @@ def _price(model: str, given: object) -> Price:
     if isinstance(given, Price):
         return given
     if not isinstance(given, Mapping):
-        msg = (
+        raise UserError(
             f"The price of model {model!r} must be a holdfast.Price or a dict of its fields"
             f" (input, output, cached_input); it was {shown(given)}."
         )
-        raise UserError(msg)
     try:
         return Price(**cast("Mapping[str, Any]", given))
     except InvalidArgumentError as error:
-        msg = f"The price of model {model!r} cannot be read. {error}"
-        raise UserError(msg) from None
+        raise UserError(f"The price of model {model!r} cannot be read. {error}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -123,17 +123,15 @@ class MultiProviderMap:
             UserError: The prefix is not valid, or the object has no such method.
         """
         if not isinstance(cast("object", prefix), str) or not prefix or set(prefix) & set("/: "):
-            msg = (
+            raise UserError(
                 "A prefix is the part before the first slash of a model's name, as 'acme' in"
                 f" 'acme/small'; it was {shown(prefix)}."
             )
-            raise UserError(msg)
         if isinstance(provider, type) or not callable(getattr(provider, "get_model", None)):
-            msg = (
+            raise UserError(
                 f"The provider of prefix {prefix!r} must have a method get_model(name), which"
                 f" returns a Model; it was {shown(provider)}."
             )
-            raise UserError(msg)
         self._providers[prefix] = provider
 
     def remove_provider(self, prefix: str) -> None:

@@ -272,11 +272,10 @@ def _served(name: str, provider: Any, rest: str) -> Model:
         if inspect.iscoroutine(made):
             made.close()
         if inspect.isawaitable(made) or made is None or isinstance(made, str):
-            msg = (
+            raise InvalidArgumentError(
                 f"The provider of model {name!r} must return a Model from get_model({rest!r}), and"
                 f" not as a coroutine; it returned {shown(made)}."
             )
-            raise InvalidArgumentError(msg)
         known = _SERVED[name] = provider, ServedModel(name, resolve_model(made))
     return known[1]
 
@@ -371,8 +370,7 @@ class OpenAIProvider(ModelProvider):
         for name, given in absent.items():
             if name not in _ABSENT or given not in (None, False):
                 why = _ABSENT.get(name, "there is no such argument")
-                msg = f"OpenAIProvider cannot have {name}=: {why}."
-                raise UserError(msg)
+                raise UserError(f"OpenAIProvider cannot have {name}=: {why}.")
         place = {
             "api_key": api_key,
             "base_url": base_url,

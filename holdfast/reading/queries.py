@@ -440,8 +440,7 @@ class TaskQueries:
             with server_errors(*_PASSING):
                 return await self._patiently(partial(while_busy, ask), task_id)
         except WorkflowQueryRejectedError as cause:
-            msg = f"Task {task_id!r} is closed."
-            raise TaskClosedError(msg) from cause
+            raise TaskClosedError(f"Task {task_id!r} is closed.") from cause
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error

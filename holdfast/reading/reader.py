@@ -351,8 +351,7 @@ class Reader(TaskQueries):
         record = view.record or await archived_step(self.archive, view.segment, n)
         if record is not None:
             return await self.output(task_id, record)
-        msg = f"Could not find step number {n} of task {task_id!r}"
-        raise StepNotFoundError(msg)
+        raise StepNotFoundError(f"Could not find step number {n} of task {task_id!r}")
 
     async def waiting(self, task_id: str, n: int, *, or_done: bool = False) -> TaskStepOutput:
         """Read what a task waits for in its step of this number.

@@ -300,8 +300,7 @@ def event_text(event: StepEvent) -> str:
         InvalidArgumentError: It is something else than an event.
     """
     if not isinstance(cast("object", event), TaskEvent):
-        msg = f"An event of `step_events` has a text; this is {shown(event)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"An event of `step_events` has a text; this is {shown(event)}.")
     match event:
         case ChatStart():
             return f"> Task {event.task_id}: {_short(event.input)}"

@@ -66,12 +66,11 @@ def deployment_config(
     for variable, name in names.items():
         if not _NAME.fullmatch(name) or (variable == DEPLOYMENT and "." in name):
             option = variable.removeprefix("HOLDFAST_").lower()
-            msg = (
+            raise InvalidArgumentError(
                 f"--{option} ({variable}) is {name!r}. A worker of a deployment needs both names,"
                 " of at most 100 letters, digits, -, _ and /; a build may have dots too. The server"
                 " gives no work to a worker with another name."
             )
-            raise InvalidArgumentError(msg)
     behaviour = VersioningBehavior.PINNED if pins else VersioningBehavior.AUTO_UPGRADE
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(names[DEPLOYMENT], names[BUILD]),
@@ -153,11 +152,11 @@ async def check_open_tasks(
         if done == before[0] and skipped > before[1]:
             unread.append(queue)
     if failed:
-        msg = (
+        raise OpenTasksError(
             f"{len(failed)} of {done} open tasks that were replayed cannot go on with this code:"
-            f" {', '.join(failed)}. The first: {next(iter(failed.values()))}"
+            f" {', '.join(failed)}. The first: {next(iter(failed.values()))}",
+            [*failed],
         )
-        raise OpenTasksError(msg, [*failed])
     if unread:
         log.warning("no open task of these queues was replayed: %s", ", ".join(unread))
     more = f"; {skipped} just begun or with a long history were left out" if skipped else ""

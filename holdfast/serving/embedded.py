@@ -63,11 +63,10 @@ async def running_server(data_dir: Path, keys: Keys | None = None) -> tuple[Clie
 
     server = find_server(data_dir)
     if server is None:
-        msg = (
+        raise ConnectError(
             f"No server is running in {str(data_dir)!r}. AgentRunner.local(..., data_dir=...) and"
             " `holdfast worker my_module:agents --data-dir ...` start one."
         )
-        raise ConnectError(msg)
     archive = Archive(data_dir / "archive", keys=keys)
     client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
     await check_archive(client, archive)

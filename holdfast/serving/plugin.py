@@ -73,8 +73,7 @@ class HoldfastPlugin(SimplePlugin):
         given = cast("object", agents)
         listed = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
         if listed is None or not all(isinstance(each, Agent) for each in listed):
-            msg = f"agents is a list of Agents; it was {shown(agents)}."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError(f"agents is a list of Agents; it was {shown(agents)}.")
         served = tuple(agents)
 
         def converter(current: DataConverter | None) -> DataConverter:

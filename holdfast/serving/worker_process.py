@@ -239,8 +239,7 @@ def load_app(target: str, name: str | None = None) -> App:
         raise InvalidArgumentError(msg) from cause
     found: object = getattr(module, attribute, None)
     if found is None:
-        msg = f"Module {module_name!r} has no attribute {attribute!r}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"Module {module_name!r} has no attribute {attribute!r}.")
     agents = _agents(found)
     if not agents:
         msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
@@ -426,12 +425,11 @@ def default_archive() -> str:
     """
     url = os.environ.get("HOLDFAST_ARCHIVE")
     if not url:
-        msg = (
+        raise InvalidArgumentError(
             "No archive is named. Large values and closed tasks are kept there; give a directory"
             " that all processes share or a URL such as s3://bucket/path, as archive=... or in"
             " HOLDFAST_ARCHIVE. For the embedded server of this machine, give data_dir=... alone."
         )
-        raise InvalidArgumentError(msg)
     return url
 
 

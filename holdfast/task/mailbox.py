@@ -336,16 +336,14 @@ def check_match(match: Mapping[str, Json]) -> dict[str, Json]:
         InvalidArgumentError: A value is not plain, a name has an empty part, or there are too many.
     """
     if len(match) > MOST_FIELDS:
-        msg = f"match may name {MOST_FIELDS} fields; it names {len(match)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"match may name {MOST_FIELDS} fields; it names {len(match)}.")
     for name, wanted in match.items():
         if not all(name.split(".")):
             msg = f"match names fields as 'order.id'; {shown(name)} has an empty part."
             raise InvalidArgumentError(msg)
         if not isinstance(wanted, str | int | float | bool | None):
-            msg = (
+            raise InvalidArgumentError(
                 f"match compares plain values; for {name!r} there is {shown(wanted)}. Name fields"
                 f" within it, as {named([f'{name}.id'])}, or leave it out."
             )
-            raise InvalidArgumentError(msg)
     return dict(match)

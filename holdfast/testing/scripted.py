@@ -47,10 +47,9 @@ class ScriptedModel:
         """
         given = cast("object", script)
         if isinstance(given, str) or not (callable(given) or isinstance(given, Iterable)):
-            msg = (
+            raise InvalidArgumentError(
                 f"A script is a list of answers or a function of the request; got {shown(script)}."
             )
-            raise InvalidArgumentError(msg)
         self._name = name
         self._answer = script if callable(script) else None
         self._left = deque[Scripted](() if callable(script) else map(_checked, script))
@@ -138,12 +137,9 @@ def _checked(entry: Scripted) -> Scripted:
     calls = cast("Iterable[object]", given) if isinstance(given, list | tuple) else (None,)
     is_answer = isinstance(given, str | ToolCall | ModelAnswer | Exception)
     if not is_answer and not all(isinstance(each, ToolCall) for each in calls):
-        msg = (
-            "An answer of a script is a text, a ToolCall or a tuple of them, a ModelAnswer or an"
-            f" exception; got {shown(entry)}."
-        )
         raise InvalidArgumentError(
-            msg,
+            "An answer of a script is a text, a ToolCall or a tuple of them, a ModelAnswer or an"
+            f" exception; got {shown(entry)}.",
             remedy="A function that answers is given in place of the list: ScriptedModel(function)."
             " reply(), call() and their like are for FakeOpenAI, which is asked by HTTP.",
         )

@@ -37,11 +37,10 @@ class Worded(BaseModel):
             """
             if given:
                 names = ", ".join(type(self).model_fields)
-                msg = (
+                raise InvalidArgumentError(
                     f"{type(self).__name__} takes its fields by name ({names}); it was given"
                     f" {shown(given[0])} without one."
                 )
-                raise InvalidArgumentError(msg)
             try:
                 # as BaseModel.__init__ does, without the call of it: values are made all the time
                 self.__pydantic_validator__.validate_python(data, self_instance=self)
@@ -135,11 +134,10 @@ class Written(Value):
             if not fields.keys() <= cls.model_fields.keys():
                 unknown = [name for name in fields if name not in cls.model_fields]
                 hint = did_you_mean(unknown[0], cls.model_fields)
-                msg = (
+                raise InvalidArgumentError(
                     f"{cls.__name__} has no field {unknown[0]!r}.{hint} Its fields:"
                     f" {', '.join(cls.model_fields)}."
                 )
-                raise InvalidArgumentError(msg)
             return super().__new__(cls)
 
 

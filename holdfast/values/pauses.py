@@ -25,8 +25,7 @@ def pauses(
     """
     _check(first, longest, factor)
     if total is not None and not total >= 0:
-        msg = f"total={total!r} is below 0. Give None for pauses without end."
-        raise ValueError(msg)
+        raise ValueError(f"total={total!r} is below 0. Give None for pauses without end.")
     return _each(first, longest, factor, total)
 
 
@@ -44,8 +43,7 @@ def pause_of(attempt: int, first: float, longest: float, factor: float = 2.0) ->
     """
     _check(first, longest, factor)
     if attempt < 0:
-        msg = f"attempt={attempt!r} is below 0. Attempts count from 0."
-        raise ValueError(msg)
+        raise ValueError(f"attempt={attempt!r} is below 0. Attempts count from 0.")
     try:
         return min(first * factor**attempt, longest)
     except OverflowError:  # the power has no float: far above any longest pause
@@ -61,8 +59,7 @@ def _check(first: float, longest: float, factor: float) -> None:
         msg = f"first={first!r} and longest={longest!r} must be above 0: attempts need a pause."
         raise ValueError(msg)
     if not factor >= 1:
-        msg = f"factor={factor!r} is below 1. Pauses grow; 1 keeps them equal."
-        raise ValueError(msg)
+        raise ValueError(f"factor={factor!r} is below 1. Pauses grow; 1 keeps them equal.")
 
 
 def _each(first: float, longest: float, factor: float, total: float | None) -> Iterator[float]:

@@ -57,8 +57,7 @@ class Settings(Written):
             """
             for name, instead in cls.not_here.items():
                 if fields.pop(name, None):
-                    msg = f"{cls.__name__} does not serve {name}: {instead}"
-                    raise UserError(msg)
+                    raise UserError(f"{cls.__name__} does not serve {name}: {instead}")
             return super().__new__(cls, *given, **fields)
 
     @model_validator(mode="wrap")
@@ -230,8 +229,7 @@ class ModelSettings(Settings):
     def _only_of_the_body(cls, given: Data | None) -> Data | None:
         for name in given or {}:
             if name in _OF_THE_CLIENT:
-                msg = f"{name!r} is not a field of the body; {_OF_THE_CLIENT[name]}"
-                raise ValueError(msg)
+                raise ValueError(f"{name!r} is not a field of the body; {_OF_THE_CLIENT[name]}")
         return given
 
     @model_validator(mode="after")
@@ -357,11 +355,10 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
         _check_retry(fields.get("retry"))
         return ModelSettings(**fields)
     kind = type(given)
-    msg = (
+    raise WrongTypeError(
         f"{where} must be a ModelSettings instance or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
-    raise WrongTypeError(msg)
 
 
 def _check_retry(given: object) -> None:

@@ -257,11 +257,10 @@ class TaskStep(InNotebook, Written):
             msg = "Linked steps need ids of their own: make them with step_id=..."
             raise InvalidArgumentError(msg)
         if self.step_id == next_step.step_id or next_step.step_id in self.prev_steps:
-            msg = (
+            raise InvalidArgumentError(
                 f"Steps {self.step_id!r} and {next_step.step_id!r} would wait for each other:"
                 " neither could ever run."
             )
-            raise InvalidArgumentError(msg)
         if self.step_id in next_step.prev_steps:
             return next_step
         waits = (*next_step.prev_steps, self.step_id)

@@ -100,12 +100,11 @@ class AgentWorker(ABC):
             InvalidArgumentError: The worker has no rule for it; the task then waits, and can go on
                 with a worker that has one.
         """
-        msg = (
+        raise InvalidArgumentError(
             "More than one step output returned in final step. Steps"
             f" {', '.join(map(repr, outputs))} ran next to others and ended the task. Give"
             f" {type(self).__name__} a join method that makes one answer of them."
         )
-        raise InvalidArgumentError(msg)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
         """Choose what the session keeps of a finished task; all of it by default.
@@ -142,12 +141,11 @@ def as_worker(given: object) -> AgentWorker:
     if isinstance(given, AgentWorker):
         return given
     if not callable(getattr(given, "run_step", None)):
-        msg = (
+        raise UserError(
             f"worker={shown(given)} ({type(given).__name__}) has no method run_step, so it cannot"
             " do a step. Pass an AgentWorker, as ReActAgentWorker(), or leave `worker` out for"
             " function calling."
         )
-        raise UserError(msg)
     own: dict[str, Any] = {
         name: getattr(given, name) for name in PARAMETERS if hasattr(given, name)
     }
@@ -267,11 +265,10 @@ class CustomAgentWorker(AgentWorker):
             following = (step.get_next_step(step_state=after),)
             return TaskStepOutput(output=output, task_step=step, next_steps=following)
         if output is None:
-            msg = (
+            raise InvalidArgumentError(
                 f"{self._name} ended the task without an answer. Put the answer into"
                 ' state["output"] of the state that it returns with True.'
             )
-            raise InvalidArgumentError(msg)
         add_answer(ctx, output)
         return TaskStepOutput(output=output, task_step=step, is_last=True)
 
@@ -303,11 +300,10 @@ class CustomAgentWorker(AgentWorker):
             case (dict(), bool()):
                 return dict(pair[0]), pair[1]
             case _:
-                msg = (
+                raise InvalidArgumentError(
                     f"{self._name} returned {shown(made)} ({type(made).__name__}). It must return"
                     " (state, is_last): the whole state as a dict, and True or False."
                 )
-                raise InvalidArgumentError(msg)
 
     def _take_input(self, state: dict[str, Json], given: str | None) -> None:
         """Remove the step's input from the state.
@@ -316,11 +312,10 @@ class CustomAgentWorker(AgentWorker):
             InvalidArgumentError: `next_state` changed it.
         """
         if state.pop("input", given) != given:
-            msg = (
+            raise InvalidArgumentError(
                 f'{self._name} changed state["input"], which is the new user input of each step and'
                 " is not carried on. Keep your own data under another key."
             )
-            raise InvalidArgumentError(msg)
 
     def _usable(self, state: Mapping[str, Json]) -> dict[str, Json]:
         """Return a copy of an initial state.
@@ -330,12 +325,11 @@ class CustomAgentWorker(AgentWorker):
         """
         taken = [key for key in RESERVED if key in state]
         if taken:
-            msg = (
+            raise InvalidArgumentError(
                 f"The initial state of {type(self).__name__} has the key {taken[0]!r}, which is"
                 " reserved: `input` is given by each step and `output` holds its result. Use"
                 " another key."
             )
-            raise InvalidArgumentError(msg)
         return self._plain(state)
 
     def _plain(self, state: Mapping[str, Json]) -> dict[str, Json]:
@@ -427,8 +421,7 @@ def _read(function: Any, name: str) -> tuple[bool, bool]:
         InvalidArgumentError: It has other required parameters.
     """
     if not callable(function):
-        msg = f"{shown(function)} cannot be called. Pass a function."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"{shown(function)} cannot be called. Pass a function.")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -445,15 +438,13 @@ def _read(function: Any, name: str) -> tuple[bool, bool]:
         ):
             if is_async(function):
                 return first.name == "step", True
-            msg = (
+            raise InvalidArgumentError(
                 f"Function {name!r} takes `ctx` but is not an async function: it runs in a thread,"
                 " where nothing of ctx can be awaited. Make it an `async def`, or leave `ctx` out."
             )
-            raise InvalidArgumentError(msg)
         case _:
             listed = ", ".join(str(p) for p in parameters)
-            msg = f"Function {name}({listed}) cannot be a step. {RULE}"
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError(f"Function {name}({listed}) cannot be a step. {RULE}")
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -486,11 +477,10 @@ def as_json(value: Any, what: str) -> Json:
         return merge_patch.written(value)
     except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
-        msg = (
+        raise InvalidArgumentError(
             f"{what} a {type(value).__name__} that cannot be stored as JSON: {reason}. Use text,"
             " finite numbers, lists, dicts or pydantic models."
-        )
-        raise InvalidArgumentError(msg) from cause
+        ) from cause
 
 
 def add_question(ctx: StepContext, step: TaskStep) -> TaskStep:

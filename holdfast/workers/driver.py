@@ -200,11 +200,10 @@ async def _ended(
         raise StalledTaskError(msg)
     output: object = run.result()
     if not isinstance(output, TaskStepOutput):
-        msg = (
+        raise InvalidArgumentError(
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
             " TaskStepOutput."
         )
-        raise InvalidArgumentError(msg)
     told = await told_of(output.calls, ctx) if output.calls and not ctx.finished else {}
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
@@ -322,9 +321,8 @@ def _json(worker: AgentWorker, data: Any, what: str) -> Json:
         return merge_patch.written(data, what)
     except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
-        msg = (
+        raise InvalidArgumentError(
             f"{type(worker).__name__}.run_step gave {what} of type {type(data).__name__} that"
             f" cannot be stored as JSON: {reason}. Return text, finite numbers, lists, dicts or"
             " pydantic models."
-        )
-        raise InvalidArgumentError(msg) from cause
+        ) from cause

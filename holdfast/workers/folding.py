@@ -321,12 +321,9 @@ class FoldingAgentWorker(AgentWorker):
         if found is None:
             found = smaller(seen, (), full - fixed, room // 4)
         if found is None:
-            msg = (
-                f"The conversation cannot be folded into {full} tokens: instructions and tools are"
-                f" about {fixed}, and no room is left for the newest messages."
-            )
             raise UserError(
-                msg,
+                f"The conversation cannot be folded into {full} tokens: instructions and tools are"
+                f" about {fixed}, and no room is left for the newest messages.",
                 remedy="Give the agent a model with a larger window, or fewer tools, or undo the"
                 " step; then run the step again.",
             )

@@ -409,12 +409,9 @@ class FunctionCallingAgentWorker(AgentWorker):
             ctx.add(told.model_copy(update={"call_id": REPEATS}))
             return
         made = ", ".join(f"{call.name}({call.arguments})" for call in calls)
-        msg = (
-            f"The model has made the same calls {count} times in a row, with the same results each"
-            f" time: {safe_text(made)}. It was told after {most}."
-        )
         raise UnfitAnswerError(
-            msg,
+            f"The model has made the same calls {count} times in a row, with the same results each"
+            f" time: {safe_text(made)}. It was told after {most}.",
             remedy="Say something by feedback, then run the step again; or undo, or end the task."
             f" Run without feedback, it goes on for {most} more. The agent's"
             " worker=FunctionCallingAgentWorker(max_repeats=...) sets the limit.",
@@ -463,11 +460,10 @@ class FunctionCallingAgentWorker(AgentWorker):
 
 def _check(most: Any, is_parallel: Any) -> None:
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
-        msg = (
+        raise InvalidArgumentError(
             f"max_function_calls counts tool calls, so it must be a whole number, 0 or more; it was"
             f" {shown(most)}. Pass None for no limit."
         )
-        raise InvalidArgumentError(msg)
     if not isinstance(is_parallel, bool):
         msg = f"allow_parallel_tool_calls must be True or False; it was {shown(is_parallel)}."
         raise InvalidArgumentError(msg)

@@ -116,12 +116,11 @@ def behavior_code(behavior: Any) -> str:
         names = cast("Mapping[str, Any]", behavior).get("stop_at_tool_names")
     if isinstance(names, Iterable) and not isinstance(names, str):
         return "".join(f"{name}," for name in cast("Iterable[str]", names))
-    msg = (
+    raise WrongTypeError(
         f"Agent tool_use_behavior must be a ToolUseBehavior, got {shown(behavior)}. Pass"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
         " (context, results) that returns a ToolsToFinalOutputResult."
     )
-    raise WrongTypeError(msg)
 
 
 def may_be_final(tool: str, behavior: str) -> bool:

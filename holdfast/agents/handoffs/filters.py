@@ -214,8 +214,7 @@ def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
     """
     given = cast("object", transcript)
     if not is_array(given) or not all(map(is_object, given)):
-        msg = f"A transcript is a list of input items; it was {shown(given)}."
-        raise UserError(msg)
+        raise UserError(f"A transcript is a list of input items; it was {shown(given)}.")
     lines = [f"{k}. {_line(item)}" for k, item in enumerate(transcript, 1)] or [NOTHING]
     start, end = get_conversation_history_wrappers()
     return [{"role": "assistant", "content": "\n".join((PREAMBLE, start, *lines, end))}]
@@ -249,11 +248,10 @@ def next_input(data: object) -> tuple[list[Item], list[Item]]:
         UserError: The filter returned something else than HandoffInputData.
     """
     if not isinstance(data, HandoffInputData):
-        msg = (
+        raise UserError(
             f"An input filter of a handoff must return a HandoffInputData; it gave {shown(data)}."
             " Change what it was given with data.clone(...)."
         )
-        raise UserError(msg)
     new = data.new_items if data.input_items is None else data.input_items
     return _given(data), _items((*data.pre_handoff_items, *new))
 

@@ -86,11 +86,10 @@ class Invocation:
         try:
             said = self.read(arguments or "")
         except ValidationError as error:
-            msg = (
+            raise UnfitInputError(
                 f"Invalid JSON: the model called handoff {self._tool!r} with arguments that do not"
                 f" fit: {'; '.join(problems(error))}"
-            )
-            raise UnfitInputError(msg) from error
+            ) from error
         if self.on_handoff is not None:
             await invoke(self.on_handoff, *((ctx,) if self._adapter is None else (ctx, said)))
         return self.agent
@@ -116,12 +115,11 @@ class Invocation:
             msg = f"The {what} cannot be told to a model: {message_of(cause)}"
             raise UserError(msg, remedy=remedy_of(cause)) from cause
         if schema.get("type") != "object":
-            msg = (
+            raise UserError(
                 f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
                 " models call with named arguments, and the root of a strict JSON schema is one"
                 f" object. It was {shown(input_type)}."
             )
-            raise UserError(msg)
         return schema
 
 
@@ -138,8 +136,7 @@ def check_callable(given: object, what: str, of: str = "") -> None:
     """
     if not callable(given):
         whose = f"that of {of}" if of else "it"
-        msg = f"{what} must be callable, sync or async; {whose} was {shown(given)}."
-        raise WrongTypeError(msg)
+        raise WrongTypeError(f"{what} must be callable, sync or async; {whose} was {shown(given)}.")
 
 
 def problems(error: ValidationError) -> tuple[str, ...]:
@@ -155,8 +152,7 @@ def _adapter(tool: str, input_type: Any) -> TypeAdapter[Any] | None:
     try:
         return TypeAdapter(input_type)
     except PydanticUserError as cause:
-        msg = f"input_type={shown(input_type)} of handoff {tool!r}: {cause}"
-        raise UserError(msg) from cause
+        raise UserError(f"input_type={shown(input_type)} of handoff {tool!r}: {cause}") from cause
 
 
 def _check_on_handoff(tool: str, function: Callable[..., Any] | None, kind: Any) -> None:
@@ -164,22 +160,20 @@ def _check_on_handoff(tool: str, function: Callable[..., Any] | None, kind: Any)
     if function is None:
         if kind is None:
             return
-        msg = (
+        raise UserError(
             f"You must provide on_handoff when input_type is provided: handoff {tool!r} has none"
             " that would get the input. Pass on_handoff=function(ctx, input), or leave input_type"
             " out."
         )
-        raise UserError(msg)
     check_callable(function, "on_handoff", f"handoff {tool!r}")
     wanted = ("ctx",) if kind is None else ("ctx", "input")
     count = len(inspect.signature(function).parameters)
     if count != len(wanted):
         why = "there is no input_type" if kind is None else "there is an input_type"
-        msg = (
+        raise UserError(
             f"on_handoff of handoff {tool!r} must take ({', '.join(wanted)}), because {why}; it"
             f" takes {count} argument{'' if count == 1 else 's'}."
         )
-        raise UserError(msg)
 
 
 AgentT = TypeVar("AgentT", bound=AgentBase[Any], default=Any)
@@ -244,12 +238,11 @@ class Handoff(Generic[ContextT, AgentT]):
         """
         if self.target is not None:
             return self.target
-        msg = (
+        raise UserError(
             f"Handoff {self.tool_name!r} names agent {self.agent_name!r}, but does not have it. A"
             " run needs the agent itself, so that any worker process can go on with it: make the"
             " handoff with handoff(agent, ...), or add target=agent."
         )
-        raise UserError(msg)
 
     @property
     def on_handoff(self) -> Callable[..., Any] | None:
@@ -467,11 +460,10 @@ def default_tool_name(name: str) -> str:
 
 def _check_target(agent: Any) -> None:
     if not isinstance(agent, AgentBase):
-        msg = (
+        raise UserError(
             f"A handoff goes to an Agent; it was given {shown(agent)}. Pass the agent itself, or"
             " handoff(agent, ...)."
         )
-        raise UserError(msg)
 
 
 def _check_field(made: Handoff, name: str, value: object) -> None:
@@ -506,8 +498,7 @@ _FUNCTIONS = frozenset({"on_invoke_handoff", "input_filter", "is_enabled"})
 def _check_tool_name(name: Any) -> None:
     if isinstance(name, str) and re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}", name):
         return
-    msg = (
+    raise UserError(
         f"A handoff is named {shown(name)}, but models take names of 1 to {LONGEST_NAME} letters,"
         " digits, '_' and '-'. Name it with handoff(agent, tool_name_override=...)."
     )
-    raise UserError(msg)

@@ -59,11 +59,10 @@ def check_prompt(agent: str, given: object) -> None:
     if given is None or (callable(given) and not isinstance(given, type)):
         return
     if not isinstance(given, Mapping):
-        msg = (
+        raise WrongTypeError(
             f"Agent prompt must be a Prompt, a function, or None, got {type(given).__name__}:"
             f" {shown(given)}."
         )
-        raise WrongTypeError(msg)
     prompt_data(f"prompt of agent {agent!r}", cast("Mapping[str, Any]", given))
 
 
@@ -114,11 +113,10 @@ async def chosen_prompt(
     if callable(given):
         made = await invoke(given, GenerateDynamicPromptData(context, agent))
         if not isinstance(made, Mapping):
-            msg = (
+            raise UserError(
                 f"Dynamic prompt function must return a Prompt; that of agent {agent.name!r}"
                 f" returned {shown(made)}."
             )
-            raise UserError(msg)
     if made is None:
         return None
     return prompt_data(f"prompt of agent {agent.name!r}", cast("Mapping[str, Any]", made))

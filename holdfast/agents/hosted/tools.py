@@ -181,18 +181,16 @@ class WebSearchTool(HostedTool):
         """Check the fields."""
         kinds: object = self.search_content_types
         if kinds is not None and not (is_array(kinds) and all(each in _FOUND for each in kinds)):
-            msg = (
+            raise WrongTypeError(
                 'WebSearchTool(search_content_types=...) is a list of "text" and "image", or None;'
                 f" it was {shown(kinds)}."
             )
-            raise WrongTypeError(msg)
         images: object = self.image_settings
         if images is not None and not is_object(images):
-            msg = (
+            raise WrongTypeError(
                 "WebSearchTool(image_settings=...) is a dict with max_results and caption, or None;"
                 f" it was {shown(images)}."
             )
-            raise WrongTypeError(msg)
         check_fields(self)
 
     @property
@@ -251,11 +249,10 @@ class FileSearchTool(HostedTool):
         most: object = self.max_num_results
         is_number = isinstance(most, int) and not isinstance(most, bool)
         if most is not None and not (is_number and 0 <= cast("int", most) <= MOST_RESULTS):
-            msg = (
+            raise UserError(
                 "FileSearchTool(max_num_results=...) is a whole number from 0 to"
                 f" {MOST_RESULTS}, or None; it was {shown(most)}."
             )
-            raise UserError(msg)
         check_fields(self)
 
     @property
@@ -369,11 +366,11 @@ def check_served(
     if not serves:
         kind = repr(model) if isinstance(model, str) else type(model).__name__
         kind = "one of several" if isinstance(model, tuple) else kind
-        msg = (
+        raise UserError(
             f"Agent {agent!r} has {names}, which only the Responses API of OpenAI has; its model"
-            f" is {kind}."
+            f" is {kind}.",
+            remedy=NO_HOSTED,
         )
-        raise UserError(msg, remedy=NO_HOSTED)
     tools = [name for name in what if name != "prompt"]
     if tools and not worker.offers_hosted:
         msg = (
@@ -407,14 +404,12 @@ def checked_config(tool: object, config: object) -> dict[str, Json]:
     what = type(tool).__name__
     data = plain_data(config)
     if not is_object(data):
-        msg = (
+        raise WrongTypeError(
             f"{what}(tool_config=...) is the tool as the Responses API has it, a dict; it was"
             f" {shown(config)}."
         )
-        raise WrongTypeError(msg)
     if wrong := gate.flaw(data, "tool_config"):  # it may hold secrets: it is not shown
-        msg = f"{what} cannot use its tool_config: it is sent as JSON, and {wrong}"
-        raise UserError(msg)
+        raise UserError(f"{what} cannot use its tool_config: it is sent as JSON, and {wrong}")
     return data
 
 
@@ -474,11 +469,10 @@ class ToolSearchTool(HostedTool):
             msg = f"ToolSearchTool(description=...) is a text or None; it was {shown(told)}."
             raise WrongTypeError(msg)
         if self.execution not in (None, "server", "client"):
-            msg = (
+            raise UserError(
                 "ToolSearchTool(execution=...) is 'server', 'client' or None; it was"
                 f" {shown(self.execution)}."
             )
-            raise UserError(msg)
         check_fields(self)
 
     @property
@@ -518,8 +512,7 @@ def tool_namespace(
     for what, given in (("namespace name", name), ("description", description)):
         said: object = given
         if not isinstance(said, str) or not said.strip():
-            msg = f"tool_namespace() requires a non-empty {what}; it was {shown(said)}."
-            raise UserError(msg)
+            raise UserError(f"tool_namespace() requires a non-empty {what}; it was {shown(said)}.")
     listed: object = tools
     if not isinstance(listed, list | tuple):
         msg = f"tool_namespace(tools=...) is a list of function tools; it was {shown(listed)}."
@@ -562,12 +555,12 @@ def check_names_apart(agent: str, tools: Iterable[object]) -> None:
         tool = cast("Tool[..., Any]", each)
         other = owners.setdefault(tool.qualified_name, tool)
         if other is not tool and (is_searched(tool) or is_searched(other)):
-            msg = (
+            raise UserError(
                 f"Ambiguous function tool configuration of agent {agent!r}: the qualified name"
                 f" `{tool.qualified_name}` is used by multiple tools, and tool search could load"
-                " either."
+                " either.",
+                remedy="Rename one with name=, or put it into a namespace.",
             )
-            raise UserError(msg, remedy="Rename one with name=, or put it into a namespace.")
 
 
 if TYPE_CHECKING:
@@ -647,11 +640,10 @@ class HostedMCPTool(HostedTool):
             msg = f"on_approval_request must be a function (request); it was {shown(decide)}."
             raise WrongTypeError(msg)
         if self.effect not in ("read", "irreversible"):
-            msg = (
+            raise UserError(
                 "HostedMCPTool(effect=...) is 'read' or 'irreversible': the provider has no undo;"
                 f" it was {shown(self.effect)}."
             )
-            raise UserError(msg)
 
     @property
     def name(self) -> str:
@@ -694,11 +686,10 @@ def servers_of(tools: Sequence[object]) -> tuple[HostedMCPTool, ...]:
     labels = [server.label for server in found]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        msg = (
+        raise UserError(
             f"More than one HostedMCPTool has the label {', '.join(map(repr, twice))}. A request"
             " for an approval names its server by the label: give each its own."
         )
-        raise UserError(msg)
     return tuple(found)
 
 
@@ -723,12 +714,11 @@ async def decided_by_code(
     given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
     approve, reason = given.get("approve"), given.get("reason") or ""
     if not isinstance(approve, bool) or not isinstance(reason, str):
-        msg = (
+        raise UserError(
             f"on_approval_request of MCP server {server.label!r} must return"
             ' {"approve": bool, "reason": str} or None; it returned'
             f" {shown(answered)}."
         )
-        raise UserError(msg)
     if approve:
         return Outcome(content=APPROVED, attempts=0)
     text = clean(reason) or BARE_REJECTION

@@ -198,8 +198,7 @@ def read_once(owner: Any, name: str) -> Any:
             members.setdefault(each, made)
         members.pop("_unread", None)
     if name not in members:  # else another thread has made it since it was looked for
-        msg = f"{type(owner).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     return members[name]
 
 
@@ -354,8 +353,7 @@ class RunItemBase:
             released = self.__dict__.get("_released", {})
             if name in released:
                 return released[name]()
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def turn_keys(items: Sequence[RunItem]) -> list[str]:
@@ -521,10 +519,9 @@ class ToolApprovalItem(_OfCall):
         Raises:
             UserError: Always.
         """
-        msg = (
+        raise UserError(
             "A ToolApprovalItem is not input for a model: leave it out; its call is a ToolCallItem."
         )
-        raise UserError(msg)
 
 
 @dataclass

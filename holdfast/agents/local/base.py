@@ -259,8 +259,7 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             self._refuse(why)
 
     def _refuse(self, why: str) -> NoReturn:
-        msg = f"Tool {self.name!r}: on_approval= {why}."
-        raise DeclarationError(msg)
+        raise DeclarationError(f"Tool {self.name!r}: on_approval= {why}.")
 
     async def _needs_approval(self, ctx: ToolContext, asked: AskedT) -> bool | ApprovalRule:
         needs = self.needs_approval
@@ -277,11 +276,11 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
         approve, reason = given.get("approve"), given.get("reason")
         if not isinstance(approve, bool) or not isinstance(reason, str | None):
-            msg = (
+            raise UserError(
                 f"on_approval of tool {self.name!r} must return"
-                f' {{"approve": bool, "reason": str}}; it returned {shown(answered)}.'
+                f' {{"approve": bool, "reason": str}}; it returned {shown(answered)}.',
+                remedy="To have a person decide, leave on_approval out.",
             )
-            raise UserError(msg, remedy="To have a person decide, leave on_approval out.")
         return None if approve else reason or BARE_REJECTION
 
 
@@ -302,12 +301,11 @@ def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
             continue
         other = found.setdefault(kind, tool)
         if other is not tool:
-            msg = (
+            raise DeclarationError(
                 f"Agent {agent!r} has {type(other).__name__} {other.name!r} and"
                 f" {type(tool).__name__} {tool.name!r}, but a {kind!r} of the model does not"
                 " say which of them it is for. Give the agent one of them."
             )
-            raise DeclarationError(msg)
 
 
 OperationType = Literal["create_file", "update_file", "delete_file"]
@@ -408,11 +406,10 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         wrong = [name for name, each in methods.items() if not callable(each)]
         if wrong or not methods:
             has = f"has {', '.join(wrong)}, which cannot be called" if wrong else "does not"
-            msg = (
+            raise UserError(
                 "ApplyPatchTool(editor=...) needs an object with at least one of the methods"
                 f" create_file, update_file and delete_file; {shown(editor)} {has}."
             )
-            raise UserError(msg)
         self.editor = editor
         if callable(getattr(editor, "undo", None)):
             options.setdefault("undo", self._take_back)
@@ -539,8 +536,7 @@ class CustomTool(LocalTool[str]):
             msg = f"CustomTool {name!r} needs a function (ctx, text); got {shown(on_invoke_tool)}."
             raise UserError(msg)
         if wrong := _format_problem(format):
-            msg = f"CustomTool {name!r} cannot use its format: {wrong}"
-            raise UserError(msg, remedy=_FORMATS)
+            raise UserError(f"CustomTool {name!r} cannot use its format: {wrong}", remedy=_FORMATS)
         self.format = format
         super().__init__(
             name, description, needs_approval=needs_approval, on_approval=on_approval, **options

@@ -422,8 +422,7 @@ class LocalShellTool(LocalTool[dict[str, Json]]):
 
 def _environment(given: object) -> dict[str, Json]:
     if given is not None and not isinstance(given, Mapping):
-        msg = f"ShellTool environment must be a mapping; it was {shown(given)}."
-        raise UserError(msg)
+        raise UserError(f"ShellTool environment must be a mapping; it was {shown(given)}.")
     made: dict[str, Json] = {"type": "local", **cast("Mapping[str, Json]", given or {})}
     if made["type"] != "local":
         msg = (

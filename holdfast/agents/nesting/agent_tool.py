@@ -89,19 +89,17 @@ def check_run_options(given: RunOptions) -> None:
     check_run_hooks(given["hooks"])
     on_stream: object = given["on_stream"]
     if on_stream is not None and not callable(on_stream):
-        msg = (
+        raise UserError(
             "on_stream must be callable or None. The settings of the run are run_config=, also by"
             " position."
         )
-        raise UserError(msg)
     most: object = given["on_stream_max_pending_events"]
     is_count = isinstance(most, int) and not isinstance(most, bool) and most > 0
     if most is not None and not is_count:
-        msg = (
+        raise UserError(
             "on_stream_max_pending_events must be a positive integer or None; it was"
             f" {shown(most)}."
         )
-        raise UserError(msg)
 
 
 async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]) -> Any:
@@ -317,11 +315,10 @@ class AgentTool(Tool[..., Any]):
         given = {"params": params, "summary": summary, "json_schema": schema}
         made: object = await invoke(self.input_builder, given)
         if not isinstance(made, str | list):
-            msg = (
+            raise UserError(
                 f"The input_builder of tool {self.name!r} must give a text or a list of items; it"
                 f" gave {shown(made)} ({type(made).__name__})."
             )
-            raise UserError(msg)
         return cast("str | list[dict[str, Json]]", made)
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
@@ -395,8 +392,7 @@ def as_tool(
 ) -> AgentTool:
     """Make a tool of an agent; see `Agent.as_tool`."""
     if max_turns is not None and max_turns < 0:
-        msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
-        raise UserError(msg)
+        raise UserError(f"max_turns must be at least 0, or None for no limit; it was {max_turns}.")
     if max_depth < 1:
         msg = f"max_depth must be at least 1, as the agent's own task counts; it was {max_depth}."
         raise UserError(msg)
@@ -433,11 +429,10 @@ def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
     is_type = isinstance(parameters, type)
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
-    msg = (
+    raise InvalidArgumentError(
         f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is not an argument type."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         " Pass a dataclass or a pydantic model class."
     )
-    raise InvalidArgumentError(msg)
 
 
 def _schema(takes: type[Any], name: str) -> dict[str, Json]:

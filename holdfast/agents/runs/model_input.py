@@ -69,11 +69,10 @@ async def filtered(
     with naming("call_model_input_filter of the run", filter_):
         edited = await invoke(filter_, CallModelData(data, agent, context))
     if not (hasattr(edited, "input") and hasattr(edited, "instructions")):  # the SDK's own serves
-        msg = (
+        raise UserError(
             "call_model_input_filter must return a ModelInputData; it returned a"
             f" {type(edited).__name__}."
         )
-        raise UserError(msg)
     messages = from_response_items(once_each(edited.input, shown_items(request.messages)))
     changes = {"messages": messages, "instructions": edited.instructions or ""}
     return request.model_copy(update=changes)

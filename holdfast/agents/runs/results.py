@@ -147,8 +147,7 @@ class ModelResponse:
             """Return the items, which are made when they are read."""
             if name == "output":
                 return read_once(self, name)
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 @dataclass
@@ -336,8 +335,7 @@ class RunData:
             if name in LATER:
                 return read_once(self, name)
             if name != "last_agent" or "_released" not in self.__dict__:
-                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-                raise AttributeError(msg)
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             agent = self.__dict__["_released"]()
             if agent is None:
                 msg = "The last agent was released, and nothing else has it any more."
@@ -458,7 +456,6 @@ class RunResult(RunData):
             TypeError: The answer is checked and has another type.
         """
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
-            msg = f"Final output is not of type {cls.__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"Final output is not of type {cls.__name__}")
         output: T = self.final_output
         return output

@@ -113,11 +113,10 @@ def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
     handlers = dict(cast("Mapping[ErrorKind, ErrorHandler]", given or {}))
     for kind, handler in handlers.items():
         if kind not in kinds or not callable(handler):
-            msg = (
+            raise UserError(
                 f"error_handlers has {kind!r}: {shown(handler)}. Give a function for one of"
                 f" {', '.join(map(repr, kinds))}."
             )
-            raise UserError(msg)
     return handlers
 
 
@@ -138,11 +137,10 @@ def as_handler_result(value: Any) -> RunErrorHandlerResult | None:
     known = {field.name for field in fields(RunErrorHandlerResult)}
     unknown = sorted(given.keys() - known)
     if unknown:
-        msg = (
+        raise UserError(
             f"An error handler returned a dict with {', '.join(map(repr, unknown))} next to"
             " 'final_output'; there is only 'include_in_history'."
         )
-        raise UserError(msg)
     return RunErrorHandlerResult(**given)
 
 

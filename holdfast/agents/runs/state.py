@@ -63,16 +63,14 @@ def written(
     if serializer is not None:
         data: Any = serializer(context)
         if not is_object(data):
-            msg = f"context_serializer must return a dict; it returned {shown(data)}."
-            raise UserError(msg)
+            raise UserError(f"context_serializer must return a dict; it returned {shown(data)}.")
         made = dict(data)
         return _entry(made, _kind(context), "context_serializer", lost=True)
     if strict:
-        msg = (
+        raise UserError(
             f"The context is {_named(context)}, which is not a mapping, and strict_context is set:"
             " pass context_serializer, a function that makes a mapping of it."
         )
-        raise UserError(msg)
     return _by_itself(context)
 
 
@@ -225,11 +223,9 @@ class RunState(Generic[ContextT, AgentT]):
             UserError: An argument has a wrong type.
         """
         if not isinstance(cast("object", starting_agent), Agent):
-            msg = f"starting_agent must be an Agent; it was {shown(starting_agent)}."
-            raise UserError(msg)
+            raise UserError(f"starting_agent must be an Agent; it was {shown(starting_agent)}.")
         if context is not None and not isinstance(cast("object", context), RunContextWrapper):
-            msg = f"context must be a RunContextWrapper; it was {shown(context)}."
-            raise UserError(msg)
+            raise UserError(f"context must be a RunContextWrapper; it was {shown(context)}.")
         self._hold("", ())
         self.context = context
         self.original_input = (
@@ -265,11 +261,10 @@ class RunState(Generic[ContextT, AgentT]):
         items = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
         wrong = items is None or not all(isinstance(each, ToolApprovalItem) for each in items)
         if not isinstance(cast("object", task_id), str) or wrong:
-            msg = (
+            raise InvalidArgumentError(
                 "A RunState is made of a task's id and of interruptions (ToolApprovalItems); it was"
                 f" given {shown(task_id)} and {shown(interruptions)}."
             )
-            raise InvalidArgumentError(msg)
         made = cls.__new__(cls)
         made._hold(task_id, interruptions, id=id)  # noqa: SLF001  of this class
         return made
@@ -391,8 +386,7 @@ class RunState(Generic[ContextT, AgentT]):
         check_goes_on(self._interruptions, self.task_id, self._outer())
         texts = [input] if isinstance(input, str) else [text_of(item) for item in input]
         if not texts or not all(text.strip() for text in texts):
-            msg = "The input to add is empty; give a text, or user messages."
-            raise UserError(msg)
+            raise UserError("The input to add is empty; give a text, or user messages.")
         self._input += texts
 
     @property
@@ -520,12 +514,11 @@ class RunState(Generic[ContextT, AgentT]):
         state._outer = lambda: runs  # noqa: SLF001  nobody else may have it
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):
-            msg = (
+            raise UserError(
                 f"Run state agent not found in agent map: it is {begins!r}, which"
                 f" {initial_agent.name!r} and its team do not know. Pass the agent with which the"
                 " run begins."
             )
-            raise UserError(msg)
         context: Any = context_override
         if context is None and saved.context is not None:
             context = read(saved.context, deserializer=context_deserializer, strict=strict_context)

@@ -119,22 +119,18 @@ def read_form(data: object) -> StateForm:
         UserError: It is not one, or one of other rules.
     """
     if not is_object(data):
-        msg = f"{_NO_STATE}: its JSON must be an object."
-        raise UserError(msg)
+        raise UserError(f"{_NO_STATE}: its JSON must be an object.")
     version: object = data.get(VERSION)
     if version is None:
-        msg = f"Run state is missing schema version. {_NO_STATE}: it has no {VERSION}."
-        raise UserError(msg)
+        raise UserError(f"Run state is missing schema version. {_NO_STATE}: it has no {VERSION}.")
     if not isinstance(version, str):
-        msg = f"Run state schema version has an invalid type: {VERSION} must be a text."
-        raise UserError(msg)
+        raise UserError(f"Run state schema version has an invalid type: {VERSION} must be a text.")
     if version != "1":
-        msg = (
+        raise UserError(
             f"Run state schema version is not supported: this version of Holdfast reads {VERSION}"
             " '1'. The state was written by another version, or by the Agents SDK, which has no"
             " task."
         )
-        raise UserError(msg)
     try:
         return StateForm.model_validate(data)
     except ValidationError as cause:  # what it holds is not shown: it may be secret
@@ -142,8 +138,7 @@ def read_form(data: object) -> StateForm:
             f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
             for each in cause.errors(include_input=False)
         )
-        msg = f"{_NO_STATE}: {wrong}."
-        raise UserError(msg) from None
+        raise UserError(f"{_NO_STATE}: {wrong}.") from None
 
 
 def parsed(text: str) -> Json:
@@ -155,11 +150,10 @@ def parsed(text: str) -> Json:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as cause:
-        msg = (
+        raise UserError(
             "Failed to parse run state JSON: this is not a run's state as RunState.to_string gives"
             f" it: {cause}"
-        )
-        raise UserError(msg) from cause
+        ) from cause
 
 
 def decidable(
@@ -181,8 +175,7 @@ def decidable(
         raise UserError(msg)
     item = given if given.approval_id else _waiting(given, among)
     if not item.approval_id.startswith((f"{task_id}:", f"{task_id}{MADE}")):
-        msg = f"{item.approval_id!r} belongs to another run than {task_id!r}."
-        raise UserError(msg)
+        raise UserError(f"{item.approval_id!r} belongs to another run than {task_id!r}.")
     return item
 
 
@@ -190,11 +183,10 @@ def _waiting(asked: ToolApprovalItem, among: Iterable[ToolApprovalItem]) -> Tool
     for item in among:
         if (item.call_id, item.tool_key) == (asked.call_id, asked.tool_key):
             return item
-    msg = (
+    raise UserError(
         f"Call {asked.call_id!r} of tool {asked.qualified_name!r} does not wait for a decision"
         " here. Decide on an item of get_interruptions()."
     )
-    raise UserError(msg)
 
 
 def text_of(item: object) -> str:

@@ -291,13 +291,12 @@ def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> N
             text = "Agent %r has more than one tool or handoff named %s: the last is offered"
             log.warning(text, agent.name, names)
             continue
-        msg = (
+        raise UserError(
             f"Ambiguous function tool configuration of agent {agent.name!r}: the tool name"
             f" `{clashes[0]}` is used by multiple tools or handoffs ({names}). The model could not"
             " tell them apart: rename one, with @tool(name=...) or handoff(agent,"
             " tool_name_override=...)."
         )
-        raise UserError(msg)
 
 
 def _refuse_folded(agent: Agent) -> None:
@@ -310,9 +309,8 @@ def _refuse_folded(agent: Agent) -> None:
         folded = name_for_models(author)
         is_folded = name in {folded, f"transfer_to_{folded}"} and name in agent.name_clashes
         if is_folded and first.setdefault(name, author) != author:
-            msg = (
+            raise UserError(
                 f"Agent {agent.name!r} leads to agents {first[name]!r} and {author!r} by one name,"
                 f" {name!r}, so only one could be offered. Name them otherwise for models, with"
                 " handoff(agent, tool_name_override=...) or agent.as_tool(...)."
             )
-            raise UserError(msg)

@@ -286,8 +286,7 @@ class Invoker:
         """
         owner = self.owner
         if owner is None:
-            msg = "An invoker without a tool cannot be called."
-            raise RuntimeError(msg)
+            raise RuntimeError("An invoker without a tool cannot be called.")
         try:
             return await owner.run_made(ctx, arguments)
         except Exception as error:

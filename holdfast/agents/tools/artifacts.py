@@ -23,8 +23,7 @@ async def _read_artifact(ctx: ToolContext, reference: str, offset: int = 0) -> s
     except UnicodeDecodeError:
         return f"{what} is no text, and cannot be shown here."
     if not 0 <= offset <= len(text):
-        msg = f"{what} has {len(text):,} characters; offset={offset} is not among them."
-        raise ValueError(msg)
+        raise ValueError(f"{what} has {len(text):,} characters; offset={offset} is not among them.")
     page = text[offset : offset + PAGE]
     end = offset + len(page)
     rest = f"\n[{len(text) - end:,} more characters: offset={end}]" if end < len(text) else ""

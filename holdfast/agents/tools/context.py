@@ -57,8 +57,7 @@ def _usage(given: Usage | UsageRecord | None) -> Usage:
         return given
     if isinstance(cast("object", given), UsageRecord):
         return Usage.of(given)
-    msg = f"usage must be a Usage; it was {shown(given)} ({type(given).__name__})."
-    raise WrongTypeError(msg)
+    raise WrongTypeError(f"usage must be a Usage; it was {shown(given)} ({type(given).__name__}).")
 
 
 class NestedResult(Protocol):

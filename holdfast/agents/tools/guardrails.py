@@ -230,18 +230,16 @@ def check_tool_guardrails(owner: str, what: str, given: Any, kind: type[Any]) ->
     """
     if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
         return
-    msg = (
+    raise UserError(
         f"{owner}: {what}={shown(given)} is not a list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         f" functions with @{what.removesuffix('s')} and pass a list of them."
     )
-    raise UserError(msg)
 
 
 def _found(name: str, found: object) -> ToolGuardrailFunctionOutput:
     if isinstance(found, ToolGuardrailFunctionOutput) and found.behavior.get("type") in BEHAVIORS:
         return found
-    msg = (
+    raise UserError(
         f"Guardrail {name!r} returned {shown(found)}; it must return"
         " ToolGuardrailFunctionOutput.allow(), .reject_content(message) or .raise_exception()."
     )
-    raise UserError(msg)

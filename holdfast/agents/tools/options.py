@@ -85,8 +85,7 @@ async def run_hook(
         Exception: An error that it raised.
     """
     if hook is None:
-        msg = f"Tool {tool!r} has no {what}= and cannot be asked to {what}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"Tool {tool!r} has no {what}= and cannot be asked to {what}.")
     if ctx is None:
         return await invoke(hook, effect)
     return await invoke_hook(hook, ctx, effect, keep="last")
@@ -140,11 +139,10 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
         arguments
     ):
         return
-    msg = (
+    raise DeclarationError(
         f"{what} must be a function ({', '.join(arguments)}) or ({arguments[-1]}); got"
         f" {shown(function)}."
     )
-    raise DeclarationError(msg)
 
 
 def _wanted(function: Callable[..., Any], offered: int) -> int:
@@ -227,11 +225,10 @@ def check_name(name: str) -> None:
         DeclarationError: It is not 1 to 64 characters of letters, digits, `_` and `-`.
     """
     if not isinstance(cast("object", name), str) or not _NAME.fullmatch(name):
-        msg = (
+        raise DeclarationError(
             f"{shown(name)} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
             " 0-9, '_' and '-'. Pass name_override= or name= to @tool."
         )
-        raise DeclarationError(msg)
 
 
 def read_options(
@@ -271,5 +268,4 @@ def refuse_option(tool: str, option: str, value: object) -> None:
         DeclarationError: It has a value.
     """
     if value is not None:
-        msg = f"Tool {tool!r} cannot have {option}=: {REFUSED[option]}."
-        raise DeclarationError(msg)
+        raise DeclarationError(f"Tool {tool!r} cannot have {option}=: {REFUSED[option]}.")

@@ -46,8 +46,7 @@ class ToolOutputImage(Worded):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.image_url is None and self.file_id is None:
-            msg = "an image needs image_url or file_id"
-            raise ValueError(msg)
+            raise ValueError("an image needs image_url or file_id")
         return self
 
 
@@ -82,8 +81,7 @@ class ToolOutputFileContent(Worded):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.file_data is None and self.file_url is None and self.file_id is None:
-            msg = "a file needs file_data, file_url or file_id"
-            raise ValueError(msg)
+            raise ValueError("a file needs file_data, file_url or file_id")
         return self
 
 

@@ -117,22 +117,19 @@ def _grams(run: str) -> list[str]:
 
 def _check(tools: Any, top_k: Any) -> None:
     if not isinstance(tools, Sequence) or isinstance(tools, str):
-        msg = (
+        raise InvalidArgumentError(
             f"The catalogue is {shown(tools)} ({type(tools).__name__}). Pass a list of tools or"
             " functions, also for a single one."
         )
-        raise InvalidArgumentError(msg)
     if not tools:
         msg = "The catalogue is empty, so there is nothing to choose from. Pass at least one tool."
         raise InvalidArgumentError(msg)
     if not isinstance(top_k, int) or isinstance(top_k, bool):
-        msg = (
+        raise InvalidArgumentError(
             f"top_k={shown(top_k)} ({type(top_k).__name__}) is not a number of tools. Give an int."
         )
-        raise InvalidArgumentError(msg)
     if top_k < 1:
-        msg = f"top_k={top_k} would offer no tool. Give at least 1."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"top_k={top_k} would offer no tool. Give at least 1.")
 
 
 def _words_of(tool: Tool) -> list[str]:
@@ -169,9 +166,8 @@ async def ask_retriever(
     wanted = list(dict.fromkeys(cast("list[str]", items)))
     unknown = [name for name in wanted if name not in catalogue]
     if unknown:
-        msg = (
+        raise InvalidArgumentError(
             f"{kind}.retrieve named {', '.join(map(repr, unknown))}, which its `tools` lack. They"
             " must hold every tool that it may select: add it there, or correct the name."
         )
-        raise InvalidArgumentError(msg)
     return wanted

@@ -74,11 +74,11 @@ def refuse_to_offer(tool: Any) -> None:
         UserError: It wants to be called by programs.
     """
     if "programmatic" in (tool.allowed_callers or ()):
-        msg = (
+        raise UserError(
             f"Tool {tool.name!r} allows calls by programs that the provider runs; Holdfast has no"
-            " ProgrammaticToolCallingTool."
+            " ProgrammaticToolCallingTool.",
+            remedy="Leave allowed_callers out: then the model calls the tool.",
         )
-        raise UserError(msg, remedy="Leave allowed_callers out: then the model calls the tool.")
 
 
 def check_tool(tool: Any) -> None:
@@ -103,8 +103,7 @@ def check_tool(tool: Any) -> None:
     _check_namespace(tool)
     problem = next(filter(None, (_effect_problem(tool), _time_problem(tool), _other(tool))), "")
     if problem:
-        msg = f"Tool {tool.name!r}: {problem}."
-        raise DeclarationError(msg)
+        raise DeclarationError(f"Tool {tool.name!r}: {problem}.")
     for hook, what in ((tool.undo, "undo"), (tool.probe, "probe")):
         if hook is not None:
             check_hook(hook, f"{what}= of tool {tool.name!r}", ("ctx", "effect"))
@@ -139,17 +138,15 @@ _AS_DECLARED = (
 
 def _check_namespace(tool: Any) -> None:
     if tool.namespace and not _NAMESPACE.fullmatch(tool.namespace):
-        msg = (
+        raise DeclarationError(
             f"{shown(tool.namespace)} cannot be the namespace of tool {tool.name!r}: it must have 1"
             " to 64 characters of a-z, A-Z, 0-9, '_', '-' and '.'."
         )
-        raise DeclarationError(msg)
     if tool.namespace == tool.name:
-        msg = (
+        raise DeclarationError(
             f"Responses tool-search reserves the synthetic namespace `{tool.name}.{tool.name}` for"
             " deferred tools outside of namespaces. Rename the namespace or the tool."
         )
-        raise DeclarationError(msg)
 
 
 _NAMESPACE = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -412,8 +409,7 @@ class Tool(Generic[P, R]):
         """
         if name == "__wrapped__" and self._made is not None:
             return self._made.function
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __copy__(self) -> Self:
         """Copy the tool; an `on_invoke_tool` of its own is that of the copy."""
@@ -609,11 +605,10 @@ class Tool(Generic[P, R]):
         """
         found = await run_hook(self.probe, "probe", self.name, ctx, effect)
         if isinstance(found, bool):
-            msg = (
+            raise UserError(
                 f"The probe of tool {self.name!r} returned {found}; it must return the call's"
                 " result, or None if the call has not happened."
             )
-            raise UserError(msg)
         return found
 
     async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool | ApprovalRule:

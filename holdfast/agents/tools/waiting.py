@@ -46,8 +46,7 @@ def time_of(when: str) -> float:
         msg = f"{shown(when)} names no time: {error}. Write '2 h' or '2027-01-31T14:00:00Z'."
         raise ValueError(msg) from None
     if at <= now:
-        msg = f"{time_shown(at)} is over: it is {time_shown(now)}. Name a time to come."
-        raise ValueError(msg)
+        raise ValueError(f"{time_shown(at)} is over: it is {time_shown(now)}. Name a time to come.")
     return at
 
 
@@ -92,8 +91,7 @@ class LaterTool(PreparedTool):
         elif seconds is not None and not 0 < seconds < inf:
             problem = f"completion_seconds={shown(seconds)} is not a positive number"
         if problem:
-            msg = f"Tool {self.name!r} completes later: {problem}."
-            raise DeclarationError(msg)
+            raise DeclarationError(f"Tool {self.name!r} completes later: {problem}.")
 
     async def prepare(
         self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /

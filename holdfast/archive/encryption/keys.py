@@ -94,11 +94,10 @@ class Keys:
         self._services: dict[str, KeyService] = {}
         for name, key in cast("Mapping[object, object]", given).items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
-                msg = (
+                raise InvalidArgumentError(
                     f"{shown(name)} cannot name a key: use up to 64 letters, digits, dots, hyphens"
                     " and underscores."
                 )
-                raise InvalidArgumentError(msg)
             self._services[name] = _service(name, key)
         self.first = next(iter(self._services))
 
@@ -207,12 +206,10 @@ def _parsed(place: str, text: str) -> dict[str, bytes | KeyService]:
             data = b""
         if len(data) != KEY_BYTES or name in found:
             why = "repeats a name" if name in found else "is not a key"
-            msg = f"Line {number} of the keys in {place!r} {why}. {_HOW}"
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError(f"Line {number} of the keys in {place!r} {why}. {_HOW}")
         found[name] = data
     if not found:
-        msg = f"There is no key in {place!r}. {_HOW}"
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"There is no key in {place!r}. {_HOW}")
     return found
 
 
@@ -319,9 +316,8 @@ def hashed(name: str) -> str:
     check_arguments(hashed, name=name)
     key = os.environ.get("HOLDFAST_NAMES_KEY", "").encode()
     if len(key) < _LEAST_NAMES_KEY:
-        msg = (
+        raise InvalidArgumentError(
             f"hashed() needs HOLDFAST_NAMES_KEY, a secret of at least {_LEAST_NAMES_KEY} characters"
             " that all processes share: without it, anybody could test guesses of the name."
         )
-        raise InvalidArgumentError(msg)
     return hmac.new(key, name.encode(), hashlib.sha256).hexdigest()[:32]

@@ -26,8 +26,7 @@ async def artifacts_command(
         NotFoundError: The task has no such artifact.
     """
     if get is None and out is not None:
-        msg = "--out says where to write an artifact; name it with --get."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError("--out says where to write an artifact; name it with --get.")
     stdout: Any = sys.stdout  # None, if the process was started with it closed
     if get is not None and out is None and (stdout is None or stdout.isatty()):
         msg = "A terminal would obey what an artifact holds. Name a file with --out."

@@ -109,8 +109,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
     try:
         data: Json = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as cause:
-        msg = f"The arguments must be a JSON object: {cause}"
-        raise InvalidArgumentError(msg) from cause
+        raise InvalidArgumentError(f"The arguments must be a JSON object: {cause}") from cause
     if not isinstance(data, dict):
         msg = f"The arguments must be a JSON object, not {type(data).__name__}."
         raise InvalidArgumentError(msg)
@@ -118,8 +117,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON")
 
 
 async def approvals_command(
@@ -165,8 +163,7 @@ def _deciders(approval: Approval) -> str:
 async def rules_command(common: Common, typed: str | None, session: str | None = None) -> ExitCode:
     """List the decisions that hold for later calls: of a task, of a session, or all."""
     if typed is not None and session is not None:
-        msg = "A rule is of a task or of a session: name one of them."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError("A rule is of a task or of a session: name one of them.")
     async with engine_of(common) as engine:
         runner = engine.runner()
         if session is not None:

@@ -79,10 +79,9 @@ async def run_command(
     """Create a task and run it to its end."""
     mode: Mode = "manual" if manual else "detached" if detach or start_at else "watched"
     if queue is not None and agents:
-        msg = (
+        raise InvalidArgumentError(
             "--queue names workers that run elsewhere, --agents serves them here: give one of them."
         )
-        raise InvalidArgumentError(msg)
     here = load_agents(agents, app) if agents else None
     if here is not None and agent not in {each.name for each in here.served}:
         names = [each.name for each in here.served]

@@ -295,11 +295,10 @@ def token_file(common: Common, given: Path | None) -> Path:
         return named
     directory = common.embedded
     if directory is None:
-        msg = (
+        raise InvalidArgumentError(
             "A cluster has no directory for the desk's tokens: name their file with --tokens or"
             " HOLDFAST_DESK_TOKENS."
         )
-        raise InvalidArgumentError(msg)
     return directory / TOKENS
 
 

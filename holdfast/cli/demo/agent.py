@@ -44,8 +44,7 @@ def power(base: Number, exponent: Number) -> Number:
             raise InvalidArgumentError(msg)
     result: object = pow(base, exponent)
     if not isinstance(result, int | float):
-        msg = f"{base} to the power of {exponent} is not a real number."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"{base} to the power of {exponent} is not a real number.")
     return result
 
 

@@ -112,8 +112,7 @@ class WorkerProcesses:
 async def demo_command(common: Common, question: str) -> ExitCode:
     """Run the demo; the exit code is 0 only when the answer is right."""
     if common.embedded is None and common.address:
-        msg = "The demo brings its own server: leave --address out."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError("The demo brings its own server: leave --address out.")
     expression, expected = expected_value(question)
     console = output.err() if common.json else output.out()
     with _directory(common.data_dir) as data_dir:

@@ -26,11 +26,10 @@ def expected_value(question: str) -> tuple[str, float]:
     """
     found = find_question(question)
     if found is None:
-        msg = (
+        raise InvalidArgumentError(
             f"There is no arithmetic in {question!r}. Ask something like 'What is (121 * 3) + 42?';"
             " the signs are + - * / ^ and parentheses."
         )
-        raise InvalidArgumentError(msg)
     plain = re.sub(r"(?<=\d),(?=\d)", "", found.text)
     plain = re.sub(r"(?<![\d.])0+(?=\d)", "", plain).replace("^", "**")
     try:
@@ -61,8 +60,7 @@ def _value(node: ast.expr) -> Fraction:
         case ast.BinOp(left=left, op=op, right=right):
             return _combined(op, _value(left), _value(right))
         case _:
-            msg = f"{ast.unparse(node)} is not arithmetic"
-            raise ValueError(msg)
+            raise ValueError(f"{ast.unparse(node)} is not arithmetic")
 
 
 def _combined(op: ast.operator, left: Fraction, right: Fraction) -> Fraction:
@@ -76,19 +74,16 @@ def _combined(op: ast.operator, left: Fraction, right: Fraction) -> Fraction:
         case ast.Div():
             return left / right
         case _:
-            msg = f"{type(op).__name__} is not one of + - * / ^"
-            raise ValueError(msg)
+            raise ValueError(f"{type(op).__name__} is not one of + - * / ^")
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if abs(exponent) > LARGEST_EXPONENT:
-        msg = f"the exponent {float(exponent):g} is too large"
-        raise ValueError(msg)
+        raise ValueError(f"the exponent {float(exponent):g} is too large")
     if exponent.denominator == 1:
         return base ** int(exponent)
     if base < 0:
-        msg = "a root of a negative number is not a real number"
-        raise ValueError(msg)
+        raise ValueError("a root of a negative number is not a real number")
     return Fraction(math.pow(base, exponent))
 
 

@@ -70,11 +70,10 @@ def listen(host: str, port: int, token: str, *, by: str = "") -> socket.socket:
         ServerStartError: It cannot listen there.
     """
     if host not in LOOPBACK and not token:
-        msg = (
+        raise InvalidArgumentError(
             f"Others could reach the agents at {host}, and no token guards them. Set"
             " HOLDFAST_MCP_TOKEN; clients send it as `Authorization: Bearer ...`."
         )
-        raise InvalidArgumentError(msg)
     if by and not token:
         msg = f"Every program and user of this machine could decide as {by!r}: no token guards the"
         raise InvalidArgumentError(f"{msg} agents. Set HOLDFAST_MCP_TOKEN, or leave --by out.")

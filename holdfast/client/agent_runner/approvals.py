@@ -294,8 +294,7 @@ class TaskApprovals(RunnerBase):
     ) -> Receipt:
         task_id, wanted = _parts(approval)
         if not by:
-            msg = "A decision needs the name of who decides: by=..."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("A decision needs the name of who decides: by=...")
         sent: dict[str, Json] = {**body, "approval": wanted}
         has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
         if has:
@@ -335,8 +334,7 @@ class TaskApprovals(RunnerBase):
             if found.votes and same_json(text, found.agreed or found.arguments):
                 return  # it is one of the votes that it needs
             if found.status == "open":
-                msg = f"{found.text} Approval {wanted!r} stays open."
-                raise CommandRefusedError(msg)
+                raise CommandRefusedError(f"{found.text} Approval {wanted!r} stays open.")
             await asyncio.sleep(AGAIN_SECONDS)
 
 

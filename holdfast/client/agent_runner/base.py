@@ -149,8 +149,7 @@ def check_own(given: Iterable[str]) -> list[str]:
     plain = cast("object", given)
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
         was = shown(plain)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-        msg = f"roles must be a list as ['finance']; it was {was}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"roles must be a list as ['finance']; it was {was}.")
     return [check_role(each) for each in cast("Iterable[object]", plain)]
 
 
@@ -367,10 +366,9 @@ class RunnerBase:
         )
         if data_dir is not None:
             if any((address, namespace, archive, tls, api_key)):
-                msg = (
+                raise InvalidArgumentError(
                     "Give a data_dir alone, or the address of a cluster: each has its own archive."
                 )
-                raise InvalidArgumentError(msg)
             client, store = await running_server(_directory(data_dir), keys)
             return cls(agent=agent, app=app, client=client, archive=store, **options)
         store = Archive(archive or default_archive(), keys=keys)
@@ -427,11 +425,10 @@ class RunnerBase:
             Raises:
                 InvalidArgumentError: Always.
             """
-            msg = (
+            raise InvalidArgumentError(
                 "Write `async with AgentRunner.local(...)`, in an `async def`. In a program without"
                 " async, use `with` and the AgentRunner of holdfast.sync."
             )
-            raise InvalidArgumentError(msg)
 
         def __exit__(self, *_: object) -> None:
             """Be there, so that `__enter__` is called."""
@@ -458,11 +455,10 @@ class RunnerBase:
     @property
     def _read(self) -> Reader:
         if self._reader is None:
-            msg = (
+            raise InvalidArgumentError(
                 "This AgentRunner is not started, or was closed: use it in `async with runner:`, or"
                 " after runner.start()."
             )
-            raise InvalidArgumentError(msg)
         return self._reader
 
     @property

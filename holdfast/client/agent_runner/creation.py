@@ -160,8 +160,7 @@ class TaskReading(RunnerBase):
         """
         found = await self._read.task(id_of(task))
         if not found.steps:
-            msg = f"No completed steps for task_id: {found.task_id}"
-            raise StepNotFoundError(msg)
+            raise StepNotFoundError(f"No completed steps for task_id: {found.task_id}")
         return await self._read.step(found.task_id, found.steps)
 
     async def get_completed_tasks(self) -> list[ListedTask]:
@@ -215,8 +214,7 @@ class TaskReading(RunnerBase):
         """
         outputs = await self._read.steps(id_of(task), to_answer=True)
         if not outputs:
-            msg = f"No completed steps for task_id: {id_of(task)}"
-            raise StepNotFoundError(msg)
+            raise StepNotFoundError(f"No completed steps for task_id: {id_of(task)}")
         last = outputs[-1]
         sources = tuple(source for output in outputs for source in output.sources)
         found = await self._read.task(id_of(task))

@@ -93,8 +93,7 @@ class TaskErasing(RunnerBase):
         kind, name = self._selected(task, session, person)
         who = check_by(by)
         if not who or not reason.strip():
-            msg = "An erasure has a person and a reason: by=..., reason=..."
-            raise CommandRefusedError(msg)
+            raise CommandRefusedError("An erasure has a person and a reason: by=..., reason=...")
         code = name if kind != "person" else await code_of(self.archive, kind, name)
         done = as_object(await self._certificate(kind, code))
         if done and kind == "task":
@@ -222,8 +221,7 @@ class TaskErasing(RunnerBase):
         check_arguments(TaskErasing.hold, selector=selector, reason=reason)
         check_name("case", case)
         if not check_by(by):
-            msg = "A hold has a person who sets or ends it: by=..."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("A hold has a person who sets or ends it: by=...")
         found = SELECTOR.fullmatch(selector)
         if found is None:
             msg = f"{selector!r} names nothing: say task:ID, session:NAME or person:NAME."
@@ -248,8 +246,7 @@ class TaskErasing(RunnerBase):
             return "session", self.session(session).id
         if person is not None and task is None and session is None:
             return "person", check_name("person", person)
-        msg = "Name one of these: a task, session=... or person=..."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError("Name one of these: a task, session=... or person=...")
 
     async def _certificate(self, kind: Kind, code: str) -> Json | None:
         """Read the newest certificate; None without one."""

@@ -70,11 +70,10 @@ class EventSending(RunnerBase):
         sent = Event(id=known, data=dict(data or {}), keep=keep.total_seconds())
         gate.check_value(sent, "The event")
         if (size := len(canonical(sent.data))) > LARGEST_EVENT:
-            msg = (
+            raise InvalidArgumentError(
                 f"The data of the event have {size:,} bytes; there may be {LARGEST_EVENT:,}. Store"
                 " the rest elsewhere, and send its address."
             )
-            raise InvalidArgumentError(msg)
         queue = self._queue or queue_of(self.app)
         with server_errors():
             await tell_mailbox(self.client, queue, name, "event", sent)

@@ -97,11 +97,9 @@ class TaskRuns(TaskCreation):
                 wrong type.
         """
         if input is not None and step is not None:
-            msg = "Cannot specify both `step` and `input`"
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("Cannot specify both `step` and `input`")
         if not isinstance(cast("object", step), TaskStep | str | None):
-            msg = f"step must be TaskStep: {type(step).__name__}"
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError(f"step must be TaskStep: {type(step).__name__}")
         text, stored, parts = await self._input(input, images, task=task_id)
         return RunRequest(
             input=text,

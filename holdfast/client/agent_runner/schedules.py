@@ -177,11 +177,10 @@ class TaskScheduling(TaskCreation):
                 await self.client.create_schedule(wanted, made, search_attributes=own)
         except temporal.ScheduleAlreadyRunningError:
             if not exist_ok:
-                msg = (
+                raise InvalidArgumentError(
                     f"There is a schedule {shown(name)} already. Delete it, choose another name, or"
                     " give it these settings with exist_ok=True."
-                )
-                raise InvalidArgumentError(msg) from None
+                ) from None
             await self._schedule(wanted)
 
             def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
@@ -306,8 +305,7 @@ class TaskScheduling(TaskCreation):
         """
         check_arguments(TaskScheduling.set_retention, days=days, rate=rate)
         if not check_by(by):
-            msg = "A retention has a person who sets it: by=..."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("A retention has a person who sets it: by=...")
         name = _retention(self.app, check_name("agent", agent))
         rule = Retention(app=self.app, agent=agent, days=days, rate=rate, by=by)
         made = temporal.Schedule(
@@ -389,8 +387,7 @@ class TaskScheduling(TaskCreation):
         if (found := await self._found(check_new_id(name))) is not None:
             return found
         known = [each.name for each in await self.list_schedules()]
-        msg = f"There is no schedule {shown(name)} of tasks.{instead(name, known)}"
-        raise NotFoundError(msg)
+        raise NotFoundError(f"There is no schedule {shown(name)} of tasks.{instead(name, known)}")
 
     async def _found(self, name: str) -> Schedule | None:
         """Read a schedule of tasks; return None for any other name."""

@@ -186,8 +186,7 @@ class Session:
         wanted = rule.id if isinstance(rule, StandingRule) else rule
         name = check_by(by)
         if not name:
-            msg = "To revoke a standing rule, say who does so: by=..."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("To revoke a standing rule, say who does so: by=...")
         known = {each.id: each for each in await self.standing_rules(ended=True)}
         coming = None if wanted in known else await self._coming(wanted)
         if wanted not in known and coming is None:  # it may have arrived in between

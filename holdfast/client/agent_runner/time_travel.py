@@ -334,11 +334,10 @@ def _check_input(text: str | None) -> None:
         raise InvalidArgumentError(msg)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > INLINE_BYTES:
-        msg = (
+        raise InvalidArgumentError(
             f"The input of a fork may have at most 16 KB; this has {size} bytes. Fork without an"
             " input and give it with run_step(fork, input=...)."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None) -> TaskHead:

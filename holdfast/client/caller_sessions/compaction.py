@@ -271,11 +271,10 @@ class OpenAIResponsesCompactionSession(SessionABC):
         """
         check_session(underlying_session)
         if isinstance(underlying_session, OpenAIConversationsSession):
-            msg = (
+            raise InvalidArgumentError(
                 "An OpenAIConversationsSession cannot be folded: the provider keeps its items. Give"
                 " it to the run as it is."
             )
-            raise InvalidArgumentError(msg)
         if max_rollback_items is not None and max_rollback_items < 1:
             msg = f"max_rollback_items={max_rollback_items} must be positive or None."
             raise InvalidArgumentError(msg)
@@ -307,18 +306,16 @@ class OpenAIResponsesCompactionSession(SessionABC):
     async def _fold(self, asked: OpenAIResponsesCompactionArgs) -> None:
         items = await self._items()
         if (most := self.max_rollback_items) is not None and len(items) > most:
-            msg = (
+            raise InvalidArgumentError(
                 f"Session {self.session_id!r} has more items than max_rollback_items={most}."
                 " Nothing was folded: give a larger number, or None for no limit."
             )
-            raise InvalidArgumentError(msg)
         if any(member(each, ENCRYPTED) is not None for each in items):
-            msg = (
+            raise InvalidArgumentError(
                 f"Session {self.session_id!r} has items that a session around it has encrypted,"
                 " which could not read what the API makes of them. Nothing was folded: give the"
                 " encrypting session to this one as its underlying_session."
             )
-            raise InvalidArgumentError(msg)
         response, mode = asked.get("response_id"), asked.get("compaction_mode", self._mode)
         by_id = mode == "previous_response_id" or (
             mode == "auto" and response is not None and asked.get("store") is not False
@@ -330,8 +327,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
             "compaction_mode": "previous_response_id" if by_id else "input",
         }
         if by_id and response is None:
-            msg = "run_compaction by previous_response_id needs response_id."
-            raise ValueError(msg)
+            raise ValueError("run_compaction by previous_response_id needs response_id.")
         if not asked.get("force") and not yes_or_no(self._decide, self._decide(told)):
             return
         sent: dict[str, Any] = (

@@ -99,12 +99,11 @@ def check_session(given: object) -> None:
     """
     missing = [name for name in METHODS if not callable(getattr(given, name, None))]
     if missing:
-        msg = (
+        raise InvalidArgumentError(
             f"session must be a name, a Session, or an object with the methods"
             f" {', '.join(METHODS)}; {shown(given)} ({type(given).__name__}) lacks"
             f" {', '.join(missing)}."
         )
-        raise InvalidArgumentError(msg)
     if name := name_of(given):
         check_name(f"session_id of the {type(given).__name__}", name, LONGEST_KNOWN)
 

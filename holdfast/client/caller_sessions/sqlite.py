@@ -125,8 +125,7 @@ class SQLiteSession(SessionABC):
         """Do some work in a transaction of its own."""
         with self._lock:
             if self._is_closed:
-                msg = f"SQLiteSession is closed (session {self.session_id!r})."
-                raise RuntimeError(msg)
+                raise RuntimeError(f"SQLiteSession is closed (session {self.session_id!r}).")
             self._db.execute(begin)
             try:
                 done = work()

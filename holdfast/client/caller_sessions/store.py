@@ -302,8 +302,7 @@ class CallerStore:
             given = cast("Any", given).model_dump(mode="json", exclude_unset=True)
         if isinstance(given, Mapping):
             return dict(cast("Mapping[str, Json]", given))
-        msg = f"An item of session {self.name!r} must be a dict; it was {shown(given)}."
-        raise UserError(msg)
+        raise UserError(f"An item of session {self.name!r} must be a dict; it was {shown(given)}.")
 
 
 def _unnamed(item: Item) -> Item:

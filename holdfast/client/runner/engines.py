@@ -108,8 +108,7 @@ class Engines:
         """Make a runner for one more agent of the embedded engine."""
         first = self._embedded_runner
         if first is None:
-            msg = "the embedded engine is started with its first runner"
-            raise RuntimeError(msg)
+            raise RuntimeError("the embedded engine is started with its first runner")
         return AgentRunner(
             agent=agent.name, engine=self._embedded, client=first.client, archive=first.archive
         )

@@ -112,11 +112,10 @@ async def chosen_items(
     news = copy.deepcopy(asked)
     chosen: Any = await call(callback, list(seen), list(news))
     if not is_array(chosen) or not chosen:
-        msg = (
+        raise UserError(
             "session_input_callback must return a list with at least one item, what the model is"
             f" to see; it returned {shown(chosen)} ({type(chosen).__name__})."
         )
-        raise UserError(msg)
     items: list[Item] = list(chosen)
     return items, _new_items(seen, news, items)
 
@@ -178,11 +177,10 @@ def check_input(given: object) -> None:
         UserError: It is neither.
     """
     if isinstance(given, bytes) or not isinstance(given, Sequence):
-        msg = (
+        raise UserError(
             f"input={shown(given)} ({type(given).__name__}) is not input of a run. Give a text, a"
             " list of items in the form of the Responses API, or a RunState."
         )
-        raise UserError(msg)
 
 
 def messages_of(given: Any) -> tuple[Message, ...]:

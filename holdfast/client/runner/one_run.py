@@ -191,12 +191,11 @@ async def _add_input(
         events = [entry.event for entry in await engine.reader.entries(task_id) if entry.event]
         if any(event.body.get("id") == request_id for event in events):
             return  # an earlier run of this state has sent it
-        msg = (
+        raise TaskClosedError(
             f"Task {task_id!r} has ended, and no model has read what was added to its state:"
             f" {shown(text)}. Runner.run(agent, RunState.of({task_id!r})) returns how it ended. To"
             " go on with this input, add it to that result's to_state()."
-        )
-        raise TaskClosedError(msg) from error
+        ) from error
 
 
 class _Run:

@@ -59,11 +59,10 @@ async def check_resumable(engine: AgentRunner, call: RunCall, before: Recorded) 
     _check_same_session(engine, call, before)
     names = [each.name for each in (agent, *agent.team())]
     if task.agent not in names:
-        msg = (
+        raise UserError(
             f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
         )
-        raise UserError(msg)
     await _check_roles(engine, call, before)
 
 
@@ -124,12 +123,11 @@ def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) ->
         is_same = ref is not None and engine.session(given).id == ref.id
     if not is_same:
         known = repr(ref.name) if ref is not None else own and f"{own.id!r} of its caller"
-        msg = (
+        raise UserError(
             f"Task {call.task_id!r} has {f'session {known}' if known else 'no session'}, and keeps"
             f" it: a state cannot be run in session"
             f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
         )
-        raise UserError(msg)
 
 
 SETTINGS: tuple[RunSetting, ...] = get_args(RunSetting)
@@ -166,11 +164,10 @@ def change_of(call: RunCall, before: Recorded) -> RunChange | None:
     change = RunChange.between(before.head, call.head, names)
     kept = before.head.run.kept
     if kept is not None and change.run.handoff_filter:
-        msg = (
+        raise UserError(
             f"Task {before.task.task_id!r} has its conversation kept by the provider, which has in"
             " it already what handoff_input_filter would take out. Leave it out."
         )
-        raise UserError(msg)
     forget((Counter(call.head.run.code) - Counter(change.run.code)).elements())
     return change if change.names else None
 

@@ -115,11 +115,10 @@ def kept_conversation(
         log.warning(text, named[1], ids["conversation_id"])
         ids["previous_response_id"] = ""
     if has_session:
-        msg = (
+        raise UserError(
             f"Session persistence and {named[0]} exclude each other: either the session gives the"
             " model what was said before, or the provider does. Leave one of them out."
         )
-        raise UserError(msg)
     if begins:
         _refuse_output_guardrails(agent, config, named[0])
     team = (agent, *agent.team())
@@ -127,12 +126,11 @@ def kept_conversation(
         raise UserError(KEPT_BY_ONE)
     handoffs = [each for member in team for each in member.made_handoffs]
     if config.handoff_input_filter or any(each.input_filter for each in handoffs):
-        msg = (
+        raise UserError(
             "Server-managed conversations do not support handoff input filters: with"
             f" {named[0]} the provider has the conversation already, so no filter can take anything"
             " out of it."
         )
-        raise UserError(msg)
     if config.nest_handoff_history or any(each.nest_handoff_history for each in handoffs):
         log.warning(
             "Runs with %s do not support nest_handoff_history, which is ignored: the provider has"
@@ -283,12 +281,11 @@ def _next_agent(given: Agent, name: str) -> Agent:
     """
     team = team_of(given)
     if name and not team.has(name):
-        msg = (
+        raise UserError(
             f"Run state agent not found in agent map: the run of the state ended with agent"
             f" {name!r}, which {given.name!r} and its team do not know. Pass that agent, or one"
             " that can hand over to it."
         )
-        raise UserError(msg)
     return users_agent(team.of(name))
 
 
@@ -321,11 +318,10 @@ def _with_state(
     if goes_on:
         return state, cast("RunArguments", {**given, **added})
     if state.context is not None and state.context.decisions.taken:
-        msg = (
+        raise UserError(
             "The state is of a run that has not begun, so that no call of a tool waits yet, but"
             " calls were decided on. Run the state; then decide on the interruptions of its result."
         )
-        raise UserError(msg)
     added |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
     if given.get("task_id") is None:
         added["task_id"] = new_id(agent.name, state.id)

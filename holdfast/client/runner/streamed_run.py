@@ -229,8 +229,7 @@ class RunResultStreaming(Streamed[RunResult]):
             UserError: There is no such mode.
         """
         if mode not in get_args(CancelMode):
-            msg = f"mode must be one of {get_args(CancelMode)}; it was {mode!r}."
-            raise UserError(msg)
+            raise UserError(f"mode must be one of {get_args(CancelMode)}; it was {mode!r}.")
         if self.is_complete:
             return
         self._own_turns.stop()

@@ -122,11 +122,10 @@ def secrets_of(name: str, given: str) -> Iterator[bytes]:
         except binascii.Error:
             secret = b""
         if found is None or len(secret) < _LEAST_SECRET:
-            msg = (
+            raise InvalidArgumentError(
                 f"Part {number} of {SECRETS_VARIABLE} is not a secret: that is whsec_ and the"
                 f" base64 of at least {_LEAST_SECRET} bytes, with NAME= before it for one name."
             )
-            raise InvalidArgumentError(msg)
         if found[1] in (None, name):
             yield secret
 

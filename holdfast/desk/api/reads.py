@@ -334,8 +334,7 @@ async def card(asked: Asked, approval_id: str) -> Card:
     if approval is None:
         said = await Feed(asked.runner).decided_by(approval_id)
         what = f"It was {said}." if said else "There was none, or it was withdrawn."
-        msg = f"No approval {approval_id!r} waits. {what}"
-        raise NotFoundError(msg)
+        raise NotFoundError(f"No approval {approval_id!r} waits. {what}")
     context = await Feed(asked.runner).context(task_id)
     return await asked.seen(card_of(approval, context, now=time.time()))
 

@@ -72,11 +72,10 @@ class Proxy:
     def __post_init__(self) -> None:
         """Check the secret and the roles."""
         if len(self.secret) < LEAST_SECRET:
-            msg = (
+            raise InvalidArgumentError(
                 f"The proxy's secret has {len(self.secret)} characters; it needs at least"
                 f" {LEAST_SECRET}. `openssl rand -hex 32` makes one."
             )
-            raise InvalidArgumentError(msg)
         object.__setattr__(self, "roles", check_roles(self.roles))
 
     def identity(self, headers: Mapping[str, str]) -> Identity | None:

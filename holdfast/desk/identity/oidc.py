@@ -128,11 +128,10 @@ class OIDC:
         known = {each.name for each in fields(cls)} - {"client_secret"}
         needed = {"issuer", "client_id", "roles"}
         if odd := sorted(({*found} - known) | (needed - {*found})):
-            msg = (
+            raise InvalidArgumentError(
                 f"{str(file)!r} has wrong or missing fields: {', '.join(odd)}. Fields are:"
                 f" {', '.join(sorted(known))}. The secret is in {SECRET_VARIABLE}."
             )
-            raise InvalidArgumentError(msg)
         return cls(**found, client_secret=os.environ.get(SECRET_VARIABLE, ""))
 
     def identity(self, claims: Mapping[str, Any]) -> Identity:
@@ -152,8 +151,7 @@ class OIDC:
         try:
             checked = check_identity(name), check_roles(roles)
         except InvalidArgumentError as error:
-            msg = f"No group of {shown(name)} gives a role here: {error}"
-            raise NotAllowedError(msg) from None
+            raise NotAllowedError(f"No group of {shown(name)} gives a role here: {error}") from None
         if not self.tenants or EVERY in tenants:
             return Identity(*checked, "oidc")
         [tenant, *more] = sorted(tenants)

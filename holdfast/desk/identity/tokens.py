@@ -168,11 +168,10 @@ def check_roles(given: Iterable[str]) -> frozenset[str]:
             raise InvalidArgumentError(f"There is no role {each!r}. Did you mean {near[0]!r}?")
     if roles == groups:
         what = ", ".join(map(shown, sorted(groups))) or "no role"
-        msg = (
+        raise InvalidArgumentError(
             f"Roles are {', '.join(ROLES)}; {what} was given. Give one of them, and names of groups"
             " as well: those are for the people of an ApprovalRule."
         )
-        raise InvalidArgumentError(msg)
     return roles
 
 
@@ -286,8 +285,7 @@ class Tokens:
         count = sum(record.name == name for record in found)
         if not any(record.name == name for record in self._known().values()):
             known = ", ".join(sorted({record.name for record in found})) or "none"
-            msg = f"There is no token of {name!r}. Tokens are of: {known}."
-            raise NotFoundError(msg)
+            raise NotFoundError(f"There is no token of {name!r}. Tokens are of: {known}.")
         self._change(lambda before: [record for record in before if record.name != name])
         return count
 
@@ -314,8 +312,7 @@ class Tokens:
         """
         record = _valid(token, self._known())
         if record is None or record.session_of:
-            msg = "The token is not known, or it has ended."
-            raise NotFoundError(msg)
+            raise NotFoundError("The token is not known, or it has ended.")
         return self._begin(record)
 
     def begin_session_of(self, visitor: Identity) -> str:
@@ -363,11 +360,10 @@ class Tokens:
             try:
                 kept = _Kept.model_validate_json(self.file.read_bytes())
             except ValidationError as error:
-                msg = (
+                raise InvalidArgumentError(
                     f"The tokens in {str(self.file)!r} cannot be read ({error.error_count()}"
                     " errors). Put the file back from a copy, or delete it and make new tokens."
-                )
-                raise InvalidArgumentError(msg) from None
+                ) from None
             self._read = state, {record.digest: record for record in kept.tokens}
         return self._read[1]
 

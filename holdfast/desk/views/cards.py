@@ -147,8 +147,7 @@ def _number(text: str, field: Field) -> int | float:
         return int(text) if field.kind == "integer" else float(text)
     except ValueError as cause:
         what = "a whole number" if field.kind == "integer" else "a number"
-        msg = f"{field.name} must be {what}; it was {text!r}."
-        raise InvalidArgumentError(msg) from cause
+        raise InvalidArgumentError(f"{field.name} must be {what}; it was {text!r}.") from cause
 
 
 def _field(

@@ -382,11 +382,10 @@ async def ensure_server(data_dir: Path, *, ui: bool = False) -> ServerInfo:
         if record is None:
             record = await start_server(directory, ui=ui)
         if ui and not record.ui_port:
-            msg = (
+            raise ServerStartError(
                 f"The Temporal server of {str(directory)!r} runs without its web UI. End the"
                 " processes that use it, or `holdfast stop`, and start it with the UI."
             )
-            raise ServerStartError(msg)
         write_json(directory / "server.json", asdict(record))
         return record.info(directory)
 

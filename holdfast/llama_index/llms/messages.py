@@ -100,8 +100,7 @@ def to_message(given: Any) -> Message:
     known = {"developer": "system", "function": "tool", "chatbot": "assistant"}
     role = {**known, "model": "assistant"}.get(role, role)
     if role not in ("system", "user", "assistant", "tool"):
-        msg = f"{shown(given)} is not a chat message: its role is {role!r}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"{shown(given)} is not a chat message: its role is {role!r}.")
     extra: Mapping[str, Any] = getattr(given, "additional_kwargs", None) or {}
     return Message(
         role=cast("Any", role),
@@ -283,8 +282,7 @@ def template_text(prompt: Any) -> str:
     text = get() if callable(get) else getattr(prompt, "template", None)
     if isinstance(text, str):
         return text
-    msg = f"{shown(prompt)} is not a prompt. Pass a text or a PromptTemplate."
-    raise InvalidArgumentError(msg)
+    raise InvalidArgumentError(f"{shown(prompt)} is not a prompt. Pass a text or a PromptTemplate.")
 
 
 class ChatMemoryBuffer:
@@ -317,12 +315,11 @@ class ChatMemoryBuffer:
         """
         del llm, token_limit
         if chat_store is not None:
-            msg = (
+            raise InvalidArgumentError(
                 "Conversations are kept in sessions, not in a chat_store. Give the agent the name"
                 " of one: memory='alice'; and for what was said before, chat_history="
                 "chat_store.get_messages(key)."
             )
-            raise InvalidArgumentError(msg)
         return cls(chat_history or ())
 
     def get_all(self) -> list[Any]:

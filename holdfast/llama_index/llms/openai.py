@@ -254,12 +254,11 @@ class ChatModel:
 
         def __getattr__(self, name: str) -> Any:
             """Say what serves where a program of LlamaIndex's own wants more of a model."""
-            msg = (
+            raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}. Programs, engines and"
                 " workflows of LlamaIndex need an LLM of LlamaIndex: keep its import (from"
                 " llama_index.llms.openai import OpenAI). Agents of holdfast.llama_index take it."
             )
-            raise AttributeError(msg)
 
     async def achat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
         """Go on with a conversation.

@@ -438,8 +438,7 @@ class QueryPipeline(QueryComponent):
             ValueError: There is one of this name.
         """
         if module_key in self.module_dict:
-            msg = f"Module {module_key} already exists in pipeline"
-            raise ValueError(msg)
+            raise ValueError(f"Module {module_key} already exists in pipeline")
         self.module_dict[module_key] = as_component(module)
 
     def add_modules(self, module_dict: Mapping[str, Any]) -> None:
@@ -468,15 +467,13 @@ class QueryPipeline(QueryComponent):
         """
         for name in (src, dest):
             if name not in self.module_dict:
-                msg = f"Module {name} does not exist in pipeline."
-                raise ValueError(msg)
+                raise ValueError(f"Module {name} does not exist in pipeline.")
         self.links.append(Link(src, dest, src_key, dest_key, condition_fn, input_fn))
         try:
             self._order()
         except CycleError as error:
             self.links.pop()
-            msg = f"A link from {src} to {dest} would form a circle."
-            raise ValueError(msg) from error
+            raise ValueError(f"A link from {src} to {dest} would form a circle.") from error
 
     def add_links(self, links: Sequence[Link]) -> None:
         """Link components."""
@@ -540,14 +537,12 @@ class QueryPipeline(QueryComponent):
         if len(roots) != 1:
             if not args and not kwargs:
                 return {}
-            msg = f"The pipeline begins with {', '.join(roots)}: use run_multi."
-            raise ValueError(msg)
+            raise ValueError(f"The pipeline begins with {', '.join(roots)}: use run_multi.")
         inputs = dict(kwargs)
         for given in args:
             wanted = self.module_dict[roots[0]].required_keys or ["input"]
             if len(args) > 1 or len(wanted) > 1:
-                msg = f"Name the inputs: {', '.join(wanted)}."
-                raise ValueError(msg)
+                raise ValueError(f"Name the inputs: {', '.join(wanted)}.")
             inputs[wanted[0]] = given
         return {roots[0]: inputs}
 
@@ -564,8 +559,7 @@ class QueryPipeline(QueryComponent):
             if name in fed and (missing or not given):
                 continue
             if missing:
-                msg = f"Component {name} lacks its input {', '.join(missing)}."
-                raise ValueError(msg)
+                raise ValueError(f"Component {name} lacks its input {', '.join(missing)}.")
             self._show(name, given)
             made = module.run_with({**module.partial_dict, **given}, state)
             for link in self.links:
@@ -596,11 +590,10 @@ class QueryPipeline(QueryComponent):
         free = [key for key in wanted if key not in held] or wanted
         if len(wanted) == 1 or len(free) == 1:
             return free[0]
-        msg = (
+        raise InvalidArgumentError(
             f"The link from {link.src} to {link.dest} must name its input with dest_key: one of"
             f" {', '.join(wanted)}."
         )
-        raise InvalidArgumentError(msg)
 
     def _result(self, ends: dict[str, dict[str, Any]]) -> Any:
         """Return the one output, or all of them by name.

@@ -136,11 +136,10 @@ class _Writer:
     def _container(self, value: Any, at: str) -> Json:
         """Write lists and the like, which must not hold themselves."""
         if id(value) in self._around:
-            msg = (
+            raise InvalidArgumentError(
                 f"{at} is a {type(value).__name__} that holds itself, which a durable step cannot"
                 " record. Dataclasses and pydantic models may refer to each other."
             )
-            raise InvalidArgumentError(msg)
         self._around.add(id(value))
         try:
             if is_object(value):
@@ -323,11 +322,10 @@ def _class(known: Mapping[str, Any]) -> Any:
     for name in path.split("."):
         found = inspect.getattr_static(found, name, None)  # getattr could import
     if not isinstance(found, type):
-        msg = (
+        raise InvalidArgumentError(
             f"The state holds a {path} of module {module!r}, a class that cannot be found."
             " Import its module where the worker is made, or give the class back."
         )
-        raise InvalidArgumentError(msg)
     if kind not in KINDS or not KINDS[kind](found):
         msg = f"The state holds a {module}.{path}, which is no {kind} any more."
         raise InvalidArgumentError(msg)

@@ -99,8 +99,7 @@ class BaseAgentWorker:
         known = self.get_prompts()
         for name, prompt in prompts.items():
             if name not in known:
-                msg = f"Prompt {name} not found."
-                raise ValueError(msg)
+                raise ValueError(f"Prompt {name} not found.")
             self.set_prompt(name, template_text(prompt))
 
     def set_prompt(self, name: str, text: str) -> None:
@@ -142,11 +141,10 @@ class HoldfastWorker(BaseAgentWorker):
         if not isinstance(given, Agent | base.AgentWorker) and not callable(
             getattr(given, "run_step", None)
         ):
-            msg = (
+            raise InvalidArgumentError(
                 f"AgentRunner was given {shown(given)}. Pass an AgentWorker, such as"
                 " ReActAgentWorker.from_tools(tools, llm=llm)."
             )
-            raise InvalidArgumentError(msg)
 
     def make_agent(self, name: str, llm: Any = None) -> Agent[Any]:
         """Make the agent of Holdfast, or return the one that was given."""
@@ -250,10 +248,9 @@ class FnAgentWorker(BaseAgentWorker):
             case (dict(), bool() as is_done):
                 state = cast("dict[str, Any]", made[0])
             case _:
-                msg = (
+                raise InvalidArgumentError(
                     f"The function of an FnAgentWorker must return (state, is_done): {shown(made)}."
                 )
-                raise InvalidArgumentError(msg)
         state.pop(self.task_input_key, None)
         output = state.get(self.output_key)
         said = output if output is not None else ""
@@ -318,8 +315,7 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
             ValueError: Both tools and a retriever are given.
         """
         if tools and options.get("tool_retriever") is not None:
-            msg = "Cannot specify both tools and tool_retriever"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both tools and tool_retriever")
         options["llm"] = default_llm(options.get("llm"))
         private = dict(self.__pydantic_private__ or {})
         super().__init__(tools=tools, **options)
@@ -447,8 +443,7 @@ class QueryPipelineAgentWorker(BaseAgentWorker):
         """
         found = next(iter(self.pipeline.module_dict.values()), None)
         if not isinstance(found, AgentInputComponent):
-            msg = "The pipeline of an agent begins with an AgentInputComponent."
-            raise ValueError(msg)  # noqa: TRY004  as in LlamaIndex
+            raise ValueError("The pipeline of an agent begins with an AgentInputComponent.")  # noqa: TRY004  as in LlamaIndex
         return found
 
     def preprocess(self, task: Task, step: TaskStep) -> None:

@@ -63,11 +63,10 @@ class ReActChatFormatter:
         try:
             from llama_index.core.agent.react.formatter import ReActChatFormatter as Formatter
         except ImportError as error:
-            msg = (
+            raise InvalidArgumentError(
                 "ReActChatFormatter.format needs llama-index-core, whose reasoning steps it writes."
                 " Install it, or pass the formatter to a ReActAgentWorker."
-            )
-            raise InvalidArgumentError(msg) from error
+            ) from error
         known: dict[str, Any] = {"system_header": self.system_header, "context": self.context}
         made = Formatter.from_defaults(**{key: each for key, each in known.items() if each})
         return made.format(tools, list(chat_history), list(current_reasoning or ()))
@@ -122,8 +121,7 @@ class ReActOutputParser:
                     said.thought, response=said.text, is_done=True, is_streaming=is_streaming
                 )
             case failure:
-                msg = f"Could not parse output: {failure.text}"
-                raise ValueError(msg)
+                raise ValueError(f"Could not parse output: {failure.text}")
 
 
 class ReActAgentWorker(ToolAgentWorker):
@@ -202,8 +200,7 @@ class ReActAgentWorker(ToolAgentWorker):
         del reply
         handle = self._handle
         if handle is None:
-            msg = "there is no handler"
-            raise RuntimeError(msg)
+            raise RuntimeError("there is no handler")
         made = handle(self.callback_manager, ValueError(failure.text))
         return str(getattr(made, "content", made))
 
@@ -234,12 +231,11 @@ def _ensure_known_grammar(name: str, given: object, method: str) -> None:
     """
     kinds = [kind for kind in type(given).__mro__ if method in vars(kind)]
     if kinds and kinds[0].__name__ not in ("ReActOutputParser", "ReActChatFormatter"):
-        msg = (
+        raise InvalidArgumentError(
             f"{name}={shown(given)} has its own {method}(), which is not called here. Say how to"
             " answer in the system_header of a ReActChatFormatter, or write the loop as a"
             " CustomSimpleAgentWorker."
         )
-        raise InvalidArgumentError(msg)
 
 
 class MultimodalReActAgentWorker(ReActAgentWorker):

@@ -62,11 +62,9 @@ class ToolAgentWorker(BaseAgentWorker):
             ValueError: Both tools and a retriever, or both kinds of instructions, are given.
         """
         if tools and tool_retriever is not None:
-            msg = "Cannot specify both tools and tool_retriever"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both tools and tool_retriever")
         if system_prompt is not None and prefix_messages is not None:
-            msg = "Cannot specify both system_prompt and prefix_messages"
-            raise ValueError(msg)
+            raise ValueError("Cannot specify both system_prompt and prefix_messages")
         self.tools = list(tools)
         self.tool_retriever = tool_retriever
         self.llm = llm

@@ -31,12 +31,11 @@ class AnyLLMModel(LibraryModel):
         """
         super().__init__(model, base_url, api_key)
         if not all(model.partition("/")):
-            msg = (
+            raise InvalidArgumentError(
                 f"Model name {shown(f'any-llm/{model}')} lacks its provider: write"
                 " any-llm/PROVIDER/NAME, as"
                 " any-llm/anthropic/claude-sonnet-4-5."
             )
-            raise InvalidArgumentError(msg)
         self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
     def _said(self, given: dict[str, Json]) -> dict[str, Json]:

@@ -158,11 +158,10 @@ class LibraryModel(ABC):
         """
         if not isinstance(cast("object", model), str) or not model.strip("/ "):
             known = f"{self.library}/{model}" if isinstance(cast("object", model), str) else model
-            msg = (
+            raise InvalidArgumentError(
                 f"Model name {shown(known)} lacks the name: write"
                 f" {self.library}/PROVIDER/NAME, as {self.library}/anthropic/claude-sonnet-4-5."
             )
-            raise InvalidArgumentError(msg)
         self.model = model
         self._base_url = base_url
         self._api_key = api_key

@@ -120,23 +120,21 @@ def _part(part: Part | ChatMessage) -> ChatMessage:
         case {"type": "input_image" | "image_url"}:
             raise InvalidArgumentError(f"An image without an address names no image: {shown(part)}")
         case dict():
-            msg = (
+            raise InvalidArgumentError(
                 f"The Chat Completions API does not take a part of type {part.get('type')!r}:"
                 f" {shown(part)}. Use the Responses API, or leave it out."
             )
-            raise InvalidArgumentError(msg)
         case _:
             assert_never(part)
 
 
 def _image(part: ImagePart) -> ChatMessage:
     if part.file_id:
-        msg = (
+        raise InvalidArgumentError(
             f"The image {part.file_id!r} is named by its id at the provider, which the Chat"
             " Completions API does not take. Use the Responses API, or give the image by URL or"
             " by its bytes."
         )
-        raise InvalidArgumentError(msg)
     image: dict[str, Json] = {"url": address(part)}
     if part.detail != "auto":  # some compatible servers do not know the field
         # "original" is of the Responses API alone.
@@ -148,11 +146,10 @@ def _file(part: FilePart) -> ChatMessage:
     data = file_data(part)
     if not data and not part.file_id:
         how = f"by its address {part.url!r} alone" if part.url else "neither by data nor by an id"
-        msg = (
+        raise InvalidArgumentError(
             f"A file is named {how}, which the Chat Completions API does not take. Use the"
             " Responses API, or give the file by its data or its id at the provider."
         )
-        raise InvalidArgumentError(msg)
     file: dict[str, Json] = {"file_data": data} if data else {"file_id": part.file_id}
     if part.filename:
         file["filename"] = part.filename
@@ -208,12 +205,12 @@ async def chat_body(model: str, request: ModelRequest) -> RequestBody:
         UserError: Tools are in namespaces or deferred.
     """
     if request.previous_response_id or request.conversation_id:
-        msg = (
+        raise ModelRequestError(
             f"Model {model!r} is called through Chat Completions, which keeps no conversation; the"
             " run was begun with previous_response_id, conversation_id or"
-            " auto_previous_response_id."
+            " auto_previous_response_id.",
+            remedy="Use the Responses API, or begin without them.",
         )
-        raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
     refuse_hosted(None, request)
     return await request_body(model, request)
 

@@ -91,8 +91,7 @@ def to_response_items(messages: Iterable[Message]) -> list[Item]:
             of messages.
     """
     if not isinstance(cast("object", messages), Iterable):
-        msg = f"Messages are given as a list; it was given {shown(messages)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"Messages are given as a list; it was given {shown(messages)}.")
     messages = list(messages)
     for each in messages:
         if not isinstance(cast("object", each), Message):

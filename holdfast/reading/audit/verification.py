@@ -400,8 +400,7 @@ async def _see_end(reader: Reader, task_id: str, kept: Kept) -> None:
         async with asyncio.timeout(END_SECONDS):
             with suppress(WorkflowFailureError):
                 await reader.client.get_workflow_handle(task_id).result()
-            msg = f"Task {task_id!r} is closed."
-            raise TaskClosedError(msg)
+            raise TaskClosedError(f"Task {task_id!r} is closed.")
 
 
 async def _is_left(reader: Reader, task_id: str, data: Json) -> bool:

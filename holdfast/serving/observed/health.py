@@ -159,8 +159,7 @@ class Polls:
                 raise ConnectError(msg)
             self._unseen.discard(queue)
         if not self._workers.are_running:
-            msg = f"The worker of {', '.join(self._workers.queues)} has ended."
-            raise ConnectError(msg)
+            raise ConnectError(f"The worker of {', '.join(self._workers.queues)} has ended.")
 
 
 @asynccontextmanager

@@ -397,8 +397,7 @@ class Ledger(LedgerState):
         self.log.mark(current, "end")
         result = current.result
         if result is None:
-            msg = "a step is finished only after its result is known"
-            raise RuntimeError(msg)
+            raise RuntimeError("a step is finished only after its result is known")
         state, patch, conflicts = self.s.extra_state, dict[str, Json](), list[str]()
         if current.calls or result.patch or not current.alone:  # else it has changed nothing
             state, conflicts = self._merged(current)

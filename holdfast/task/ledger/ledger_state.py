@@ -190,8 +190,7 @@ class LedgerState:
         """
         current = self.find(n)
         if current is None:
-            msg = f"step {n} is not open"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"step {n} is not open")
         return current
 
     def child(self, n: int, i: int) -> str:

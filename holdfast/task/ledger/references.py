@@ -254,8 +254,7 @@ def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
 def answer_of(answer: ModelAnswer | None) -> ModelAnswer:
     """Return the model answer of an entry that has one, or of a journal."""
     if answer is None:
-        msg = "the journal holds no model answer"
-        raise RuntimeError(msg)
+        raise RuntimeError("the journal holds no model answer")
     return answer
 
 

@@ -48,8 +48,7 @@ def check_same(found: object, wanted: object, what: str) -> None:
         AssertionError: They are not; the text shows both.
     """
     if found != wanted:
-        msg = f"{what}\n  found:  {shown(found)}\n  wanted: {shown(wanted)}"
-        raise AssertionError(msg)
+        raise AssertionError(f"{what}\n  found:  {shown(found)}\n  wanted: {shown(wanted)}")
 
 
 def shown(value: object) -> str:

@@ -160,11 +160,10 @@ class Lab:
         """Start a worker in a process of its own and wait until it serves."""
         kind = type(self._suite)
         if "<locals>" in kind.__qualname__:
-            msg = (
+            raise AssertionError(
                 f"{kind.__qualname__} is defined inside a function, so that a worker process that"
                 " can be killed could not import it. Define it at the top level of its module."
             )
-            raise AssertionError(msg)
         job = Job(
             server=self.bench.server,
             archive=str(self.bench.archive.url),
@@ -245,8 +244,7 @@ class Lab:
         await self.mark(story)
         while not (story.outputs and story.outputs[-1].is_last):
             if len(story.outputs) == MOST_STEPS:
-                msg = f"No step of the first {MOST_STEPS} was the last one."
-                raise AssertionError(msg)
+                raise AssertionError(f"No step of the first {MOST_STEPS} was the last one.")
             story.outputs.append(await self.runner.run_step(task))
             await self.mark(story)
         return story

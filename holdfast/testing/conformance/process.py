@@ -216,8 +216,7 @@ def _module(name: str, file: str) -> ModuleType:
             raise
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        msg = f"cannot import {name!r} from {file!r}"
-        raise ImportError(msg)
+        raise ImportError(f"cannot import {name!r} from {file!r}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -97,11 +97,10 @@ class Surface(ABC):
                 the same each time.
         """
         del api, input
-        msg = (
+        raise NotImplementedError(
             f"{type(self).__name__}.script must append the model's replies for one task, or set"
             " uses_model = False."
         )
-        raise NotImplementedError(msg)
 
     def make_input(self, word: str) -> str:
         """Make the input of a task.
@@ -130,8 +129,7 @@ class Surface(ABC):
         except TimeoutError:
             if not limit.expired():
                 raise
-            msg = f"The check was not over after {self.seconds:g} s."
-            raise AssertionError(msg) from None
+            raise AssertionError(f"The check was not over after {self.seconds:g} s.") from None
 
     @asynccontextmanager
     async def lab(
@@ -206,8 +204,7 @@ class Surface(ABC):
             for approval in await lab.runner.pending_approvals(task):
                 kinds.append(approval.kind)
                 await decide(approval)
-        msg = f"The task asked more than {MOST_DECISIONS} times: {kinds}."
-        raise AssertionError(msg)
+        raise AssertionError(f"The task asked more than {MOST_DECISIONS} times: {kinds}.")
 
 
 def output_texts(outputs: Sequence[TaskStepOutput]) -> list[str]:

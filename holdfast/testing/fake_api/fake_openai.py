@@ -80,11 +80,10 @@ class FakeOpenAI:
         """
         given: object = responder  # a list is a natural mistake
         if given is not None and not callable(given):
-            msg = (
+            raise InvalidArgumentError(
                 f"FakeOpenAI takes a function of a request, not {shown(given)}. Replies are"
                 " scripted by its methods: api.reply('text'), api.call('tool', {}), api.add(...)."
             )
-            raise InvalidArgumentError(msg)
         self._script = Script(responder, dialects)
         self._strict = strict
         self._port = port

@@ -362,8 +362,7 @@ def paced(
     """Answer in pieces; hold the stream until `release`, or cut it, after so many of them."""
     answer = as_reply(then)
     if not isinstance(answer, Answer | Refusal):
-        msg = f"Only an answer comes in pieces, not {shown(answer)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"Only an answer comes in pieces, not {shown(answer)}.")
     return Paced(then=answer, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
 
 

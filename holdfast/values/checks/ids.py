@@ -80,19 +80,17 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
         msg = f"{what} must be a text; it was {shown(given)} ({type(given).__name__})."
         raise InvalidArgumentError(msg)
     if not given.strip():
-        msg = f"{what} must say something; it was {shown(given)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"{what} must say something; it was {shown(given)}.")
     if len(given) > longest:
         size = len(given)
         msg = f"{what} may have at most {longest} characters; this has {size}: {shown(given)}"
         raise InvalidArgumentError(msg)
     odd = next(filter(_is_unseen, given), None)
     if odd is not None:
-        msg = (
+        raise InvalidArgumentError(
             f"{what} may not have control characters, lone surrogates, blanks but the usual one or"
             f" characters that nothing shows; {shown(given)} has {odd!a}. Leave it out."
         )
-        raise InvalidArgumentError(msg)
     return given
 
 
@@ -128,11 +126,10 @@ def check_new_id(given: object) -> str:
             address can name it.
     """
     if given in (".", ".."):
-        msg = (
+        raise InvalidArgumentError(
             f"task_id may not be {given!r}: browsers and HTTP clients take it out of an address, so"
             " that the desk could not show the task. Add a letter or a digit."
         )
-        raise InvalidArgumentError(msg)
     return _without_made("task_id", check_name("task_id", given))
 
 
@@ -166,11 +163,10 @@ def check_tenant(given: object) -> str:
     """
     name = check_name("tenant", given, LONGEST_TENANT)
     if odd := re.search(r"[~*\"'`\\]", name):
-        msg = (
+        raise InvalidArgumentError(
             f"tenant may not have the character {odd[0]!r}, which is for ids of sessions and for"
             f" Temporal's queries; it was {shown(name)}. Leave it out."
         )
-        raise InvalidArgumentError(msg)
     return name
 
 
@@ -187,11 +183,10 @@ def owned(tenant: str, session: str) -> str:
 
 def _without_made(what: str, given: str) -> str:
     if MADE in given:
-        msg = (
+        raise InvalidArgumentError(
             f"{what} may not have the character {MADE!r}, which is for the ids of sessions and"
             f" nested tasks only; it was {shown(given)}."
         )
-        raise InvalidArgumentError(msg)
     return given
 
 

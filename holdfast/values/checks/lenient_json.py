@@ -117,8 +117,7 @@ class _Reader:
     def fail(self, problem: str) -> Never:
         near = self.text[self.at : self.at + _QUOTED]
         where = f"at {near!r}" if near else "at the end of the text"
-        msg = f"{problem} ({where}, character {self.at - self.begin + 1})"
-        raise NotReadableError(msg)
+        raise NotReadableError(f"{problem} ({where}, character {self.at - self.begin + 1})")
 
     def peek(self) -> str:
         """Skip white space and comments; return the next character, or an empty text at the end."""

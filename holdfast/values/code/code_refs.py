@@ -126,26 +126,23 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
         return _known[ref]
     module, _, name = ref.partition(":")
     if module == LOCAL:
-        msg = (
+        raise NotFoundError(
             f"The run was given {name.rpartition(':')[2]!r}, which exists only in the process that"
             " started it. The task waits, nothing is lost. To have any worker process run it,"
             " define it at the top level of a module that the workers serve."
         )
-        raise NotFoundError(msg)
     if module not in modules:
-        msg = (
+        raise NotFoundError(
             f"The run was given {ref!r}, but this worker process serves the modules"
             f" {', '.join(sorted(modules)) or 'none'} only. The task waits, nothing is lost. Define"
             " it in the module of the agents or of their tools."
         )
-        raise NotFoundError(msg)
     found = _found(module, name)
     if found is None:
-        msg = (
+        raise NotFoundError(
             f"The run was given {ref!r}, which module {module!r} of this worker process lacks. The"
             " task waits, nothing is lost. Put it there and restart the worker process."
         )
-        raise NotFoundError(msg)
     return found
 
 

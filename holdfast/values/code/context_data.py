@@ -35,12 +35,11 @@ def dump(context: Any) -> Json:
         return merge_patch.written(context, "context")
     except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
-        msg = (
+        raise UserError(
             f"The context of type {type_shown(context)} cannot be stored as JSON: {reason}. A"
             " run may outlive this process, so its context must be data: None, a dict, a dataclass"
             " or a pydantic model. Let tools open connections and the like themselves."
-        )
-        raise UserError(msg) from cause
+        ) from cause
 
 
 def initial_state(context: Any) -> dict[str, Json]:
@@ -155,11 +154,10 @@ class CallersContext:
         if self.object is None:
             return
         if used_up := _used_up(self.object, "context", set()):
-            msg = (
+            raise UserError(
                 f"{used_up} can be read once, as a generator or an open file: a run, whose tools"
                 " get the context as data, would use it up. Let tools open it themselves."
             )
-            raise UserError(msg)
         self._known = dump(self.object)
         if self._kind is None:
             return

@@ -279,8 +279,7 @@ def yes_or_no(function: Callable[..., Any], said: object, wanted: str = "True or
     if isinstance(said, bool):
         return said
     hint = " (did you forget return?)" if said is None else ""
-    msg = f"{name_of(function)} returned {shown(said)}{hint}; it must return {wanted}."
-    raise UserError(msg)
+    raise UserError(f"{name_of(function)} returned {shown(said)}{hint}; it must return {wanted}.")
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -357,12 +356,11 @@ class DaemonThreads(Executor):
         with self._lock:
             if len(self._threads) >= self._most:
                 running = sorted({thread.name.partition(" ")[2] for thread in self._threads})
-                msg = (
+                raise BusyError(
                     f"All {self._most} threads {self._name!r} of this process are in use. They run:"
                     f" {', '.join(running)[:500]}. Mend what does not come back, and restart the"
                     " process."
                 )
-                raise BusyError(msg)
             name = f"{self._name}_{next(self._numbers)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             self._threads.add(thread)
@@ -551,5 +549,4 @@ def _shielded(call: Callable[[], Any]) -> Any:
         with kept_alive(is_coroutine=False):  # a GeneratorExit would close who awaits the thread
             return call()
     except StopIteration as error:
-        msg = f"{getattr(call, 'func', call)!r} raised StopIteration"
-        raise RuntimeError(msg) from error
+        raise RuntimeError(f"{getattr(call, 'func', call)!r} raised StopIteration") from error

@@ -94,17 +94,15 @@ class Image(Worded):
                 than 20 MB.
         """
         if not isinstance(cast("object", url), str):
-            msg = f"The URL of an image is a text; it was {shown(url)}."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError(f"The URL of an image is a text; it was {shown(url)}.")
         if url[:5].lower() == "data:":
             media_type, data = read_data_url(url)
             return cls._made(data, media_type, detail, "The image in the data: URL")
         if url[:8].lower() != "https://" or not url[8:].strip():
-            msg = (
+            raise InvalidArgumentError(
                 f"The URL of an image begins with https: or data:, not as {url[:100]!r} does. For a"
                 " file use Image.from_path, for bytes Image.from_bytes."
             )
-            raise InvalidArgumentError(msg)
         if len(url) > LONGEST_URL:
             msg = f"The URL of an image has at most {LONGEST_URL} characters; this has {len(url)}."
             raise InvalidArgumentError(msg)
@@ -137,11 +135,10 @@ class Image(Worded):
         found = sniff(data)
         if not found:
             begins = data[:8].hex(" ") or "nothing"
-            msg = (
+            raise InvalidArgumentError(
                 f"{what} is not a PNG, JPEG, GIF or WebP image: its {len(data)} bytes begin with"
                 f" {begins}. Convert it to one of these."
             )
-            raise InvalidArgumentError(msg)
         if media_type and media_type.lower().replace("image/jpg", "image/jpeg") != found:
             msg = f"{what} is said to be {media_type!r}, but its first bytes are those of {found}."
             raise InvalidArgumentError(msg)
@@ -248,11 +245,10 @@ def _detail(detail: Detail) -> Detail:
 
 
 def _too_large(what: str, size: int) -> NoReturn:
-    msg = (
+    raise InvalidArgumentError(
         f"{what} has {size} bytes; an image may have at most {LARGEST_IMAGE_BYTES} (20 MB). Scale"
         " it down: models see images at a few megapixels."
     )
-    raise InvalidArgumentError(msg)
 
 
 LARGEST_FILE_BYTES = 20 * 1024 * 1024

@@ -97,12 +97,10 @@ LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
 def _seconds(given: float | datetime) -> float:
     if isinstance(given, datetime):
         if given.tzinfo is None:
-            msg = "a datetime without a time zone is a different time for each reader"
-            raise ValueError(msg)
+            raise ValueError("a datetime without a time zone is a different time for each reader")
         given = given.timestamp()
     if not 0 <= given <= LAST_TIME:
-        msg = "no time has this number of seconds since the epoch"
-        raise ValueError(msg)
+        raise ValueError("no time has this number of seconds since the epoch")
     return given
 
 

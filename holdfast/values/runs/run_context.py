@@ -87,12 +87,11 @@ class CallDecisions:
         for known, _ in self.taken:
             is_same_id = known.call_id and known.call_id == call.call_id
             if is_same_id and _content(known) != _content(call):
-                msg = (
+                raise ModelBehaviorError(
                     f"The model has called tool {call.tool_name!r} with id {call.call_id!r}, which"
                     f" another call of {known.tool_name!r} has. Each call must have a unique call"
                     " ID: a decision on one of them must not count for the other."
                 )
-                raise ModelBehaviorError(msg)
 
     def find(self, key: ToolKey, call_id: str) -> Verdict | None:
         """Return the decision on a call, or None."""
@@ -239,11 +238,10 @@ class RunContextWrapper(Generic[ContextT]):
 
     def _take(self, call: AskedCall, verdict: Verdict) -> None:
         if verdict.always and isinstance(call.tool_key, tuple) and not all(call.tool_key):
-            msg = (
+            raise UserError(
                 "A decision on all calls of a tool on a server needs a non-empty server_label and"
                 " tool name; the call lacks one. Decide on this call alone."
             )
-            raise UserError(msg)
         self.decisions.take(call, verdict)
 
 

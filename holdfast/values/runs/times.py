@@ -30,6 +30,5 @@ def time_in(text: str, *, now: float) -> float:
         return now + span.total_seconds()
     found = datetime.fromisoformat(text.strip())
     if found.tzinfo is None:
-        msg = "a time without a time zone is a different time for each reader"
-        raise ValueError(msg)
+        raise ValueError("a time without a time zone is a different time for each reader")
     return found.timestamp()

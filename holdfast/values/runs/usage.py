@@ -157,8 +157,7 @@ class Usage(UsageRecord):
         Raises:
             TypeError: Always.
         """
-        msg = "A Usage changes, so it cannot be a key."
-        raise TypeError(msg)
+        raise TypeError("A Usage changes, so it cannot be a key.")
 
 
 _READ = ("cached_tokens", "cache_write_tokens")

@@ -418,11 +418,10 @@ def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
     """
     kept: Json = ctx.state.setdefault(PLANS, [])
     if not is_array(kept):
-        msg = (
+        raise InvalidArgumentError(
             f"extra_state[{PLANS!r}] holds {type(kept).__name__}, but LLMCompilerAgentWorker keeps"
             " its plans there. Use another name for your own state."
         )
-        raise InvalidArgumentError(msg)
     version = len(kept) + 1
     record: dict[str, Json] = {"version": version, "nodes": [str(call) for call in plan.calls]}
     if problems:

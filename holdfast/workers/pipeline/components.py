@@ -116,11 +116,10 @@ class Graph:
         for name, slots in self.slots.items():
             for slot in slots.required:
                 if (name, slot) not in linked:
-                    msg = (
+                    raise InvalidArgumentError(
                         f"Component {name!r} needs a value for {slot!r}, and no link brings one."
                         f" Add link(..., {name!r}, to={slot!r})."
                     )
-                    raise InvalidArgumentError(msg)
 
     def _ordered(self) -> tuple[str, ...]:
         waits = {name: {e.source for _, e in self.into(name)} - {*GIVEN} for name in self.slots}
@@ -129,11 +128,10 @@ class Graph:
             following = next((n for n in waits if n not in order and waits[n] <= {*order}), None)
             if following is None:
                 cycle = " -> ".join(_cycle(waits, order))
-                msg = (
+                raise InvalidArgumentError(
                     f"The links form a cycle, {cycle}: they could never run. To repeat them,"
                     ' end the run and begin another with `done`, and read "previous" or the state.'
                 )
-                raise InvalidArgumentError(msg)
             order.append(following)
         return tuple(order)
 
@@ -146,11 +144,10 @@ class Graph:
             if any(each.source in reached for _, each in self.into(name)):
                 reached.add(name)
         if self.output not in reached:
-            msg = (
+            raise InvalidArgumentError(
                 f"No links lead from 'input' to the output {self.output!r}, so what is asked could"
                 f" not change the answer. From 'input' one gets to: {_listed(reached - {'input'})}."
             )
-            raise InvalidArgumentError(msg)
 
 
 class Traversal:
@@ -252,11 +249,10 @@ def _by_name(components: Sequence[tuple[str, Slots]]) -> dict[str, Slots]:
     found: dict[str, Slots] = {}
     for name, slots in components:
         if not name or name in GIVEN:
-            msg = (
+            raise InvalidArgumentError(
                 f"{name!r} cannot be the name of a component: a name has at least one character,"
                 f" and {_listed(GIVEN)} are what a pipeline is given."
             )
-            raise InvalidArgumentError(msg)
         if name in found:
             msg = f"Two components are called {name!r}. Give each a name of its own."
             raise InvalidArgumentError(msg)
@@ -266,8 +262,7 @@ def _by_name(components: Sequence[tuple[str, Slots]]) -> dict[str, Slots]:
 
 def _check_links(given: object) -> None:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        msg = f"`links` must be a list of link(...); it was {shown(given)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"`links` must be a list of link(...); it was {shown(given)}.")
     for k, each in enumerate(cast("Sequence[object]", given)):
         if not isinstance(each, Link):
             msg = f"Link {k + 1} is {shown(each)}. Write link(source, target, to=...)."
@@ -282,11 +277,10 @@ def _check_link(each: Link) -> None:
         raise InvalidArgumentError(msg)
     when: Any = each.when
     if when is not None and not callable(when):
-        msg = (
+        raise InvalidArgumentError(
             f"Link {each}: `when` must be a function of the source's output that gives True or"
             f" False; it was {shown(when)}. Leave it out for a link that is always on."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _resolve(each: Link, slots: Mapping[str, Slots]) -> Link:
@@ -300,19 +294,17 @@ def _resolve(each: Link, slots: Mapping[str, Slots]) -> Link:
         _known(each.to, takes.names, f"The slot of link {each}")
     if len(takes.names) == 1 and not takes.any_name:
         return replace(each, to=takes.names[0])
-    msg = (
+    raise InvalidArgumentError(
         f"Link {each} does not say which slot it leads to. Give to=..., one of:"
         f" {_listed(takes.names) or 'any name'}; or to=None, if {each.target!r} only waits for it."
     )
-    raise InvalidArgumentError(msg)
 
 
 def _known(name: str, known: Sequence[str] | Mapping[str, Slots], what: str) -> None:
     if not isinstance(cast("object", name), str) or name not in known:
-        msg = (
+        raise InvalidArgumentError(
             f"{what} is {shown(name)}, which does not exist. There are: {_listed(known) or 'none'}."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _cycle(waits: Mapping[str, set[str]], placed: Sequence[str]) -> list[str]:
@@ -371,11 +363,10 @@ class FunctionComponent:
         special = frozenset(p.name for p in parameters if p.name in SPECIAL)
         if "ctx" in special and (self.memo or not is_async(self.function)):
             why = "has memo=True" if self.memo else "is not async, and runs in a thread"
-            msg = (
+            raise InvalidArgumentError(
                 f"Component {self.name!r} takes `ctx`, but {why}, where nothing of ctx can be"
                 " called. Use ctx.memo inside of an async function instead."
             )
-            raise InvalidArgumentError(msg)
         object.__setattr__(self, "special", special)
         object.__setattr__(self, "slots", _slots(self.name, parameters))
 
@@ -487,11 +478,10 @@ class ToolComponent:
         """
         _require(self.name, "tool", self.tool, str)
         if self.on_error not in get_args(OnError):
-            msg = (
+            raise InvalidArgumentError(
                 f"Component {self.name!r}: on_error={shown(self.on_error)} means nothing. Use"
                 f" {', '.join(map(repr, get_args(OnError)))}."
             )
-            raise InvalidArgumentError(msg)
 
     @property
     def tool_name(self) -> str:
@@ -537,15 +527,13 @@ _WORDS: dict[type, str] = {
 def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
     """Refuse a name that is not a string, and a field of another type than these."""
     if not isinstance(name, str):
-        msg = f"The name of a component must be a text; it was {shown(name)}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"The name of a component must be a text; it was {shown(name)}.")
     if kinds and not isinstance(value, kinds):
         wanted = " or ".join(_WORDS[kind] for kind in kinds)
-        msg = (
+        raise InvalidArgumentError(
             f"Component {name!r}: {field} must be {wanted}; it was {shown(value)}"
             f" ({type(value).__name__})."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
@@ -555,11 +543,10 @@ def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        msg = (
+        raise InvalidArgumentError(
             f"Component {name!r}: the signature of {shown(function)} cannot be read: {error}. Pass"
             " a function, or wrap it in one."
-        )
-        raise InvalidArgumentError(msg) from error
+        ) from error
 
 
 def _slots(name: str, parameters: list[inspect.Parameter]) -> Slots:
@@ -567,11 +554,10 @@ def _slots(name: str, parameters: list[inspect.Parameter]) -> Slots:
     optional: list[str] = []
     for each in parameters:
         if each.kind is each.POSITIONAL_ONLY and each.default is each.empty:
-            msg = (
+            raise InvalidArgumentError(
                 f"Component {name!r}: parameter {each.name!r} of its function can only be given by"
                 " position, and links give by name. Wrap the function in a def of your own."
             )
-            raise InvalidArgumentError(msg)
         if each.name in SPECIAL or each.kind not in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}:
             continue
         (required if each.default is each.empty else optional).append(each.name)
@@ -587,11 +573,10 @@ def _slot_names(name: str, template: str) -> list[str]:
             continue
         if slot is None or not slot.isidentifier():
             what = "brace without a partner" if slot is None else f"slot {slot!r}, not a name"
-            msg = (
+            raise InvalidArgumentError(
                 f"Prompt {name!r} has a {what}, at character {found.start()}. Write {{name}} for a"
                 " slot, and {{ or }} for a brace of the text."
             )
-            raise InvalidArgumentError(msg)
         if slot not in names:
             names.append(slot)
     return names

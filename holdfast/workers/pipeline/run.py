@@ -119,8 +119,7 @@ class Run:
                 case ConstantComponent():
                     return Made(merge_patch.plain(component.value))
                 case ToolComponent():
-                    msg = "Tools are called together."
-                    raise TypeError(msg)
+                    raise TypeError("Tools are called together.")
 
     async def _ask(self, component: ModelComponent, inputs: dict[str, Json]) -> str:
         prompt = render_result(inputs["prompt"])
@@ -168,11 +167,10 @@ class Run:
             case (answer, bool() as is_last):
                 return answer, is_last
             case _:
-                msg = (
+                raise InvalidArgumentError(
                     f"its function returned {shown(made)}. The output of a pipeline is a value, or"
                     " the pair (answer, is_last) with a bool."
                 )
-                raise InvalidArgumentError(msg)
 
     # ---- tools
 
@@ -204,11 +202,10 @@ class Run:
         known = [spec.name for spec in self._ctx.agent.tools]
         if tool.tool_name not in known:
             there = ", ".join(map(repr, known)) or "none"
-            msg = (
+            raise InvalidArgumentError(
                 f"Component {tool.name!r} calls tool {tool.tool_name!r}, which agent"
                 f" {self._ctx.agent.name!r} does not have. Its tools: {there}."
             )
-            raise InvalidArgumentError(msg)
         text = clean(canonical(arguments).decode("utf-8", "surrogatepass"))
         return ToolCall(id=f"{tool.name}-{self._ctx.n}", name=tool.tool_name, arguments=text)
 
@@ -348,11 +345,10 @@ class PipelineAgentWorker(AgentWorker):
 
 def _check_done(done: Any) -> None:
     if done is not None and not callable(done):
-        msg = (
+        raise InvalidArgumentError(
             f"`done` of the pipeline must be a function (output, state) that gives True or False;"
             f" it was {shown(done)}. Leave it out for a pipeline that runs once."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _check_kinds(given: object) -> None:
@@ -361,8 +357,7 @@ def _check_kinds(given: object) -> None:
         raise InvalidArgumentError(msg)
     for each in cast("Sequence[object]", given):
         if not isinstance(each, Component):
-            msg = (
+            raise InvalidArgumentError(
                 f"{shown(each)} is not a component. Wrap a function as FunctionComponent(name,"
                 " function), a tool of the agent as ToolComponent(name)."
             )
-            raise InvalidArgumentError(msg)

@@ -122,8 +122,7 @@ def read_plan(text: str) -> Plan:
     if _NOTHING_LEFT.search(text):
         return Plan()
     if not found:
-        msg = 'The answer holds no JSON object with a list "sub_tasks".'
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError('The answer holds no JSON object with a list "sub_tasks".')
     try:
         return Plan.model_validate({"sub_tasks": _tidied(found[-1])})
     except ValidationError as error:

@@ -133,11 +133,10 @@ def results(progress: Progress, inputs: Mapping[str, Json]) -> dict[str, Json]:
     """
     missing = [name for name, step in progress.done.items() if step not in inputs]
     if missing:
-        msg = (
+        raise InvalidArgumentError(
             f"There is no result of {', '.join(map(repr, missing))}, which this step builds on."
             " Undo back to the plan to have it made again, or drop this step."
         )
-        raise InvalidArgumentError(msg)
     return {name: inputs[step] for name, step in progress.done.items()}
 
 
@@ -264,11 +263,10 @@ class SubTaskRun:
             waits = not step.is_ready and not step.prev_steps
             if not waits and all(each in self._outputs for each in step.prev_steps):
                 return self._queue.pop(id)
-        msg = (
+        raise InvalidArgumentError(
             f"{type(self._worker).__name__} left steps that nothing makes ready:"
             f" {', '.join(map(repr, self._queue))}."
         )
-        raise InvalidArgumentError(msg)
 
     async def _run(self, step: TaskStep, choice: str) -> TaskStepOutput:
         beside = self._ctx.aside(self._conversation)

@@ -287,20 +287,18 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
 def _check_max_turns(given: object) -> None:
     if given is None or (type(given) is int and given >= 1):
         return
-    msg = (
+    raise InvalidArgumentError(
         f"max_turns counts model calls, so it must be a whole number of at least 1; it was"
         f" {value_shown(given)}. Pass None for no limit."
     )
-    raise InvalidArgumentError(msg)
 
 
 def _check_callable(name: str, given: object) -> None:
     if not callable(given):
-        msg = (
+        raise InvalidArgumentError(
             f"{name} must be a function that makes a text; it was {value_shown(given)}. Omit it for"
             " ours."
         )
-        raise InvalidArgumentError(msg)
 
 
 def _hear(told: Message, step: TaskStep, ctx: StepContext) -> None:

@@ -82,12 +82,11 @@ def pydantic_ai_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
     if _is(given, _PYDANTIC_AI_TOOL):
         schema = given.function_schema
         if schema.takes_ctx or given.prepare or given.args_validator:
-            msg = (
+            raise InvalidArgumentError(
                 f"The tool {given.name!r} of Pydantic AI, its prepare= or its args_validator= takes"
                 " a RunContext, which only a run of its agent has. Pass the agent, or a function"
                 " without it."
             )
-            raise InvalidArgumentError(msg)
 
         async def call(_: Any, arguments: str) -> Any:
             return _plain(await schema.call(schema.validator.validate_json(arguments), None))

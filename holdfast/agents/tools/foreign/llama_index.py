@@ -171,8 +171,7 @@ def _catalogue(retriever: Any) -> tuple[Tool, ...]:
         if isinstance(known, Mapping):
             objects = list(cast("Mapping[str, Any]", known).values())
             return tuple(foreign_tool(each) for each in objects)
-    msg = (
+    raise InvalidArgumentError(
         f"The tools that {type(retriever).__name__} may retrieve cannot be listed: its object"
         " mapping keeps neither `_tools` nor `_objs`. Use a SimpleToolNodeMapping."
     )
-    raise InvalidArgumentError(msg)

@@ -500,11 +500,10 @@ def _check_context(parameter: inspect.Parameter, index: int, tool: str) -> bool:
     """
     if index == 0 and parameter.kind not in _VARIADIC:
         return True
-    msg = (
+    raise DeclarationError(
         f"Tool {tool!r} takes its ToolContext as {parameter.name!r}, which is not the first"
         " parameter. Move it to the front, or write an explicit wrapper function."
     )
-    raise DeclarationError(msg)
 
 
 def _is_passed(parameter: inspect.Parameter, *, has_stars: bool) -> bool:
@@ -577,11 +576,10 @@ def _check_names(tool: str, fields: Mapping[str, str], model: type[BaseModel]) -
         for name in _texts(model.model_fields[each].validation_alias):
             other = seen.setdefault(name, parameter)
             if other != parameter:
-                msg = (
+                raise DeclarationError(
                     f"Tool {tool!r}: a model would name both parameters, {other!r} and"
                     f" {parameter!r}, {name!r}. Give one of them another alias."
                 )
-                raise DeclarationError(msg)
 
 
 def _about(extra: Any) -> list[Any]:
@@ -621,9 +619,8 @@ def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dic
         schema = model.model_json_schema()
     except (PydanticUserError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        msg = (
+        raise DeclarationError(
             f"Tool {name!r} has a parameter whose type cannot be described to a model: {reason}"
             " Use JSON types, Literal, enums, dataclasses, TypedDict or pydantic models."
-        )
-        raise DeclarationError(msg) from error
+        ) from error
     return model, {"properties": {}, **schema}

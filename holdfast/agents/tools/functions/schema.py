@@ -96,11 +96,11 @@ def closed_schema(schema: Schema, *, what: str) -> Schema:
             nested too deeply.
     """
     if "anyOf" in schema or "oneOf" in schema or schema.get("type", "object") != "object":
-        msg = (
+        raise DeclarationError(
             f"The schema of {what} is not that of one object, which the root of a strict JSON"
-            " schema must be."
+            " schema must be.",
+            remedy=_REMEDY,
         )
-        raise DeclarationError(msg, remedy=_REMEDY)
     try:
         _check_chains(schema)
         return _closed({"type": "object", **schema}, what)
@@ -123,8 +123,7 @@ def ensure_strict_json_schema(schema: Schema) -> Schema:
     """
     given = cast("object", schema)
     if not isinstance(given, dict):
-        msg = f"A JSON Schema is a dict, that of an object; it was {shown(given)}."
-        raise WrongTypeError(msg)
+        raise WrongTypeError(f"A JSON Schema is a dict, that of an object; it was {shown(given)}.")
     return closed_schema(schema, what="a tool")
 
 
@@ -141,11 +140,11 @@ def _closed(schema: Schema, what: str) -> Schema:
     if not _is_object(new):
         return new
     if new.get("additionalProperties") not in (None, False):
-        msg = (
+        raise DeclarationError(
             f"The schema of {what} holds an object with free keys (additionalProperties), which"
-            " OpenAI's strict mode cannot express."
+            " OpenAI's strict mode cannot express.",
+            remedy=_REMEDY,
         )
-        raise DeclarationError(msg, remedy=_REMEDY)
     properties = new.get("properties", {})
     closed = {"properties": properties, "additionalProperties": False, "required": [*properties]}
     return {"type": "object", **new, **closed}

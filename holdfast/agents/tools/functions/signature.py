@@ -61,18 +61,16 @@ def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Param
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError, NameError) as error:
-        msg = (
+        raise DeclarationError(
             f"Tool {name!r} has no readable signature: {error}. Wrap it in an explicit wrapper"
             " function."
-        )
-        raise DeclarationError(msg) from error
+        ) from error
     for index, parameter in enumerate(parameters):
         if not index and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY:
-            msg = (
+            raise DeclarationError(
                 f"Tool {name!r} is a method without its object: its first parameter is"
                 f" {parameter.name!r}. Make the tool of the bound method: tool(thing.{name})."
             )
-            raise DeclarationError(msg)
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
@@ -102,12 +100,11 @@ def annotation_of(parameter: inspect.Parameter, names: dict[str, Any], tool: str
         context = _context_by_name(raw, names)
         if context is not None:
             return context
-        msg = (
+        raise DeclarationError(
             f"Tool {tool!r}: the type of parameter {parameter.name!r}, {raw!r}, cannot be resolved:"
             f" {error}. Make annotations resolvable: define or import the type at the top level of"
             " the module."
-        )
-        raise DeclarationError(msg) from error
+        ) from error
 
 
 def return_annotation_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:
@@ -139,11 +136,10 @@ def is_context(annotation: Any, tool: str) -> bool:
         return True
     for each in kind.__mro__:
         if each.__name__ in _CONTEXTS:
-            msg = (
+            raise UserError(
                 f"Tool {tool!r} takes a {each.__module__}.{each.__name__}, which Holdfast does not"
                 f" make. Write `from holdfast import {each.__name__}` instead."
             )
-            raise UserError(msg)
     return False
 
 

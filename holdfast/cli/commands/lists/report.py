@@ -80,8 +80,7 @@ def _write(file: Path, page: bytes) -> None:
     try:
         file.write_bytes(page)
     except OSError as error:
-        msg = f"The page {str(file)!r} cannot be written: {error}"
-        raise InvalidArgumentError(msg) from error
+        raise InvalidArgumentError(f"The page {str(file)!r} cannot be written: {error}") from error
 
 
 async def export_command(

@@ -49,16 +49,14 @@ async def codec_command(
     begin_logging(logging.WARNING)
     tokens = tokens_of(common)
     if tokens is None or not tokens.list():
-        msg = (
+        raise InvalidArgumentError(
             "Anyone who reaches the codec can read every task, and no token guards it. Make one"
             " with `holdfast desk token make NAME --role viewer`; with a cluster, name the file of"
             " the tokens in HOLDFAST_DESK_TOKENS."
         )
-        raise InvalidArgumentError(msg)
     async with engine_of(common) as engine:
         if engine.archive.encrypted is None:
-            msg = "There is nothing to decrypt: HOLDFAST_KEYS names no keys."
-            raise InvalidArgumentError(msg)
+            raise InvalidArgumentError("There is nothing to decrypt: HOLDFAST_KEYS names no keys.")
         try:
             bound = listening_socket(host, port)
         except OSError as error:

@@ -237,11 +237,10 @@ async def _connected(common: Common) -> tuple[Client, Archive | None]:
 
     server = find_server(directory)
     if server is None:
-        msg = (
+        raise ConnectError(
             f"No server is running in {str(directory)!r}. `holdfast dev MODULE:AGENTS` starts one;"
             " a cluster is named with --address or TEMPORAL_ADDRESS."
         )
-        raise ConnectError(msg)
     archive = Archive(directory / "archive")
     return await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)]), archive
 

@@ -45,11 +45,10 @@ def write_project(directory: Path) -> Path:
     """
     taken = sorted(name for name in FILES if (directory / name).exists())
     if taken:
-        msg = (
+        raise InvalidArgumentError(
             f"{str(directory)!r} has {', '.join(taken)} already, and nothing is overwritten:"
             " nothing was written. Name another directory: holdfast init DIR."
         )
-        raise InvalidArgumentError(msg)
     name = _ODD.sub("-", directory.absolute().name.lower()).strip("-") or "agents"
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -79,11 +79,10 @@ async def keys_rotate_command(common: Common, *, plain: bool) -> ExitCode:
 def _opened(common: Common) -> tuple[Keys, EncryptedStore]:
     """Return the keys of this process and the archive that they encrypt; no server is asked."""
     if not os.environ.get(KEYS_VARIABLE):
-        msg = (
+        raise InvalidArgumentError(
             f"{KEYS_VARIABLE} names no keys. `holdfast keys new k1 > keys.txt` makes the first one;"
             f" then set {KEYS_VARIABLE}=keys.txt in every process, and look after the file."
         )
-        raise InvalidArgumentError(msg)
     keys, directory = Keys.given(None), common.embedded
     if directory is not None:
         check_data(directory)

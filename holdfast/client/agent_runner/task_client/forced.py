@@ -69,16 +69,14 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
     found = await reader.describe(task_id)
     is_open = found.status is WorkflowExecutionStatus.RUNNING
     if is_open and not await why_stuck(reader.client, found):
-        msg = f"Task {task_id!r} obeys commands: abandon it without force."
-        raise CommandRefusedError(msg)
+        raise CommandRefusedError(f"Task {task_id!r} obeys commands: abandon it without force.")
     handle = reader.client.get_workflow_handle(task_id, run_id=found.run_id)
     with server_errors():
         if is_open:
             await handle.terminate(reason=why)
         # One that was closing may have a record, and that stays.
         if await reader.records.read(task_id) is not None:
-            msg = f"Task {task_id!r} is closed: it can be read, not changed."
-            raise TaskClosedError(msg)
+            raise TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")
         history = await handle.fetch_history()
     async with _replayed(reader, history) as (replayed, cut):
         await _store(reader, found, replayed, why, by, cut)
@@ -230,11 +228,11 @@ async def _replayed(
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     failed = result.replay_failure
     if not found:
-        msg = (
+        raise QueryFailedError(
             f"The history of task {history.workflow_id!r} cannot be replayed by this code:"
-            f" {failed or 'it never began'}."
+            f" {failed or 'it never began'}.",
+            remedy="Do the same with the code that it ran with.",
         )
-        raise QueryFailedError(msg, remedy="Do the same with the code that it ran with.")
     try:
         yield found[0], redact(f"{failed}") if failed else ""
     finally:

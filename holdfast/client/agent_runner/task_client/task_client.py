@@ -196,14 +196,13 @@ class TaskClient(TaskUpdates):
         except TaskNotFoundError:  # sending the command finds out whether it is closed
             return
         if events >= MOST_EVENTS:
-            msg = (
+            raise CommandRefusedError(
                 f"Task {task_id!r} has {events} events in its history, and cannot begin a new one"
                 " before a worker process is up and what the task is doing has ended or, if it is a"
                 f" tool call, has run for a minute. Until then it takes no {verb}; decisions,"
                 " pause, resume and abandon are taken. See that a worker process is up and ask"
                 " again, or abandon the task."
             )
-            raise CommandRefusedError(msg)
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
         """Read the receipt of a recorded command; it counts as recorded when reading fails."""

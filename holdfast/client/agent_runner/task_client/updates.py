@@ -189,8 +189,7 @@ class TaskEnds:
             if record is not None:
                 return record
             await asyncio.sleep(pause)
-        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
-        raise TaskClosedError(msg)
+        raise TaskClosedError(f"Task {task_id!r} said that it is closed, but is not. Ask again.")
 
     async def ended(self, task_id: str) -> TaskRecord | None:
         """Return a finished task's record, or None while the task is open.

@@ -340,9 +340,7 @@ def _object(typed: str) -> dict[str, Json]:
     try:
         found: Json = json.loads(typed)
     except (ValueError, RecursionError) as cause:
-        msg = f"The arguments must be a JSON object: {cause}"
-        raise InvalidArgumentError(msg) from cause
+        raise InvalidArgumentError(f"The arguments must be a JSON object: {cause}") from cause
     if not isinstance(found, dict):
-        msg = "The arguments must be a JSON object."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError("The arguments must be a JSON object.")
     return cast("dict[str, Json]", found)

@@ -40,18 +40,16 @@ class StandIn:
             InvalidArgumentError: It has neither method, or blocks.
         """
         if isinstance(client, openai.OpenAI):
-            msg = (
+            raise InvalidArgumentError(
                 f"client={shown(client)} of model {shown(model)} would block all other tasks of the"
                 " process while it waits. Pass an openai.AsyncOpenAI."
             )
-            raise InvalidArgumentError(msg)
         if not any(_create(client, path) for path in _RESOURCES):
-            msg = (
+            raise InvalidArgumentError(
                 f"client={shown(client)} cannot call model {shown(model)}: it is not an"
                 " openai.AsyncOpenAI, and has neither responses.create nor chat.completions.create."
                 " Pass base_url and api_key in its place, or nothing."
             )
-            raise InvalidArgumentError(msg)
         self._client = client
         self._model = model
         most: object = getattr(client, "max_retries", 0)
