@@ -14,9 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.holds import ERASURE, certificate_name, refuse_held
 from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
-from holdfast.archive.names import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.search_attributes import is_
@@ -30,14 +30,13 @@ from holdfast.errors import (
 from holdfast.reading.erasable import all_tasks, plan_erasure
 from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import find_run
-from holdfast.task.data.seal import record_digest, signed
+from holdfast.task.data.records import record_digest, signed
 from holdfast.task.data.state import CommitRef
 from holdfast.task.data.wire import Erasure, Retention
-from holdfast.values.base import Json
+from holdfast.values.base import Json, pauses
+from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.checks.ids import is_nested
-from holdfast.values.checks.json_shapes import as_object, is_object
 from holdfast.values.messages import Message
-from holdfast.values.pauses import pauses
 from holdfast.values.text.logs import log
 
 PLACE = "This part of the conversation was erased."

@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.errors import ModelUnavailableError
 from holdfast.task.data.failures import NOT_STARTED, Losses, losses_in
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 
 CLOCKS_SECONDS = 300.0
 """How long a difference between the clocks is remembered, at least."""

@@ -33,8 +33,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.errors import InvalidArgumentError, NotificationError, WrongTypeError
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import check_arguments, is_array, is_object
 from holdfast.values.code.extras import needing
 from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.text.decided import exact, for_decision

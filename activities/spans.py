@@ -27,7 +27,7 @@ from holdfast.task.step_body import body_of
 from holdfast.tracing import contents, switch
 from holdfast.tracing.export import send
 from holdfast.tracing.finished import step_span, task_span, usage_attributes
-from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.spans import TraceRules
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.steps import Task
 from holdfast.values.text.logs import log

@@ -30,15 +30,13 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, OpenStep, SegmentRef, archived_entries
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput, EntriesPage
-from holdfast.task.ledger.recording import CLOSED_EVENT
-from holdfast.task.ledger.references import input_message, last_round, resolve_adds
+from holdfast.task.ledger.recording import CLOSED_EVENT, input_message, last_round, resolve_adds
 from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import canonical
-from holdfast.values.checks.gate import clean
+from holdfast.values.checks.gate import as_object, as_text, clean
 from holdfast.values.checks.ids import app_of
-from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
 from holdfast.values.code.user_calls import invoke, invoke_here, naming
 from holdfast.values.messages import Message

@@ -46,7 +46,7 @@ GROUPS = (
         "What an agent is: its instructions, model, tools, output type and hooks.",
         sources=(
             "holdfast.agents.agent",
-            "holdfast.agents.agent_base",
+            "holdfast.agents.agent",
             "holdfast.agents.hooks",
             "holdfast.agents.output_type",
             "holdfast.agents.runs.model_input",
@@ -67,7 +67,7 @@ GROUPS = (
             "holdfast.agents.tools",
             "holdfast.agents.hosted",
             "holdfast.agents.local",
-            "holdfast.workers.tool_use",
+            "holdfast.workers.function_calling",
             "holdfast.values.runs.approval_rules",
             "holdfast.values.settings",
         ),

@@ -43,10 +43,9 @@ from holdfast.task.data.wire import (
 )
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.labels import call_label, step_label
-from holdfast.task.queries.pages import drop_last_page, keep_last_page
+from holdfast.task.queries.pages import call_label, drop_last_page, keep_last_page, step_label
 from holdfast.values.base import Value
-from holdfast.values.money import NOTHING
+from holdfast.values.messages import NOTHING
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
+from holdfast.engine.converter import Opening
 from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.reading.streams.hub import local_hub
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
@@ -44,18 +45,17 @@ from holdfast.workflows.children.children import Watch
 from holdfast.workflows.children.reports import Reporter
 from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends import Closing, Rollover
-from holdfast.workflows.requests.commands import (
+from holdfast.workflows.requests.updates import (
     CANCELLED,
     ORPHANED,
     Commands,
     ParentWords,
+    Updates,
     command_signal,
 )
-from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
 from holdfast.workflows.tools.tool_calls import hand_over
 from holdfast.workflows.undo.undo import Undos
-from holdfast.workflows.workflow_input import Opening
 
 CANCEL_GRACE_SECONDS = 10
 ONE_STEP, THE_NEWEST = RunRequest(), UndoRequest()

@@ -19,8 +19,7 @@ from temporalio.exceptions import (
 
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply
-from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.seal import Seal
+from holdfast.task.data.records import Seal, SegmentRef
 from holdfast.task.data.wire import CloseInput
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.shown import shown
@@ -28,7 +27,7 @@ from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import begin, now
 from holdfast.workflows.children.reports import settle
 from holdfast.workflows.core import Core
-from holdfast.workflows.requests.commands import Commands
+from holdfast.workflows.requests.updates import Commands
 from holdfast.workflows.tools.tool_runs import leave_calls
 
 

@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, FailureError
 
+from holdfast.engine.converter import Opening
 from holdfast.engine.search_attributes import HF_RULES
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.state import (
@@ -27,7 +28,6 @@ from holdfast.task.data.state import (
 )
 from holdfast.values.base import extend
 from holdfast.values.checks.ids import LONGEST_KNOWN
-from holdfast.workflows.workflow_input import Opening
 
 FEWEST_EVENTS = 10
 """A run that rolled sooner would do nothing but roll."""

@@ -19,13 +19,12 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import changed_places, has_servers, reachable
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import CONTENTS_SCOPE, writing_for
+from holdfast.archive.bytestore import CONTENTS_SCOPE, writing_for
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import AMONG, Model
 from holdfast.models.prices import Prices
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.state import AgentRules, Described, known_head
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

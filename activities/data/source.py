@@ -66,7 +66,7 @@ from holdfast.task.data.wire import (
     View,
     ViewRequest,
 )
-from holdfast.task.ledger.references import output_digest
+from holdfast.task.ledger.recording import output_digest
 from holdfast.task.queries.pages import StepView, take_last_page
 from holdfast.task.undo import active_messages
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend, in_order

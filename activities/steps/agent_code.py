@@ -23,8 +23,8 @@ from holdfast.agents.hooks import AgentHooksBase
 from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.hosted.tools import decided_by_code, servers_of
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
-from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
+from holdfast.agents.runs.results import response
 from holdfast.agents.tools.arguments import worded
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.functions.signature import returned_object
@@ -32,12 +32,11 @@ from holdfast.agents.tools.options import EnabledPredicate, invoke_hook, is_offe
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import ModelRequest, ToolSpec
 from holdfast.models.openai.items import shown_items
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
-from holdfast.task.ledger.references import newest_answer
+from holdfast.task.ledger.recording import newest_answer
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import invoke, naming, yes_or_no

@@ -50,8 +50,7 @@ from holdfast.task.data.wire import AdvanceInput
 from holdfast.tracing.switch import may_trace
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import kept_alive
-from holdfast.values.messages import Message, TextPart, user
-from holdfast.values.money import NOTHING, plain
+from holdfast.values.messages import NOTHING, Message, TextPart, plain, user
 from holdfast.values.runs.retries import is_locked, next_failure
 from holdfast.values.text.logs import log
 from holdfast.workers.context.call_ids import unrepeated

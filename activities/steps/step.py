@@ -40,12 +40,11 @@ from holdfast.archive.contents import read_json
 from holdfast.archive.kept_answers import find_answer
 from holdfast.archive.segments import write_messages
 from holdfast.reading.streams.hub import Place, StreamKey, local_turns
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import MOST_LOST, Described, known_head
 from holdfast.task.data.wire import NOTHING_KEPT, Advanced, AdvanceInput, KeptAnswer
-from holdfast.task.ledger.references import new_entries, newest_answer, resolve_adds, resolve_calls
+from holdfast.task.ledger.recording import new_entries, newest_answer, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.code.user_calls import invoke_here, naming

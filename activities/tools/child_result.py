@@ -15,9 +15,9 @@ from holdfast.activities.data.source import Source
 from holdfast.activities.failures import clean_message
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import EngineError, TaskNotFoundError
+from holdfast.reading.queries import to_error
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
-from holdfast.reading.server_errors import to_error
 from holdfast.task.data.failures import Failure
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

@@ -17,7 +17,7 @@ from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.activities.tools.tool import failed, recorded
 from holdfast.agents.nesting.agent_tool import AgentTool
-from holdfast.agents.runs.rules import run_budget, run_head
+from holdfast.agents.runs.teams import run_budget, run_head
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT, end_of
 from holdfast.engine.search_attributes import AGENT_TASK

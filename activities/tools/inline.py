@@ -28,10 +28,9 @@ from holdfast.activities.user_loop import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.archive.kept_answers import keep_answer
 from holdfast.errors import ArchiveError
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
 from holdfast.values.code.user_calls import heard

@@ -28,12 +28,13 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tools.begun_effects import begin_effect, end_effect
 from holdfast.activities.tools.lookup import (
     Ready,
+    begin_effect,
     check_repeat,
     check_there,
     context_of,
+    end_effect,
     find,
     find_tool,
     idempotency_key,
@@ -46,10 +47,9 @@ from holdfast.agents.tools.options import takes_context
 from holdfast.archive.segments import read_archived
 from holdfast.archive.session_commits import send_rule
 from holdfast.engine.search_attributes import HF_RULES
-from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Outcome, StandingRule
 from holdfast.task.data.commands import Command, decode
-from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.head import SessionRef, TaskHead, ToolPolicy, policy_of
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import KeepInput, Probed, RecallInput, ToolInput, ToolsInput
 from holdfast.task.people.decisions import REJECTED
@@ -57,8 +57,7 @@ from holdfast.task.undo import active_steps, undoable
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import clean
-from holdfast.values.checks.json_shapes import data_in
+from holdfast.values.checks.gate import clean, data_in
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.runs.approval_rules import ApprovalRule

@@ -37,10 +37,9 @@ from holdfast.activities.heartbeat import (
 )
 from holdfast.activities.long_calls import OwningTask
 from holdfast.activities.spans import Recording, came_to, tool_call
-from holdfast.activities.tools.begun_effects import Begun, begin_effect, end_effect
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
-from holdfast.activities.tools.lookup import Ready, find
+from holdfast.activities.tools.lookup import Begun, Ready, begin_effect, end_effect, find
 from holdfast.activities.user_loop import called, working
 from holdfast.agents.handoffs.handoff import HandoffFailedError
 from holdfast.agents.nesting.agent_tool import AgentTool
@@ -63,14 +62,13 @@ from holdfast.task.undo import effect_place
 from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical
+from holdfast.values.base import Json, canonical, pauses
 from holdfast.values.checks.gate import LONGEST_KEPT, clean, safe_text
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import StoppedError, calling, invoke, naming, place_of
 from holdfast.values.messages import Blob, FilePart, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode
-from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact

@@ -52,9 +52,9 @@ from holdfast.models.resolve import (
     get_default_model,
     were_given,
 )
-from holdfast.task.data.agent_snapshot import MAX_DEPTH, AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.checks.arguments import known_as
+from holdfast.task.data.head import MAX_DEPTH, AgentSnapshot
+from holdfast.values.checks.gate import known_as
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ModelSettings

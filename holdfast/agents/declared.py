@@ -33,8 +33,8 @@ from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
 from holdfast.models.resolve import AnyModel, NoSettings, check_prefix, taken
+from holdfast.values.checks.gate import is_array
 from holdfast.values.checks.ids import check_name
-from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.code.user_calls import with_caller
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.settings import ModelSettings, as_model_settings

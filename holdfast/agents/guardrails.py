@@ -9,7 +9,7 @@ from typing import Any, Generic, cast, overload
 
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.checks.arguments import known_as
+from holdfast.values.checks.gate import known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown

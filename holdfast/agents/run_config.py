@@ -22,8 +22,8 @@ from holdfast.models.resolve import AnyModel, check_prefix, taken
 from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.tracing.switch import set_tracing_export_api_key
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_data, check_fields, check_known, known_as
-from holdfast.values.money import Amount
+from holdfast.values.checks.gate import check_data, check_fields, check_known, known_as
+from holdfast.values.messages import Amount
 from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown

@@ -276,19 +276,19 @@ from holdfast.agents.run_config import (
 from holdfast.agents.run_config import (
     ToolNotFoundBehavior as ToolNotFoundBehavior,
 )
-from holdfast.agents.runs.rules import (
+from holdfast.agents.runs.teams import (
     RunErrorData as RunErrorData,
 )
-from holdfast.agents.runs.rules import (
+from holdfast.agents.runs.teams import (
     RunErrorHandler as RunErrorHandler,
 )
-from holdfast.agents.runs.rules import (
+from holdfast.agents.runs.teams import (
     RunErrorHandlerInput as RunErrorHandlerInput,
 )
-from holdfast.agents.runs.rules import (
+from holdfast.agents.runs.teams import (
     RunErrorHandlerResult as RunErrorHandlerResult,
 )
-from holdfast.agents.runs.rules import (
+from holdfast.agents.runs.teams import (
     RunErrorHandlers as RunErrorHandlers,
 )
 from holdfast.agents.runs.item_helpers import ItemHelpers as ItemHelpers
@@ -665,18 +665,10 @@ from holdfast.values.settings import (
 )
 from holdfast.values.text.logs import enable_verbose_stdout_logging as enable_verbose_stdout_logging
 from holdfast.values.version import __version__ as __version__
-from holdfast.workers.tool_use import (
-    FunctionToolResult as FunctionToolResult,
-)
-from holdfast.workers.tool_use import (
-    StopAtTools as StopAtTools,
-)
-from holdfast.workers.tool_use import (
-    ToolsToFinalOutputFunction as ToolsToFinalOutputFunction,
-)
-from holdfast.workers.tool_use import (
-    ToolsToFinalOutputResult as ToolsToFinalOutputResult,
-)
+from holdfast.workers.tool_use import FunctionToolResult as FunctionToolResult
+from holdfast.workers.tool_use import StopAtTools as StopAtTools
+from holdfast.workers.tool_use import ToolsToFinalOutputFunction as ToolsToFinalOutputFunction
+from holdfast.workers.tool_use import ToolsToFinalOutputResult as ToolsToFinalOutputResult
 
 __all__: list[str]
 

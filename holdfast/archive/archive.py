@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.bytestore import LocalStore, open_store
-from holdfast.archive.names import (
+from holdfast.archive.bytestore import (
     BEGUN_ENCRYPTED,
     BLOBS,
     ENCRYPTED_FILE,
@@ -28,9 +27,11 @@ from holdfast.archive.names import (
     KEYS_VARIABLE,
     NAMES_SCOPE,
     OWNER_FILE,
+    LocalStore,
     blob_path,
     key_id,
     key_path,
+    open_store,
     record_name,
     record_path,
 )
@@ -42,7 +43,7 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.values.base import Json, digest, in_order
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.text.redact import conceal, credentials_of, redact, without_credentials
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ import unicodedata
 from typing import Literal, Protocol, cast
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import writing_for
+from holdfast.archive.bytestore import writing_for
 from holdfast.errors import ArchiveError, InvalidArgumentError, UserError
-from holdfast.values.base import digest
+from holdfast.values.base import digest, pauses
 from holdfast.values.checks.ids import check_name
 from holdfast.values.messages import Artifact, Blob
-from holdfast.values.pauses import pauses
 from holdfast.values.text.shown import shown
 
 MOST_VARIABLE = "HOLDFAST_ARTIFACT_BYTES"

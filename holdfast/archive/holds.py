@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import Literal
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import ERASURES, HOLDS, folder_of, key_in, record_name
+from holdfast.archive.bytestore import ERASURES, HOLDS, folder_of, key_in, record_name
 from holdfast.errors import CommandRefusedError, NotFoundError
-from holdfast.task.data.seal import check_signature, signed
+from holdfast.task.data.records import check_signature, signed
 from holdfast.task.data.wire import Erasure
 from holdfast.values.base import Value
+from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import MADE, outermost, session_name
-from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
 from holdfast.values.text.shown import time_shown

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import EFFECTS, FORKS, SUPERSEDED, folder_of
+from holdfast.archive.bytestore import EFFECTS, FORKS, SUPERSEDED, folder_of
 from holdfast.errors import ArchiveError, is_torn
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.text.logs import log
 
 

@@ -3,24 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import FORKS, SUPERSEDED, folder_of
+from holdfast.archive.bytestore import FORKS, SUPERSEDED, folder_of
 from holdfast.errors import DAMAGED, ArchiveError, ErasedError, message_of
-from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
-from holdfast.task.data.seal import Seal, is_sealed, record_digest, signed
+from holdfast.task.data.records import (
+    Entry,
+    EventRecord,
+    Seal,
+    SegmentRef,
+    StepRecord,
+    archived_entries,
+    is_sealed,
+    record_digest,
+    signed,
+)
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, in_order
-from holdfast.values.checks.json_shapes import as_object, is_object
-from holdfast.values.code.collection import uncollected
+from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
 from holdfast.values.text.logs import log
+
+# Garbage collection, put off while many values are made that will live on.
+
+LONGEST_SECONDS = 1.0
+"""How long after the first of several overlapping blocks another one may still join them."""
+
+
+class _Collector:
+    """The collector of this process, which blocks of several threads put off together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._was_on = False
+        self._since = 0.0
+
+    @contextmanager
+    def put_off(self) -> Generator[None]:
+        """Collect nothing in this process until the last of these blocks is left.
+
+        One that comes late does not join, so that threads with many of them, one after the other,
+        do not keep the garbage of others for good.
+        """
+        with self._lock:
+            joins = not self._users or time.monotonic() < self._since + LONGEST_SECONDS
+            if not self._users:
+                self._was_on, self._since = gc.isenabled(), time.monotonic()
+                gc.disable()
+            self._users += joins
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= joins
+                if joins and not self._users and self._was_on:
+                    gc.enable()
+
+
+uncollected = _Collector().put_off
+"""A context in which no cyclic garbage is collected, for code that makes many values that live on.
+
+The collector runs each time that some hundred objects were made, and looks at many of those before
+them again: that is more than half of the time that reading a long record takes. Objects without a
+reference are freed as ever. The code must not wait: nothing is collected for others meanwhile.
+"""
+
 
 HEAVY_BYTES = 64 * 1024
 """Size of a segment above which it is read in a thread next to the event loop: about 2 ms."""

@@ -20,11 +20,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import record_name
+from holdfast.archive.bytestore import record_name
 from holdfast.archive.segments import check_erased
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
-from holdfast.task.data.seal import record_digest, signed
+from holdfast.task.data.records import record_digest, signed
 from holdfast.task.data.state import CLAIM, COMMIT, REVOKE, RULE, Claim, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
-from holdfast.engine.tracebacks import without_plumbing
+from holdfast.engine.converter import without_plumbing
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.reading.streams.hub import Reading, StreamedTurns
 from holdfast.reading.streams.reader import StreamEvent, StreamReader
-from holdfast.values.pauses import pauses
+from holdfast.values.base import pauses
 from holdfast.values.text.html import InNotebook
 
 FIRST_PAUSE_SECONDS = 0.05

@@ -6,12 +6,22 @@ Payloads that are too large for a history go to the archive.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import dataclasses
+import functools
+import inspect
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+import os
+import traceback
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+import temporalio
 from pydantic_core import PydanticSerializationError, to_jsonable_python
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
@@ -29,15 +39,15 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
+from holdfast import errors
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE, writing_for
-from holdfast.errors import KeyMissingError, WrongTypeError
+from holdfast.archive.bytestore import ENCRYPTED, KEY_ID_BYTES, KEYS_VARIABLE, writing_for
+from holdfast.errors import HoldfastError, KeyMissingError, WrongTypeError, behind
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.arguments import check_known
-from holdfast.values.checks.gate import clean
+from holdfast.values.checks.gate import check_known, clean, known_as, misfit_call
 
 UNREADABLE = "UnreadableInputError"
 """Type of the failure of a workflow that was started with an input that cannot be read."""
@@ -231,3 +241,125 @@ def archive_storage(archive: Archive) -> ExternalStorage:
     return ExternalStorage(
         drivers=[ArchiveStorageDriver(archive)], payload_size_threshold=THRESHOLD_BYTES
     )
+
+
+# Shortens tracebacks of Holdfast's errors to the caller's code, without Holdfast's own frames.
+
+C = TypeVar("C", bound=type[Any])
+E = TypeVar("E", bound=BaseException)
+
+
+def shortened(error: E) -> E:
+    """Remove the traceback of an error, and of each of its causes, if it has no user's frame.
+
+    The error's text says what to do, and the caller's frames are added as it is raised again. A
+    traceback with a function of the user's is kept, and so are all with HOLDFAST_DEBUG=1.
+    """
+    if os.environ.get("HOLDFAST_DEBUG") == "1":
+        return error
+    each: BaseException | None = error
+    seen: set[int] = set()
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        frames = (frame for frame, _ in traceback.walk_tb(each.__traceback__))
+        if all(frame.f_code.co_filename.startswith(_PLUMBING) for frame in frames):
+            each.with_traceback(None)
+        is_shown = each.__cause__ is not None or not each.__suppress_context__
+        each = behind(each) if is_shown else None
+    return error
+
+
+def without_plumbing(kind: C) -> C:
+    """Wrap the public methods of a class: their errors have short tracebacks, and the class's name.
+
+    A call that does not fit is refused in the name of this class, also of an inherited method.
+    """
+    for name in dir(kind):
+        if name.startswith("_") and name != "__init__":
+            continue
+        static: Any = inspect.getattr_static(kind, name)
+        known = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+        if type(static) in (classmethod, staticmethod):
+            setattr(kind, name, type(static)(_wrapped(static.__func__, known)))
+        elif inspect.isfunction(static):
+            setattr(kind, name, _wrapped(static, known))
+    return kind
+
+
+def _wrapped(method: Any, known: str) -> Callable[..., Any]:
+    """Return a method that shortens the errors of the given one, if it is async."""
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def call(*args: Any, **options: Any) -> Any:
+            try:
+                return await method(*args, **options)
+            except HoldfastError as error:
+                raise shortened(error)  # noqa: B904  it is the same error
+            except TypeError as error:
+                if (wrong := misfit_call(error, known, method, options)) is None:
+                    raise
+                raise wrong from None
+
+        return call
+    named: Callable[..., Any] = known_as(known)(method)
+    if inspect.isasyncgenfunction(method):
+
+        @functools.wraps(method)
+        async def items(*args: Any, **options: Any) -> AsyncGenerator[Any]:
+            try:
+                async with aclosing(named(*args, **options)) as given:
+                    async for item in given:
+                        yield item
+            except HoldfastError as error:
+                raise shortened(error)  # noqa: B904  as above
+
+        return items
+    return named
+
+
+_PLUMBING = (
+    contextlib.__file__,
+    *(
+        f"{Path(file).parent}{os.sep}"
+        for file in (
+            errors.__file__,  # of this package
+            asyncio.__file__,
+            concurrent.futures.__file__,
+            temporalio.__file__,
+        )
+        if file
+    ),
+)
+
+
+# Input check of workflows: an unreadable input ends the run at once.
+
+
+class Opening:
+    """A workflow that takes one input of its own type.
+
+    Temporal makes the workflow with whatever a client has sent. An exception here would fail its
+    first workflow task again and again; nothing has begun yet, so the run ends instead.
+    """
+
+    takes: type[Any] = object
+
+    if not TYPE_CHECKING:  # it has no signature: it sees whatever was sent
+
+        def __new__(cls, *given: object) -> Self:
+            """Check the input before `__init__` uses it.
+
+            Raises:
+                ApplicationError: It is not one value of the right type.
+            """
+            if len(given) != 1 or not isinstance(given[0], cls.takes):
+                found = ", ".join(type(each).__name__ for each in given) or "nothing"
+                _refuse(f"It takes one {cls.takes.__name__}; it was started with: {found}.")
+            return super().__new__(cls)
+
+
+def _refuse(reason: str) -> None:
+    kind = workflow.info().workflow_type
+    msg = f"{kind} was started by hand with an input that it cannot read. {reason}"
+    raise ApplicationError(msg, type=UNREADABLE, non_retryable=True)

@@ -16,7 +16,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextvars import Context
 from typing import Any, TypeVar
 
-from holdfast.engine.tracebacks import shortened
+from holdfast.engine.converter import shortened
 from holdfast.errors import HoldfastError
 from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log

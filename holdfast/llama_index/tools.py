@@ -21,7 +21,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import steps
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 

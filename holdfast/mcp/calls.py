@@ -25,8 +25,7 @@ from holdfast.errors import MCPConnectionError, OutcomeUnknownError, UserError
 from holdfast.mcp.connection import Connection, is_loss, is_unsent, told
 from holdfast.mcp.results import read_call_result
 from holdfast.task.data.calls import Asks, Question
-from holdfast.values.base import Json, canonical, digest
-from holdfast.values.pauses import pause_of
+from holdfast.values.base import Json, canonical, digest, pause_of
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from holdfast.errors import (
     UserError,
     WrongTypeError,
 )
+from holdfast.values.base import pause_of
 from holdfast.values.code.extras import needing
-from holdfast.values.pauses import pause_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown

@@ -12,7 +12,7 @@ from holdfast.agents.tools.options import FailureFormatter, is_offered
 from holdfast.agents.tools.tool import Tool
 from holdfast.mcp.server import MCPServer
 from holdfast.mcp.tools import definition_of
-from holdfast.task.data.agent_snapshot import ServedTool
+from holdfast.task.data.head import ServedTool
 from holdfast.values.runs.run_context import RunContextWrapper
 
 if TYPE_CHECKING:

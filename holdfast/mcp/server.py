@@ -35,7 +35,7 @@ from holdfast.mcp.tools import (
     made_tool,
     passes,
 )
-from holdfast.task.data.agent_snapshot import ServedTool
+from holdfast.task.data.head import ServedTool
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown

@@ -17,7 +17,7 @@ from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.options import Asked, FailureFormatter, ToolOptions, answer_of
 from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
-from holdfast.task.data.agent_snapshot import ServedTool
+from holdfast.task.data.head import ServedTool
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import safe_text
 from holdfast.values.code.user_calls import invoke, naming, yes_or_no

@@ -13,7 +13,7 @@ from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.openai.hosted_items import is_passed_on, told_in_stream
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_text, is_object
+from holdfast.values.checks.gate import as_array, as_text, is_object
 
 WINDOW = 8 * 1024
 """Units of an unfinished answer that a frame for another process holds; what is older comes with

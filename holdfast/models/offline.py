@@ -13,7 +13,7 @@ from typing import Literal
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
 from holdfast.models.draft import deltas_of
 from holdfast.values.base import Json, canonical, digest
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.messages import Message, ToolCall, Usage
 
 OperationName = Literal["add", "subtract", "multiply", "divide", "power"]

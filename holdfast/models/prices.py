@@ -18,8 +18,7 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.values.base import Json, Written, canonical, digest
 from holdfast.values.code.extras import needing
-from holdfast.values.messages import Usage
-from holdfast.values.money import MOST_DOLLARS, Amount, Dollars, plain
+from holdfast.values.messages import MOST_DOLLARS, Amount, Dollars, Usage, plain
 from holdfast.values.text.shown import shown
 
 MILLION = 1_000_000

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.archive.bytestore import key_in, record_name
 from holdfast.archive.holds import (
     Kind,
     code_of,
@@ -18,7 +19,6 @@ from holdfast.archive.holds import (
     names_of,
     refuse_held,
 )
-from holdfast.archive.names import key_in, record_name
 from holdfast.archive.segments import committing_tasks, forks_of
 from holdfast.engine.search_attributes import SESSIONS, TASKS
 from holdfast.errors import (
@@ -29,16 +29,16 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading.audit.audit import audit_events
+from holdfast.reading.queries import server_errors
 from holdfast.reading.reader import Reader
-from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import children_of, find_run
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.seal import record_digest
+from holdfast.task.data.records import record_digest
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import ErasedTurn, Erasure
 from holdfast.values.base import Value
+from holdfast.values.checks.gate import as_object, as_text, is_object
 from holdfast.values.checks.ids import is_nested, outermost, session_name
-from holdfast.values.checks.json_shapes import as_object, as_text, is_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
 from holdfast.values.runs.status import CLOSED

@@ -35,7 +35,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
-from holdfast.task.ledger.references import input_message, resolve_adds, told
+from holdfast.task.ledger.recording import input_message, resolve_adds, told
 from holdfast.task.queries.pages import StepView, point
 from holdfast.task.step_body import StepBody
 from holdfast.task.undo import active_messages, active_steps

@@ -20,19 +20,18 @@ from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import record_name
+from holdfast.archive.bytestore import record_name
 from holdfast.archive.segments import check_erased, has_record
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import ArchiveError, TaskNotFoundError
-from holdfast.reading.queries import TaskQueries
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import TaskQueries, server_errors
 from holdfast.reading.visibility import memo_of
 from holdfast.task.data.failures import fact_of
-from holdfast.task.data.seal import Seal, is_sealed
+from holdfast.task.data.records import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import TaskResult
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.code import user_calls
 
 SEALS_KEPT = 10_000

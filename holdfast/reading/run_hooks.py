@@ -16,7 +16,7 @@ from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputIte
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.item_reading import handoff_names, result_item, step_items
-from holdfast.agents.runs.later_items import response
+from holdfast.agents.runs.results import response
 from holdfast.agents.runs.teams import Team
 from holdfast.agents.tools.context import ToolContext, names_in_context
 from holdfast.archive.contents import read_json
@@ -42,9 +42,8 @@ from holdfast.task.happenings import (
     step_happenings,
 )
 from holdfast.task.step_body import StepBody
-from holdfast.values.base import Json
+from holdfast.values.base import Json, pauses
 from holdfast.values.messages import ToolCall, Usage
-from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import AgentResponse

@@ -29,12 +29,12 @@ from holdfast.engine.search_attributes import (
 )
 from holdfast.errors import KeyMissingError, message_of
 from holdfast.reading.listing import UNREAD, facts
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import as_array
 from holdfast.values.checks.ids import app_of_session, session_name
-from holdfast.values.checks.json_shapes import as_array
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 

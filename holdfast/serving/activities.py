@@ -39,6 +39,7 @@ from holdfast.workflows.session import Session
 if TYPE_CHECKING:
     from holdfast.serving.governor.providers import Limited
 
+
 WORKFLOWS: list[type] = [AgentTask, Session, EventMailbox, ErasureRun, RetentionRun]
 OF_SESSIONS = {"index", "rest", "deliver"}
 

@@ -18,7 +18,7 @@ from temporalio.worker import Replayer, WorkerDeploymentConfig
 from holdfast.engine.converter import telling
 from holdfast.engine.search_attributes import BEHAVIOUR, SESSIONS, TASKS, VERSION, is_
 from holdfast.errors import InvalidArgumentError, OpenTasksError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 

@@ -9,7 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import OWNER_FILE
+from holdfast.archive.bytestore import OWNER_FILE
 from holdfast.errors import ArchiveMismatchError, ConnectError
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import ARCHIVE_WORKFLOW

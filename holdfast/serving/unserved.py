@@ -10,7 +10,7 @@ from temporalio.client import Client
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.search_attributes import OPEN_TASKS, is_
 from holdfast.errors import EngineError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.values.checks.ids import serves
 from holdfast.values.text.logs import log
 

@@ -16,7 +16,7 @@ from holdfast.task.data.guard_rules import (
 )
 from holdfast.task.data.records import OpenState
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.references import output_of
+from holdfast.task.ledger.recording import output_of
 from holdfast.values.base import Json, canonical, digest
 
 

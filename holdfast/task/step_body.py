@@ -15,7 +15,7 @@ from holdfast.models.openai.hosted_items import HostedCall, hosted_calls
 from holdfast.task.data.calls import Begun, Called, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import JournalEntry, LeftStep, Mark, OpenState, StepRecord
-from holdfast.task.ledger.references import (
+from holdfast.task.ledger.recording import (
     SAID_IN_ADDS,
     input_message,
     place_of,

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
-from holdfast.task.data.agent_snapshot import ToolPolicy, called_handoff, handed_to, policy_of
 from holdfast.task.data.calls import Approval, LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import ToolPolicy, called_handoff, handed_to, policy_of
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import ToolInput, ToolsInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.references import newest_answer
+from holdfast.task.ledger.recording import newest_answer
 from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall

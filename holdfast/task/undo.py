@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.models.openai.hosted_items import calls_of_servers
-from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import ToolPolicy, policy_of
 from holdfast.task.data.records import (
     DEPARTED,
     Entry,
@@ -50,7 +50,7 @@ from holdfast.task.ledger.queue import (
     waiting,
     waiting_at,
 )
-from holdfast.task.ledger.references import told
+from holdfast.task.ledger.recording import told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, user

@@ -34,11 +34,11 @@ from holdfast.errors import (
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec
 from holdfast.models.draft import deltas_of
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.data.records import StepRecord
 from holdfast.task.undo import without_undo_notes
 from holdfast.values.base import Json, Strict, Value
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.messages import Message, Usage
 from holdfast.values.text.redact import in_texts, redact, without
 from holdfast.values.text.shown import named, shown

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values.base import Json, as_text
-from holdfast.values.checks.json_shapes import data_in
+from holdfast.values.checks.gate import data_in
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, shown
 from holdfast.values.parts.images import address
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from holdfast.tracing.finished import Finished
-from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.spans import TraceRules
 from holdfast.tracing.switch import provider_in_use, spans
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact

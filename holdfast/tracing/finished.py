@@ -13,8 +13,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.step_body import StepBody
 from holdfast.tracing import contents
-from holdfast.tracing.rules import TraceRules
-from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, metadata_attributes
+from holdfast.tracing.spans import DEFAULT_WORKFLOW_NAME, TraceRules, metadata_attributes
 from holdfast.values.base import Json, as_text
 from holdfast.values.messages import ToolCall, Usage, shown
 from holdfast.values.steps import Task, TaskStep

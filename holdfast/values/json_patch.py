@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, canonical
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.checks.gate import is_array
 from holdfast.values.text.shown import shown
 
 Patch = dict[str, Json]

@@ -20,8 +20,8 @@ from pydantic import (
 
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
-from holdfast.values.checks.arguments import check_data, check_known
-from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
+from holdfast.values.checks.gate import check_data, check_known
+from holdfast.values.messages import MOST_DOLLARS, Amount, Dollars
 from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.text.shown import misfit, shown
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.messages import Message, assistant, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.workers.base import at_least

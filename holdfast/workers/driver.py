@@ -16,7 +16,7 @@ from holdfast.errors import (
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced
-from holdfast.task.ledger.references import newest_answer
+from holdfast.task.ledger.recording import newest_answer
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.checks.gate import safe_text

@@ -20,7 +20,9 @@ from holdfast.errors import (
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_contents import kind_of
-from holdfast.task.data.agent_snapshot import (
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import INVALID_OUTPUT, KIND, REFUSAL, TURN_FOLLOWS
+from holdfast.task.data.head import (
     IGNORED,
     AgentSnapshot,
     called_handoff,
@@ -28,20 +30,18 @@ from holdfast.task.data.agent_snapshot import (
     policy_of,
     transfer_message,
 )
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.failures import INVALID_OUTPUT, KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.values.base import Json, sense
 from holdfast.values.checks.gate import safe_text
 from holdfast.values.messages import Message, ToolCall, assistant, system
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker, at_least
+from holdfast.workers.context.offer import StepHandoffs
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
 
 if TYPE_CHECKING:
-    from holdfast.models.base import ModelAnswer
     from holdfast.workers.context.context import StepContext
-from holdfast.workers.context.offer import StepHandoffs
+
 
 ResultT = TypeVar("ResultT", bound=ToolOutput)
 

@@ -19,8 +19,8 @@ from holdfast.archive.archive import record_name
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.dev_server.server import ensure_server
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
+from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import queue_of
-from holdfast.values.checks.json_shapes import as_object
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
 from tests.support.rig import event_types, until

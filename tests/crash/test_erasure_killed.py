@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.archive.archive import record_name
-from holdfast.values.checks.json_shapes import as_array, as_object
+from holdfast.values.checks.gate import as_array, as_object
 from tests.crash.lab import Lab
 
 

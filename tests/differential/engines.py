@@ -54,13 +54,13 @@ class Holdfast(Lib):
         "holdfast.agents.handoffs.filters",
         "holdfast.agents.hooks",
         "holdfast.values.runs.run_context",
-        "holdfast.workers.tool_use",
+        "holdfast.workers.function_calling",
         "holdfast.agents.tools.guardrails",
         "holdfast.agents.run_config",
         "holdfast.agents.runs.results",
         "holdfast.client.runner.runner",
         "holdfast.agents.runs.model_input",
-        "holdfast.agents.runs.rules",
+        "holdfast.agents.runs.teams",
         "holdfast.errors",
     )
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import blob_path
+from holdfast.archive.bytestore import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.reading.audit.verification import (
     CONSISTENT,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.values.money import dollars
+from holdfast.values.messages import dollars
 from holdfast.values.steps import ListedTask
 from tests.support.cli import Cli, Here, make_cli
 

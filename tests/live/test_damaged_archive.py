@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, AgentRunner, Task, tool
 from holdfast.archive import Keys
 from holdfast.archive.archive import record_name
-from holdfast.archive.names import blob_path
+from holdfast.archive.bytestore import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.task_view import read_task

@@ -28,7 +28,7 @@ from holdfast.errors import (
     StepFailedError,
     UserError,
 )
-from holdfast.task.data.agent_snapshot import ToolEffect
+from holdfast.task.data.head import ToolEffect
 from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import user
 from holdfast.workers import AgentWorker, StepContext

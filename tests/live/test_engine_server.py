@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 
 import holdfast
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import OWNER_FILE
+from holdfast.archive.bytestore import OWNER_FILE
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server import leases, watch
 from holdfast.engine.dev_server import server as dev_server

@@ -19,9 +19,8 @@ from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, too
 from holdfast.activities.erasure import PLACE, ErasingActivities
 from holdfast.archive import Keys, hashed
 from holdfast.archive.archive import places_of
-from holdfast.archive.bytestore import LocalStore
+from holdfast.archive.bytestore import LocalStore, key_id, record_name, writing_for
 from holdfast.archive.holds import certificate_name
-from holdfast.archive.names import key_id, record_name, writing_for
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.lists.garbage import unused
 from holdfast.cli.commands.start.restore import Forgotten, brought_back
@@ -38,7 +37,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import ErasedTurn, Erasure, Retention
 from holdfast.testing import ScriptedModel
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until
 

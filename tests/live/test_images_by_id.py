@@ -8,7 +8,7 @@ from holdfast import Image, SQLiteSession, tool
 from holdfast.agents_sdk import CustomTool, ToolOutputImage
 from holdfast.archive.contents import store_image
 from holdfast.testing import FakeOpenAI, FakeRequest, call, hosted, reply
-from holdfast.values.checks.json_shapes import as_array
+from holdfast.values.checks.gate import as_array
 from holdfast.values.parts.images import address
 from tests.support.pictures import png, url_of
 from tests.support.runs import Runs

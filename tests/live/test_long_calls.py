@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import PendingActivityState
 from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.agents.tools.decorator import Tool
-from holdfast.task.data.agent_snapshot import ToolEffect
+from holdfast.task.data.head import ToolEffect
 from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import (
     MakeRunner,

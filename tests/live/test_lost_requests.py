@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 
 from holdfast import AgentRunner, Task, TaskStepOutput
-from holdfast.client.agent_runner.task_client import updates
+from holdfast.client.agent_runner.task_client import task_client
 from holdfast.errors import StuckTaskError
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
@@ -138,7 +138,7 @@ async def test_a_question_that_a_worker_forgot_is_asked_again(
 async def test_a_task_at_which_workers_always_fail_says_so(
     rig: Rig, odd: OddWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updates, "NOT_TAKEN_SECONDS", 0.1)
+    monkeypatch.setattr(task_client, "NOT_TAKEN_SECONDS", 0.1)
     runner = rig.runner()
     failing = asyncio.create_task(odd.fail_all())
     task = await runner.create_task("q")

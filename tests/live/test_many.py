@@ -13,15 +13,14 @@ from holdfast.activities import long_calls
 from holdfast.engine.dev_server import command
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.errors import CommandRefusedError
-from holdfast.task.ledger.references import NOTES_APART
+from holdfast.task.ledger.recording import NOTES_APART
 from holdfast.task.tool_calls import MOST_AT_ONCE
 from holdfast.testing import FakeOpenAI, call
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
 from holdfast.workflows.core import MOST_CARDS
-from holdfast.workflows.requests.commands import COMMANDS_AT_ONCE
-from holdfast.workflows.requests.updates import MOST_WAITING
+from holdfast.workflows.requests.updates import COMMANDS_AT_ONCE, MOST_WAITING
 from tests.support.rig import (
     Engine,
     MakeAgent,

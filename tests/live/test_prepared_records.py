@@ -11,7 +11,7 @@ from holdfast.archive.archive import Archive
 from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
-from holdfast.client.agent_runner.task_client.updates import TaskEnds
+from holdfast.client.agent_runner.task_client.task_client import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
 from holdfast.reading.audit.verification import IN_RUN, OPEN
 from holdfast.reading.runs.recorded import read_recorded

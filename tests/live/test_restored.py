@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, AgentRunner, Effect, Task, ToolCall, ToolContext, tool
-from holdfast.activities.tools.begun_effects import begin_effect, name_after, read_mark
+from holdfast.activities.tools.lookup import begin_effect, name_after, read_mark
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten

@@ -67,7 +67,7 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
     task = await runner.create_task("q")
     with monkeypatch.context() as patch:
         nobody(patch, True)
-        patch.setattr("holdfast.client.agent_runner.task_client.updates.PATIENCE_SECONDS", 0.2)
+        patch.setattr("holdfast.client.agent_runner.task_client.task_client.PATIENCE_SECONDS", 0.2)
         with pytest.raises(NoWorkerError, match="request_id") as caught:
             await runner.run_step(task)
     assert caught.value.is_sent

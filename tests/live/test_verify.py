@@ -9,7 +9,7 @@ import pytest
 from holdfast import AgentRunner, Budget, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.names import blob_path
+from holdfast.archive.bytestore import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.reading.audit.verification import (
@@ -20,8 +20,7 @@ from holdfast.reading.audit.verification import (
     TURNS,
     UNSIGNED,
 )
-from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.seal import record_digest
+from holdfast.task.data.records import SegmentRef, record_digest
 from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI

@@ -15,8 +15,7 @@ from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.reading.audit.audit import verify
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import RunRequest
-from holdfast.task.data.records import Entry
-from holdfast.task.data.seal import Seal, is_sealed
+from holdfast.task.data.records import Entry, Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import ViewRequest

@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.steps import TaskStep

@@ -9,7 +9,7 @@ from holdfast.models.base import ModelRequest
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
-from holdfast.task.ledger.references import output_of_calls
+from holdfast.task.ledger.recording import output_of_calls
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.workers import AgentWorker, StepContext

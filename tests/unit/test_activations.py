@@ -7,7 +7,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
-from holdfast.serving.activations import SplitWorkflowTaskError, WholeTasks
+from holdfast.serving.plugin import SplitWorkflowTaskError, WholeTasks
 
 
 class Inner(WorkflowInstance):

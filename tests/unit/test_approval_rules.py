@@ -10,10 +10,9 @@ from holdfast import Always, ApprovalRule, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.reading.inbox import InboxFilter
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.data.commands import Command, RunRequest
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import TaskHead, ToolPolicy
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.bytestore import FsspecStore
-from holdfast.archive.names import key_in
+from holdfast.archive.bytestore import FsspecStore, key_in
 from holdfast.archive.segments import write_record
 from holdfast.errors import (
     ArchiveError,

@@ -12,7 +12,7 @@ from holdfast.client.agent_runner.base import id_of
 from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.models.openai.item_contents import check_item
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import known_as
+from holdfast.values.checks.gate import known_as
 from holdfast.values.code.context_data import dump
 
 blocking: Any = sync

@@ -15,14 +15,7 @@ from holdfast.errors import ArchiveError, InvalidArgumentError, UserError
 from holdfast.reading.artifacts import KeptArtifact, artifacts_in, named_in, newest
 from holdfast.task import waits
 from holdfast.task.data.calls import Called, Outcome, Wait
-from holdfast.task.data.records import (
-    Entry,
-    EventRecord,
-    LeftStep,
-    OpenState,
-    OpenStep,
-    StepRecord,
-)
+from holdfast.task.data.records import Entry, EventRecord, LeftStep, OpenState, OpenStep, StepRecord
 from holdfast.values.messages import Artifact, ToolCall
 from holdfast.values.steps import TaskStep
 from tests.unit.test_call_states import AT, N

@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.heartbeat import NotOursError
-from holdfast.activities.tools.begun_effects import (
+from holdfast.activities.tools.lookup import (
     Begun,
     _ends,  # pyright: ignore[reportPrivateUsage]
     begin_effect,

@@ -6,11 +6,10 @@ from typing import Any, get_args
 import pytest
 
 from holdfast.task import waits
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule, Wait
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, RunRequest
-from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead, ToolPolicy
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from holdfast import tool
 from holdfast.agents.tools.functions.function_schema import MADE_LATER
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import defaulted, left_out
+from holdfast.values.checks.gate import defaulted, left_out
 from holdfast.values.text.decided import covered, for_decision
 
 

@@ -8,10 +8,10 @@ import pytest
 from agents.models.default_models import get_default_model_settings
 
 from holdfast import Agent, ModelSettings, RunConfig
-from holdfast.agents.runs.rules import run_head
+from holdfast.agents.runs.teams import run_head
 from holdfast.agents_sdk import Prompt
 from holdfast.models.resolve import default_settings
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 

@@ -9,8 +9,8 @@ from holdfast.desk.views.cards import Card, Context, card_of, differences, field
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.reading.inbox import InboxFilter, choices
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Vote, call_digest
+from holdfast.task.data.head import AgentSnapshot, ToolPolicy
 from holdfast.task.people.choices import choices_of
 from holdfast.task.people.decisions import Person
 from holdfast.values.messages import ToolCall, assistant, user

@@ -16,8 +16,8 @@ from holdfast.desk.views.timeline import Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import cost_shown, spent
 from holdfast.desk.views.workers import Worker, agents_of, processes_of, queues_of
 from holdfast.models.base import ModelAnswer, ToolSpec
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Called, Decided, Outcome
+from holdfast.task.data.head import AgentSnapshot, ToolPolicy
 from holdfast.task.data.records import (
     Entry,
     EventRecord,
@@ -27,7 +27,7 @@ from holdfast.task.data.records import (
     StepRecord,
 )
 from holdfast.task.happenings import happenings
-from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.ledger.recording import SAID_IN_ADDS
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 

@@ -29,12 +29,18 @@ from temporalio.converter import (
 )
 
 from holdfast.archive import Archive, Keys, hashed
-from holdfast.archive.bytestore import FsspecStore, LocalStore
+from holdfast.archive.bytestore import (
+    FsspecStore,
+    LocalStore,
+    blob_path,
+    key_id,
+    key_path,
+    writing_for,
+)
 from holdfast.archive.encryption import data_keys as cached_keys
 from holdfast.archive.encryption.codec import KeysCodec, encrypting
 from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.store import EncryptedStore
-from holdfast.archive.names import blob_path, key_id, key_path, writing_for
 from holdfast.cli.commands.start.codec import codec_app
 from holdfast.desk.identity.tokens import Tokens
 from holdfast.engine.converter import holdfast_converter, telling

@@ -20,7 +20,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     message_of,
 )
-from holdfast.reading.server_errors import failure_in, to_error
+from holdfast.reading.queries import failure_in, to_error
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput

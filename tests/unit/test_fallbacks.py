@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, RunConfig
-from holdfast.agents.runs.rules import run_head
+from holdfast.agents.runs.teams import run_head
 from holdfast.agents_sdk import WebSearchTool
 from holdfast.errors import (
     HoldfastError,
@@ -19,7 +19,7 @@ from holdfast.models.base import Delta
 from holdfast.models.fallbacks import FallbackModel
 from holdfast.models.prices import Price, Prices, priced
 from holdfast.models.resolve import default_settings
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage

@@ -23,7 +23,7 @@ from holdfast.agents.runs.guardrail_results import (
 )
 from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models.base import ModelAnswer
-from holdfast.reading.server_errors import to_error
+from holdfast.reading.queries import to_error
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (

@@ -35,7 +35,7 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.runs.teams import check_agents
 from holdfast.archive.archive import Archive
 from holdfast.serving.plugin import HoldfastPlugin
-from holdfast.task.data.agent_snapshot import IGNORED, called_handoff, handed_to, transfer_message
+from holdfast.task.data.head import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall
 
 BOB = Agent(name="bob", model="offline")

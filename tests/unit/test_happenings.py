@@ -31,7 +31,7 @@ from holdfast.task.happenings import (
     in_order,
     step_happenings,
 )
-from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.ledger.recording import SAID_IN_ADDS
 from holdfast.task.step_body import answer_places, body_of
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep

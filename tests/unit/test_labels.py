@@ -9,7 +9,7 @@ from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.labels import STEPS_SHOWN, call_label, details, details_of, title_of
+from holdfast.task.queries.pages import STEPS_SHOWN, call_label, details, details_of, title_of
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.values.steps import TaskStep
 

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Agent, handoff, tool
 from holdfast.agents.items.run_items import ToolCallItem, member_of
-from holdfast.agents.runs import later_items
+from holdfast.agents.runs import results
 from holdfast.agents.runs.item_reading import step_items
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import write_record, write_segment
@@ -23,7 +23,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, JournalEntry, StepRecord
 from holdfast.task.data.state import TaskRecord
-from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.ledger.recording import SAID_IN_ADDS
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 from tests.support.runs import look
@@ -133,7 +133,7 @@ def test_both_are_made_when_one_is_read_and_only_once(
         made.append(of.n)
         return step_items(of, team)
 
-    monkeypatch.setattr(later_items, "step_items", noted)
+    monkeypatch.setattr(results, "step_items", noted)
     result = run_result(recorded, ann())
     assert (result.final_output, result.usage.total_tokens, made) == ("done", 24, [])
     found = getattr(result, first)

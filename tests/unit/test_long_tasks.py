@@ -11,14 +11,13 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.source import Source, seen_before
 from holdfast.archive.archive import Archive
-from holdfast.archive.segments import archived_step, write_messages, write_segment
+from holdfast.archive.segments import archived_step, uncollected, write_messages, write_segment
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, InputRef, SegmentRef, StepRecord
 from holdfast.task.data.wire import View, ViewRequest
-from holdfast.task.ledger.references import output_digest
+from holdfast.task.ledger.recording import output_digest
 from holdfast.task.queries.pages import StepView
 from holdfast.values.base import ChainRef, extend
-from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import ImagePart, Message, assistant, user
 from holdfast.values.steps import HistoryRef, TaskStep
 

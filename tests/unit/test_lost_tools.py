@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.task.data.agent_snapshot import IGNORED, ToolPolicy, transfer_message
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest
-from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.head import (
+    AGENTS_SDK,
+    IGNORED,
+    RunRules,
+    TaskHead,
+    ToolPolicy,
+    transfer_message,
+)
 from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger

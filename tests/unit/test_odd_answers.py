@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, RunConfig, tool
-from holdfast.agents.runs.rules import run_head
+from holdfast.agents.runs.teams import run_head
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelAnswer, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta, admitted

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.values.pauses import pause_of, pauses
+from holdfast.values.base import pause_of, pauses
 
 
 def test_pauses_double_up_to_the_longest_and_stay_there() -> None:

@@ -14,8 +14,7 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.prices import priced
 from holdfast.values.messages import Usage as UsageRecord
-from holdfast.values.messages import assistant
-from holdfast.values.money import dollars
+from holdfast.values.messages import assistant, dollars
 
 MINI = Price(input="0.25", cached_input="0.025", output="2")
 COUNTS = st.integers(0, 10**7)

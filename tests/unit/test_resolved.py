@@ -4,7 +4,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.reading.runs.recorded import resolved
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import JournalEntry, StepRecord
-from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.ledger.recording import SAID_IN_ADDS
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.values.messages import Blob, Content, Message, ToolCall, assistant
 from holdfast.values.steps import TaskStep

@@ -23,8 +23,7 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
 )
-from holdfast.reading.queries import unanswered
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors, unanswered
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import canonical, digest

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from holdfast import ModelSettings, RunConfig
-from holdfast.agents.runs.rules import run_head
+from holdfast.agents.runs.teams import run_head
 from holdfast.client.runner.resumed_task import SETTINGS, settings_given
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.children import ParentRef

@@ -11,7 +11,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepRecord, StepResult
-from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.ledger.recording import SAID_IN_ADDS
 from holdfast.task.step_body import body_of
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep

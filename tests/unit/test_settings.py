@@ -10,7 +10,7 @@ from openai.types.shared import Reasoning
 from holdfast import Agent, ModelSettings, RunConfig, Runner
 from holdfast.errors import UserError
 from holdfast.models import ModelRequest, ResponsesModel
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 
 
 def test_a_setting_that_equals_the_default_is_a_setting() -> None:

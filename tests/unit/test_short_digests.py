@@ -19,8 +19,11 @@ REASONS = {
     ("holdfast/archive/archive.py", "_MAC_DIGITS"): MAC,
     ("holdfast/archive/contents.py", "8"): NAME,
     ("holdfast/archive/encryption/keys.py", "32"): MAC,
-    ("holdfast/archive/names.py", "KEY_ID_BYTES"): "two scopes of one id have one key, which works",
-    ("holdfast/archive/names.py", "2"): "a folder; the whole digest follows",
+    (
+        "holdfast/archive/bytestore.py",
+        "KEY_ID_BYTES",
+    ): "two scopes of one id have one key, which works",
+    ("holdfast/archive/bytestore.py", "2"): "a folder; the whole digest follows",
     ("holdfast/client/caller_sessions/store.py", "16"): OWN,
     ("holdfast/desk/api/writes.py", "KEY_DIGITS"): OWN,
     ("holdfast/llama_index/planner.py", "32"): "128 bits: a pair takes 2**64 tries",

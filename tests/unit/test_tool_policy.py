@@ -1,7 +1,7 @@
 """What the workflow knows of a tool."""
 
 from holdfast.agents.tools.decorator import tool
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.head import ToolPolicy
 
 
 def test_a_plain_tool_costs_no_bytes() -> None:

@@ -29,7 +29,7 @@ from holdfast.tracing.export import send
 from holdfast.tracing.finished import call_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
-from holdfast.tracing.rules import TraceRules, below_call, in_trace
+from holdfast.tracing.spans import TraceRules, below_call, in_trace
 from holdfast.values.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from tests.support.spans import Spans, assert_joined, tree
 

@@ -12,7 +12,7 @@ from holdfast.agents.output_type import AgentOutputSchema
 from holdfast.agents.runs.teams import check_agents
 from holdfast.models.base import ModelAnswer, OutputSpec
 from holdfast.models.openai.items import assistant_message
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
+from holdfast.task.data.head import AgentSnapshot, ToolPolicy
 from holdfast.values.messages import Message, ToolCall, assistant, last_text
 from holdfast.values.steps import ToolOutput
 from holdfast.workers import function_calling

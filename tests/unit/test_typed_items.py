@@ -18,7 +18,7 @@ from openai.types.responses import (
 from holdfast import Agent
 from holdfast.agents.items.run_items import InputItem, RawItem, RunItem
 from holdfast.agents.runs.item_reading import message_items
-from holdfast.agents.runs.later_items import response
+from holdfast.agents.runs.results import response
 from holdfast.agents.runs.teams import team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_contents import FAKE_ID

@@ -11,18 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import TaskHead, ToolPolicy
 from holdfast.task.data.records import Entry, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.undo import Undoable, UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
 from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.references import usage_of
+from holdfast.task.ledger.recording import usage_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_messages,
@@ -37,8 +36,7 @@ from holdfast.task.undo import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.messages import ToolCall, Usage, assistant
-from holdfast.values.money import NOTHING
+from holdfast.values.messages import NOTHING, ToolCall, Usage, assistant
 from holdfast.values.runs.verbs import Verb
 from holdfast.values.steps import TaskStep
 from tests.support.scale import times

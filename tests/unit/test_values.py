@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from holdfast.task.data.state import Carried
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import pointed_at
+from holdfast.values.checks.gate import pointed_at
 
 
 class Plain(Value):

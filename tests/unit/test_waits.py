@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast.task import waits
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LONG_CALL, Outcome, Wait
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.commands import Command
-from holdfast.task.data.head import RunRules
+from holdfast.task.data.head import RunRules, ToolPolicy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions
 from holdfast.task.undo import effects_of_open

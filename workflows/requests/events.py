@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from holdfast.engine.converter import Opening
 from holdfast.task.mailbox import (
     MAILBOX,
     Delivery,
@@ -26,7 +27,6 @@ from holdfast.task.mailbox import (
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.workflows.activity_calls import time_left
-from holdfast.workflows.workflow_input import Opening
 
 MOST_AT_ONCE = 50
 """Deliveries at the same time."""

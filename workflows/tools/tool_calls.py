@@ -12,7 +12,6 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task import waits
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import ApprovalKind, Asks, Outcome, StandingRule, Wait
 from holdfast.task.data.failures import (
     AGENT_MISSING,
@@ -22,7 +21,7 @@ from holdfast.task.data.failures import (
     TIMED_OUT,
     Failure,
 )
-from holdfast.task.data.head import SessionRef
+from holdfast.task.data.head import SessionRef, ToolPolicy
 from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import KeepInput, Nesting, Probed, RecallInput
 from holdfast.task.ledger.ledger import Ledger

@@ -17,14 +17,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task import waits
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Called, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, NOT_STARTED, Failure
+from holdfast.task.data.head import ToolPolicy
 from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import ToolInput, ToolsInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.queries.labels import call_label
+from holdfast.task.queries.pages import call_label
 from holdfast.task.tool_calls import (
     Call,
     Room,
@@ -34,8 +34,8 @@ from holdfast.task.tool_calls import (
     tool_to_find,
     tools_to_find,
 )
+from holdfast.values.base import pause_of
 from holdfast.values.messages import ToolCall
-from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     LOST_TOOL,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.errors import UserError
 from holdfast.models.openai.items import shown_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.messages import Message
 from holdfast.values.steps import HistoryRef
 from holdfast.values.text.shown import shown

@@ -28,9 +28,9 @@ from holdfast.errors import (
     remedy_of,
 )
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy, transfer_message
+from holdfast.task.data.head import ToolEffect, ToolPolicy, transfer_message
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import known_as
+from holdfast.values.checks.gate import known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.text.logs import log

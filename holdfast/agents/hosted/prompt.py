@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from holdfast.agents.agent_base import AgentBase
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.gate import check_data
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown

@@ -21,14 +21,12 @@ from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
 from holdfast.models.base import NO_HOSTED, ToolSpec
 from holdfast.models.openai.hosted_items import APPROVED, BARE_REJECTION, approval_request
-from holdfast.task.data.agent_snapshot import ToolPolicy, server_key
 from holdfast.task.data.calls import Outcome
+from holdfast.task.data.head import ToolPolicy, server_key
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import check_data
-from holdfast.values.checks.gate import clean
+from holdfast.values.checks.gate import check_data, clean, is_array, is_object
 from holdfast.values.checks.ids import check_name
-from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule

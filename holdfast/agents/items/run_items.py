@@ -22,7 +22,7 @@ from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.checks.gate import as_text, is_array, is_object
 from holdfast.values.runs.run_context import ToolKey
 from holdfast.values.text.shown import shown
 

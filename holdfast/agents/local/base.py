@@ -35,10 +35,10 @@ from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTyp
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.models.openai.local_items import call_item
-from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
+from holdfast.task.data.head import ToolEffect, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import data_in, is_object
+from holdfast.values.checks.gate import data_in, is_object
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule

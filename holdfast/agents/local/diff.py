@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 
 _END_OF_FILE = "*** End of File"
 _ENDS = ("*** End Patch", "*** Update File:", "*** Delete File:", "*** Add File:")

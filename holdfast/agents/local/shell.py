@@ -21,7 +21,7 @@ from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import data_in, is_array, is_object
+from holdfast.values.checks.gate import data_in, is_array, is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.approval_rules import ApprovalRule

@@ -22,7 +22,7 @@ from holdfast.agents.tools.options import ApprovalPredicate, EnabledPredicate, F
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import MAX_DEPTH, ToolPolicy
+from holdfast.task.data.head import MAX_DEPTH, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.approval_rules import ApprovalRule

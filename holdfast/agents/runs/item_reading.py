@@ -27,10 +27,10 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.runs.teams import Team, ToldTool, team_of
 from holdfast.models.openai.items import made_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
-from holdfast.task.ledger.references import last_round
+from holdfast.task.ledger.recording import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_object
+from holdfast.values.checks.gate import as_text, is_object
 from holdfast.values.messages import Message, ToolCall
 
 

@@ -13,7 +13,7 @@ from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text
+from holdfast.values.checks.gate import as_text
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import ContextT

@@ -31,8 +31,7 @@ from holdfast.agents.runs.state_form import (
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import check_arguments, is_object
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown

@@ -19,8 +19,8 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.gate import is_object
 from holdfast.values.checks.ids import MADE, task_of
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.text.shown import shown
 
 

@@ -17,8 +17,8 @@ from holdfast.agents.tools.functions.schema import strict_schema
 from holdfast.agents.tools.functions.signature import EMPTY
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.errors import DeclarationError, InvalidArgumentError
-from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
-from holdfast.values.checks.arguments import check_known
+from holdfast.task.data.head import TimeoutBehavior, ToolEffect
+from holdfast.values.checks.gate import check_known
 from holdfast.values.code.user_calls import invoke, yes_or_no
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown

@@ -46,15 +46,14 @@ from holdfast.agents.tools.options import (
 )
 from holdfast.errors import DeclarationError, ToolTimeoutError, UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import (
+from holdfast.task.data.head import (
     DEFAULT_MAX_OUTPUT_BYTES,
     TimeoutBehavior,
     ToolEffect,
     ToolPolicy,
 )
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import known_as
-from holdfast.values.checks.json_shapes import defaulted
+from holdfast.values.checks.gate import defaulted, known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind, qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule

@@ -20,10 +20,10 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
+from holdfast.archive.bytestore import ENCRYPTED, KEY_ID_BYTES, key_id
 from holdfast.archive.encryption.data_keys import DataKey, DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
 from holdfast.archive.encryption.keys import is_wrong_key
-from holdfast.archive.names import ENCRYPTED, KEY_ID_BYTES, key_id
 from holdfast.errors import DigestMismatchError
 from holdfast.values.text.logs import log
 

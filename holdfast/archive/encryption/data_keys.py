@@ -13,9 +13,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.archive.bytestore import ByteStore
-from holdfast.archive.encryption.keys import Keys, Wrapped, cipher, new_key, opened, sealed
-from holdfast.archive.names import (
+from holdfast.archive.bytestore import (
     BEGUN_ENCRYPTED,
     CONTENTS_SCOPE,
     ENCRYPTED_FILE,
@@ -23,9 +21,11 @@ from holdfast.archive.names import (
     KEY_ID_BYTES,
     KEYS_FOLDER,
     NAMES_SCOPE,
+    ByteStore,
     key_id,
     key_path,
 )
+from holdfast.archive.encryption.keys import Keys, Wrapped, cipher, new_key, opened, sealed
 from holdfast.errors import ArchiveError, DigestMismatchError, ErasedError, KeyMissingError
 from holdfast.values.base import in_order
 

@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
-from holdfast.archive.names import KEYS_VARIABLE
+from holdfast.archive.bytestore import KEYS_VARIABLE
 from holdfast.errors import ArchiveError, InvalidArgumentError, KeyMissingError
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.code.extras import needing
 from holdfast.values.text.shown import shown
 

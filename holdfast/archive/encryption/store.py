@@ -8,11 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from temporalio import activity
 
-from holdfast.archive.bytestore import ByteStore
-from holdfast.archive.encryption.data_keys import DataKeys
-from holdfast.archive.encryption.hidden_logs import hide_texts
-from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
-from holdfast.archive.names import (
+from holdfast.archive.bytestore import (
     BLOBS,
     CONTENTS_SCOPE,
     KEY_FILE,
@@ -20,10 +16,14 @@ from holdfast.archive.names import (
     KEYS_FOLDER,
     PLAIN_FILES,
     SCOPE,
+    ByteStore,
     blob_path,
     copy_path,
     key_id,
 )
+from holdfast.archive.encryption.data_keys import DataKeys
+from holdfast.archive.encryption.hidden_logs import hide_texts
+from holdfast.archive.encryption.keys import NONCE_BYTES, Keys, is_wrong_key
 from holdfast.errors import DigestMismatchError, ErasedError, KeyMissingError
 from holdfast.values.base import digest
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.names import key_in
+from holdfast.archive.bytestore import key_in
 from holdfast.archive.segments import has_record
 from holdfast.cli import output
 from holdfast.cli.connection import Engine

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from temporalio.api.enums.v1 import PendingActivityState
 
+from holdfast.archive.bytestore import UMASK, owner_only
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, embedded_engine, until_stopped
 from holdfast.cli.demo.agent import AGENT, APP, choose_model
@@ -28,7 +29,6 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.reading.queries import Presence
 from holdfast.values.checks.ids import queue_of
-from holdfast.values.code.private_files import UMASK, owner_only
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse
 

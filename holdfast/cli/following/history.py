@@ -23,7 +23,7 @@ from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
-from holdfast.task.ledger.references import new_entries, resolve_calls
+from holdfast.task.ledger.recording import new_entries, resolve_calls
 from holdfast.task.refusals import ABANDONED
 from holdfast.task.requests.command_effects import HEARD
 from holdfast.values.base import Value

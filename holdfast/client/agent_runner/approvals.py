@@ -19,14 +19,14 @@ from holdfast.client.agent_runner.base import (
 from holdfast.engine.search_attributes import HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.inbox import InboxFilter
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import waiting_in
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.commands import NOT_OPEN, Receipt
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Always, Until, are_one, seconds_of

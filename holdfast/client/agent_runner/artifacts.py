@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
 from holdfast.reading.artifacts import KeptArtifact, artifacts_in, newest, read_artifact
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 
 
 class TaskArtifacts(RunnerBase):

@@ -19,11 +19,10 @@ from temporalio.client import Client
 from holdfast.activities.notices import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import writing_for
 from holdfast.archive.contents import store_images
-from holdfast.archive.names import writing_for
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.task_client import TaskClient
-from holdfast.client.agent_runner.task_client.updates import Caller
+from holdfast.client.agent_runner.task_client.task_client import Caller, TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
@@ -38,7 +37,7 @@ from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import Seconds, check_arguments, check_known
+from holdfast.values.checks.gate import Seconds, check_arguments, check_known
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
     LONGEST_KNOWN,

@@ -10,7 +10,7 @@ from holdfast.reading.streams.hub import local_turns
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.head import RunChange
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import check_known_id
 from holdfast.values.runs.approval_rules import Until, seconds_of
 from holdfast.values.steps import TaskStep

@@ -33,7 +33,7 @@ from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.verification import Verification, verified
 from holdfast.reading.listing import Wanted, newest_tasks
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.step_events import StepEvent
 from holdfast.reading.streams.follower import POLL_SECONDS, Follower, follow
 from holdfast.reading.visibility import read_memo
@@ -43,7 +43,7 @@ from holdfast.task.data.state import TaskInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import Count, Seconds, check_arguments
+from holdfast.values.checks.gate import Count, Seconds, check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id, check_tenant, owned
 from holdfast.values.code import user_calls
 from holdfast.values.messages import ImagePart, Message

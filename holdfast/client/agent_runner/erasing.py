@@ -15,6 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
+from holdfast.archive.bytestore import ERASURES, record_name
 from holdfast.archive.holds import (
     Hold,
     Kind,
@@ -26,21 +27,18 @@ from holdfast.archive.holds import (
     read_holds,
     refuse_held,
 )
-from holdfast.archive.names import ERASURES, record_name
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.updates import unique_id
+from holdfast.client.agent_runner.task_client.task_client import unique_id
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
 from holdfast.reading.erasable import Plan, plan_erasure
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import find_run, origin_of
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import Erasure
-from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.base import Json, pauses
+from holdfast.values.checks.gate import as_object, check_arguments
 from holdfast.values.checks.ids import check_by, check_name
-from holdfast.values.checks.json_shapes import as_object
-from holdfast.values.pauses import pauses
 from holdfast.values.text.shown import shown
 
 SELECTOR = re.compile(r"(task|session|person):(.+)", re.DOTALL)

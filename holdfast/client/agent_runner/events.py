@@ -11,11 +11,11 @@ from pydantic import Field
 
 from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.task.mailbox import DAY, LARGEST_EVENT, LONGEST_KEPT, Event
 from holdfast.values.base import Json, Value, canonical
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import check_name, queue_of
 
 LONGEST_ID = 200

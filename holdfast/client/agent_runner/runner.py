@@ -10,7 +10,7 @@ from holdfast.client.agent_runner.events import EventSending
 from holdfast.client.agent_runner.runs import TaskStreaming
 from holdfast.client.agent_runner.schedules import TaskScheduling
 from holdfast.client.agent_runner.time_travel import TimeTravel
-from holdfast.engine.tracebacks import without_plumbing
+from holdfast.engine.converter import without_plumbing
 
 
 @without_plumbing

@@ -19,7 +19,7 @@ from holdfast.reading.streams.reader import StreamEvent, StreamReader
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
 from holdfast.values.runs.status import CLOSED, OnBusy, TaskStatus
 from holdfast.values.settings import Budget

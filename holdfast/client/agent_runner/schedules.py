@@ -22,14 +22,14 @@ from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.engine.search_attributes import AGENT_TASK, HF_AGENT, HF_TENANT, INPUT_MEMO
 from holdfast.errors import InvalidArgumentError, NotFoundError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import attributes, memo, read_memo
 from holdfast.task.data.head import RunRules
 from holdfast.task.data.wire import Retention
-from holdfast.task.queries.labels import details_of, title_of
+from holdfast.task.queries.pages import details_of, title_of
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import app_of, check_by, check_name, check_new_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Until, seconds_of

@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import writing_for
 from holdfast.archive.contents import refer_all
-from holdfast.archive.names import writing_for
 from holdfast.archive.segments import (
     commit_at,
     committing_tasks,
@@ -22,7 +22,7 @@ from holdfast.archive.segments import (
     write_messages,
 )
 from holdfast.archive.session_commits import commit_turn, send_rule
-from holdfast.engine.tracebacks import without_plumbing
+from holdfast.engine.converter import without_plumbing
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
@@ -30,13 +30,13 @@ from holdfast.errors import (
 )
 from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.reading.audit.verification import Verification, verified_session
+from holdfast.reading.queries import server_errors
 from holdfast.reading.reader import Reader
-from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.commands import Receipt, compose
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import Count, check_arguments
+from holdfast.values.checks.gate import Count, check_arguments
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage

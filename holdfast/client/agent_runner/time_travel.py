@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal, cast
 
-from holdfast.archive.names import FORKS, folder_of, record_name, writing_for
+from holdfast.archive.bytestore import FORKS, folder_of, record_name, writing_for
 from holdfast.archive.segments import write_segment
 from holdfast.client.agent_runner.base import (
     Images,
@@ -18,7 +18,7 @@ from holdfast.client.agent_runner.base import (
 )
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.updates import request_id_of
+from holdfast.client.agent_runner.task_client.task_client import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError, TaskClosedError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead
@@ -27,8 +27,7 @@ from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.ledger.queue import DONE_KEPT, with_queue
-from holdfast.task.ledger.recording import CREATED, answer_of, lines_after
-from holdfast.task.ledger.references import output_digest
+from holdfast.task.ledger.recording import CREATED, answer_of, lines_after, output_digest
 from holdfast.task.undo import (
     active_steps,
     departure,
@@ -39,7 +38,7 @@ from holdfast.task.undo import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
     check_by,

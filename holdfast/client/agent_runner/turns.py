@@ -26,7 +26,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.task.data.children import ENDED
 from holdfast.task.data.state import Claim
 from holdfast.values.runs.status import OnBusy

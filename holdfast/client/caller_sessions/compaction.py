@@ -21,7 +21,7 @@ from holdfast.client.caller_sessions.store import ALL
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.code.user_calls import yes_or_no
 from holdfast.values.text.logs import log
 

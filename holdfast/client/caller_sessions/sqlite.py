@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from holdfast.agents.run_config import SessionSettings, as_session_settings
 from holdfast.client.caller_sessions.protocol import SessionABC
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import LONGEST_KNOWN, check_name
 
 T = TypeVar("T")

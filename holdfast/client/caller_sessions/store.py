@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, cast
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
 from holdfast.errors import UserError
 from holdfast.models.base import foreign_error
-from holdfast.values.base import Json, canonical, digest
-from holdfast.values.checks.json_shapes import is_array, is_object
-from holdfast.values.pauses import pauses
+from holdfast.values.base import Json, canonical, digest, pauses
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log

@@ -25,8 +25,7 @@ from holdfast.client.caller_sessions.store import ALL, CallerStore, Item, marks,
 from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.items import made_items
 from holdfast.reading.reader import Reader
-from holdfast.values.base import Value
-from holdfast.values.pauses import pauses
+from holdfast.values.base import Value, pauses
 
 GRACE_SECONDS = 15.0
 """How long a claim is left to the process that made it."""

@@ -12,7 +12,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.engine.loop import close_at_exit
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.embedded import LocalEngine
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import DEFAULT_APP
 
 DEFAULT_DATA_DIR = ".holdfast"

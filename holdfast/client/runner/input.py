@@ -18,8 +18,8 @@ from holdfast.agents.runs.results import RunData
 from holdfast.agents.runs.state import Deserializer, RunState
 from holdfast.agents.tools.context import ToolContext
 from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import writing_for
 from holdfast.archive.contents import refer_all
-from holdfast.archive.names import writing_for
 from holdfast.archive.segments import write_messages
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.store import CallerStore
@@ -28,7 +28,7 @@ from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.reading.reader import Reader
 from holdfast.task.data.head import CallerSession, RunChange, RunSetting, SessionRef, TaskHead
 from holdfast.values.base import Json, canonical, digest
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.checks.gate import is_array
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import Origin

@@ -29,12 +29,11 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.runs.recorded import Recorded, read_snapshot
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.head import RunChange, RunSetting
+from holdfast.task.data.head import AgentSnapshot, RunChange, RunSetting
 from holdfast.task.data.records import Entry, EventRecord
+from holdfast.values.checks.gate import is_object
 from holdfast.values.checks.ids import task_of
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.code_refs import forget, hold, take_back
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.text.logs import log

@@ -17,9 +17,18 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
-from holdfast.agents.runs.rules import ErrorHandler, ErrorKind, check_handlers, run_budget, run_head
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
-from holdfast.agents.runs.teams import check_agents, members, reachable, team_of
+from holdfast.agents.runs.teams import (
+    ErrorHandler,
+    ErrorKind,
+    check_agents,
+    check_handlers,
+    members,
+    reachable,
+    run_budget,
+    run_head,
+    team_of,
+)
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
@@ -34,13 +43,13 @@ from holdfast.client.runner.one_run import Started, begin, go_on
 from holdfast.client.runner.resumed_task import settings_given
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
+from holdfast.engine.converter import without_plumbing
 from holdfast.engine.loop import shared_loop
-from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
 from holdfast.models.base import KEPT_BY_ONE
 from holdfast.task.data.head import FollowedRun, KeptConversation
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_known
+from holdfast.values.checks.gate import check_known
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
     check_by,

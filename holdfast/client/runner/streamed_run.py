@@ -15,8 +15,7 @@ from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData, RunResult, summary
 from holdfast.agents.runs.teams import has_servers, team_of
-from holdfast.client.agent_runner.task_client.task_client import TaskClient
-from holdfast.client.agent_runner.task_client.updates import Caller
+from holdfast.client.agent_runner.task_client.task_client import Caller, TaskClient
 from holdfast.client.runner.input import Reviver
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
@@ -26,7 +25,7 @@ from holdfast.client.streamed import (
     Wrap,
     direct,
 )
-from holdfast.engine.tracebacks import without_plumbing
+from holdfast.engine.converter import without_plumbing
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -47,9 +46,8 @@ from holdfast.reading.streams.reader import (
     StreamEvent,
     StreamReader,
 )
-from holdfast.values.base import Json
+from holdfast.values.base import Json, pauses
 from holdfast.values.code.context_data import CallersContext
-from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 

@@ -37,8 +37,8 @@ from holdfast.desk.identity.tokens import (
 )
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import canonical, digest
+from holdfast.values.checks.gate import as_array
 from holdfast.values.checks.ids import check_tenant
-from holdfast.values.checks.json_shapes import as_array
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 

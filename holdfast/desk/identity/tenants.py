@@ -28,6 +28,7 @@ from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.records import Records
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import (
     MADE,
     approval_parts,
@@ -36,7 +37,6 @@ from holdfast.values.checks.ids import (
     session_id,
     session_name,
 )
-from holdfast.values.checks.json_shapes import as_object
 
 _OF_ALL = frozenset(
     {

@@ -24,11 +24,11 @@ from typing import Literal, Self, cast, get_args
 from filelock import FileLock
 from pydantic import ValidationError
 
+from holdfast.archive.bytestore import make_directory, write_private
 from holdfast.client.agent_runner.base import check_role
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.values.base import Strict, Value
 from holdfast.values.checks.ids import check_name, check_tenant
-from holdfast.values.code.private_files import make_directory, write_private
 from holdfast.values.runs import verbs
 from holdfast.values.runs.verbs import VERBS
 from holdfast.values.text.logs import log

@@ -17,10 +17,10 @@ from holdfast.desk.views.charts import PERIODS, Asked, Chart, answers_in, charts
 from holdfast.engine.search_attributes import SNAPSHOT_MEMO
 from holdfast.errors import HoldfastError
 from holdfast.reading.listing import begun_since
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import listed, memo_of
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.happenings import happenings
 from holdfast.task.people.approvals import decided_by
 from holdfast.values.checks.ids import task_of

@@ -34,7 +34,7 @@ from holdfast.desk.views.workers import Process, Queue, Worker, processes_of, qu
 from holdfast.engine.cluster import POLLER_SECONDS, known_workers
 from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
 from holdfast.reading.listing import agent_of
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 
 MOST_TASKS = 2_000
 """Open tasks that are looked at for their queues."""

@@ -10,13 +10,13 @@ from typing import Any, Literal, cast
 from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
+from holdfast.task.data.head import AgentSnapshot, ToolPolicy
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import Person, cannot_decide, is_whole
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import as_object, pointed_at
 from holdfast.values.checks.ids import task_of
-from holdfast.values.checks.json_shapes import as_object, pointed_at
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import exact, for_decision

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from holdfast.desk.views.words import data_of, pretty
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, Usage, shown, summed
 from holdfast.values.text.redact import redact

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from holdfast.archive.bytestore import UMASK, make_directory, owner_only, write_private
 from holdfast.engine.dev_server.command import (
     DATABASE,
     find_cli,
@@ -36,7 +37,6 @@ from holdfast.engine.dev_server.process import (
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
 from holdfast.values.code.extras import needing_local
-from holdfast.values.code.private_files import UMASK, make_directory, owner_only, write_private
 from holdfast.values.text.logs import log
 
 # Its data directory.

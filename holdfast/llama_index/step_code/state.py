@@ -24,7 +24,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.messages import Message
 
 KIND = "$kind"

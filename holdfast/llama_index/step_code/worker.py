@@ -21,7 +21,7 @@ from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import OwnRecord, Task, TaskStep, TaskStepOutput
 from holdfast.values import steps
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.json_patch import OBJECTS
 from holdfast.values.messages import Message

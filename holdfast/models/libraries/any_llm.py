@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.libraries.library_model import LibraryModel
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text
+from holdfast.values.checks.gate import as_object, as_text
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
 

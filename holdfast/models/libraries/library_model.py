@@ -35,7 +35,7 @@ from holdfast.models.openai.http.failures import (
     too_slow,
 )
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object
+from holdfast.values.checks.gate import as_array, as_object
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.models.libraries.library_model import LibraryModel
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text
+from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.settings import ModelSettings
 
 _OFFLINE = (

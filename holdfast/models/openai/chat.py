@@ -24,7 +24,7 @@ from holdfast.models.openai.item_contents import all_parts, written_content
 from holdfast.models.openai.local_items import shell_text, shell_told
 from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, read_usage
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text
+from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.messages import Blob, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from holdfast.values.parts.images import address, file_data
 from holdfast.values.text.shown import shown

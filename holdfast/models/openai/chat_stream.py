@@ -11,7 +11,7 @@ from holdfast.models.base import Delta, Tell
 from holdfast.models.openai.http.failures import cut_off, malformed
 from holdfast.models.openai.model import read_usage
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array, is_object
 
 
 @dataclass

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from holdfast.values.base import Json, Value, canonical
-from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.checks.gate import as_text, is_array, is_object
 from holdfast.values.messages import Message, ToolCall
 
 Item = dict[str, Json]

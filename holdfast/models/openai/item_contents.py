@@ -10,7 +10,7 @@ from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
 from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, local_problem
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
+from holdfast.values.checks.gate import as_object, as_text, is_array, is_object
 from holdfast.values.messages import Blob, Content, FilePart, ImagePart, Message, Part, TextPart
 from holdfast.values.parts.images import address, file_data, file_with, read_image
 from holdfast.values.text.shown import type_shown

@@ -66,7 +66,7 @@ from holdfast.models.openai.local_items import (
 )
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import as_text, is_array
+from holdfast.values.checks.gate import as_text, is_array
 from holdfast.values.messages import Content, Message, Role, ToolCall, qualified_name
 from holdfast.values.text.shown import shown
 

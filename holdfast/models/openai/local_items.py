@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, data_in, is_array, is_object
+from holdfast.values.checks.gate import as_text, data_in, is_array, is_object
 from holdfast.values.messages import CallKind, Message, ToolCall
 
 Item = dict[str, Json]

@@ -19,7 +19,7 @@ from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection, extra_fields
 from holdfast.models.openai.items import from_response_items, made_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.messages import Usage as AnswerUsage
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage

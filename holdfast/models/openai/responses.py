@@ -31,7 +31,7 @@ from holdfast.models.openai.local_items import LOCAL_CALLS, run_by_provider
 from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}

@@ -29,13 +29,12 @@ from holdfast.task.happenings import (
     StepsUndone,
     happenings,
 )
-from holdfast.task.ledger.references import cost_of
+from holdfast.task.ledger.recording import cost_of
 from holdfast.task.step_body import StepBody
 from holdfast.task.undo import UNDONE, active_steps, effect_place
 from holdfast.values.base import Json, Value, canonical, extend
 from holdfast.values.checks.ids import time_in
-from holdfast.values.messages import Usage, shown
-from holdfast.values.money import Dollars
+from holdfast.values.messages import Dollars, Usage, shown
 from holdfast.values.runs.verbs import DECIDED
 from holdfast.values.text.redact import in_texts, without
 

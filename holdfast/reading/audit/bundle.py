@@ -24,7 +24,7 @@ from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.verification import Kept, Verification, evidence, sealed
 from holdfast.reading.reader import Reader
-from holdfast.task.data import seal
+from holdfast.task.data.records import Seal, signed
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.version import __version__
 
@@ -107,7 +107,7 @@ async def write_bundle(
             "taken_back": list[Json](taken_back),
             "files": dict(bundle.digests),
         }
-        data = canonical(seal.signed(manifest, "", "holdfast export"))
+        data = canonical(signed(manifest, "", "holdfast export"))
         bundle.add(check_bundle.MANIFEST, data)
     return Bundle(file, digest(data), done, missing)
 
@@ -133,7 +133,7 @@ async def _one(
     lines = [json.dumps(event.model_dump(mode="json"), ensure_ascii=False) for event in events]
     bundle.add(f"{folder}/audit.jsonl", "".join(f"{line}\n" for line in lines).encode())
     known = None if kept.record is None else await sealed(reader, task_id)
-    proof = known.record if isinstance(known, seal.Seal) else None
+    proof = known.record if isinstance(known, Seal) else None
     return found, events, {**facts, "folder": folder, "is_open": kept.is_open, "seal": proof}
 
 

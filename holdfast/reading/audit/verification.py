@@ -27,17 +27,25 @@ from holdfast.errors import (
     is_torn,
 )
 from holdfast.reading.audit.audit import Finding, verify
+from holdfast.reading.queries import server_errors
 from holdfast.reading.reader import Reader
 from holdfast.reading.records import seal_of
-from holdfast.reading.server_errors import server_errors
-from holdfast.task.data import seal
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Entry, OpenState, SegmentRef
-from holdfast.task.data.seal import Seal
+from holdfast.task.data.records import (
+    KEY_VARIABLE,
+    Entry,
+    OpenState,
+    Seal,
+    SegmentRef,
+    check_signature,
+    has_key,
+    is_sealed,
+    record_digest,
+)
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.task.ledger.recording import CLOSED_EVENT
 from holdfast.values.base import ChainRef, Json, extend, extend_json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 
@@ -159,7 +167,7 @@ async def _check_resting(
         found.unproved.append(FORGOTTEN)
     else:
         handle = reader.client.get_workflow_handle(session_id, run_id=run.run_id, result_type=str)
-        proven = seal.is_sealed(record, await handle.result(follow_runs=False))
+        proven = is_sealed(record, await handle.result(follow_runs=False))
         if not proven:
             found.add("the session's record is not the one that its run has left: it was rewritten")
         elif not found:
@@ -285,7 +293,7 @@ FORGOTTEN = "Temporal has forgotten the run, or never knew it: it has nothing to
 UNSEALED = "Temporal knows the run, but it did not end by storing this record."
 ENDED_OUTSIDE = "The run was ended with Temporal's own tools: its history alone tells of it."
 UNSIGNED = "The record has no signature."
-NO_KEY = f"The record is signed, and no key to check that is known: set {seal.KEY_VARIABLE}."
+NO_KEY = f"The record is signed, and no key to check that is known: set {KEY_VARIABLE}."
 SELF_ONLY = (
     "Only that the record is consistent with itself is proven: anyone who can write to the"
     " archive could have rewritten it."
@@ -489,12 +497,12 @@ async def _check_record(
     proven = False
     if isinstance(outside, str):
         found.unproved.append(outside)
-    elif seal.is_sealed(record, outside.record):
+    elif is_sealed(record, outside.record):
         found.proved.append(IN_RUN)
         proven = True
     else:
         found.add(
-            f"the record has the digest {seal.record_digest(record)}, but the task ended with"
+            f"the record has the digest {record_digest(record)}, but the task ended with"
             f" {outside.record}: it was rewritten"
         )
     _check_signature(record, task_id, found, proven=proven)
@@ -503,7 +511,7 @@ async def _check_record(
 def _check_signature(
     record: dict[str, Json], task_id: str, found: Verification, *, proven: bool
 ) -> None:
-    match seal.check_signature(record, task_id):
+    match check_signature(record, task_id):
         case True:
             found.proved.append(SIGNED)
             proven = True
@@ -513,7 +521,7 @@ def _check_signature(
             found.unproved.append(NO_KEY)
         case None:
             found.unproved.append(UNSIGNED)
-            if seal.has_key() and not proven:
+            if has_key() and not proven:
                 found.add("a key is known, but the record has no signature, nor any other proof")
     if not proven:
         found.unproved.append(SELF_ONLY)

@@ -12,19 +12,17 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.archive.contents import ReadText, read_json, resolve_message
-from holdfast.archive.segments import Part, read_messages, read_parts, turns
+from holdfast.archive.segments import Part, read_messages, read_parts, turns, uncollected
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.head import AgentSnapshot, SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
-from holdfast.task.ledger.references import output_of
+from holdfast.task.ledger.recording import output_of
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
-from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 from holdfast.values.runs.usage import CallCost
 from holdfast.values.steps import HistoryRef, Task, TaskStep

@@ -26,9 +26,9 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput, said_by, said_in
 from holdfast.agents.runs.item_reading import step_items, step_messages
-from holdfast.agents.runs.later_items import UnreadSteps, responses, unread_steps
-from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.agents.runs.results import RunData, RunResult, UnreadSteps, responses, unread_steps
 from holdfast.agents.runs.teams import Team, has_servers, team_of
+from holdfast.archive.segments import uncollected
 from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.items import made_items, shown_items
 from holdfast.reading.reader import Reader
@@ -38,8 +38,7 @@ from holdfast.task.data.guard_rules import GUARDRAIL
 from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text
-from holdfast.values.code.collection import uncollected
+from holdfast.values.checks.gate import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import Message, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 
 MOST_UNITS = 100_000
 """Most characters of answers that are over which a hub keeps for its readers."""

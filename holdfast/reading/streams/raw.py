@@ -16,7 +16,7 @@ from holdfast.models.draft import as_told
 from holdfast.models.openai.hosted_items import is_passed_on
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall, Usage
 
 AFTER_REASONING = 1 << 23

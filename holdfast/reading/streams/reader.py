@@ -38,11 +38,10 @@ from holdfast.reading.streams.timeline import (
     moments,
     undone,
 )
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.data.records import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.task.happenings import StepsUndone
-from holdfast.values.base import Json
-from holdfast.values.pauses import pauses
+from holdfast.values.base import Json, pauses
 from holdfast.values.runs.status import CLOSED, TaskStatus
 
 ItemEventName = Literal[

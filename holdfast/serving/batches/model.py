@@ -42,7 +42,7 @@ from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from holdfast.task.data.wire import activity_key
 from holdfast.values.base import digest
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.runs.times import span_in
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown

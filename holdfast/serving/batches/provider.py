@@ -29,7 +29,7 @@ from holdfast.models.openai.model import OpenAIModel
 from holdfast.serving.batches.hand import Asker, Outcome
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Seen, Submission
-from holdfast.values.checks.json_shapes import as_object, is_object
+from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.text.logs import log
 
 METADATA = "holdfast"

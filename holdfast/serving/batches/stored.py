@@ -14,7 +14,7 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from holdfast.archive.names import writing_for
+from holdfast.archive.bytestore import writing_for
 from holdfast.engine.converter import DIGEST, ArchiveStorageDriver
 from holdfast.errors import UserError
 

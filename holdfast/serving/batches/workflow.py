@@ -14,10 +14,10 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from holdfast.engine.converter import Opening
 from holdfast.serving.batches.hand import ENDS, Ask, Hand, Job, Outcome, Reply
 from holdfast.values.base import Value
 from holdfast.workflows.activity_calls import failure_of, time_left
-from holdfast.workflows.workflow_input import Opening
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 
 from holdfast.values.base import Value
-from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.messages import NOTHING, Dollars
 
 EPOCH = datetime(1970, 1, 1).toordinal()  # noqa: DTZ001  a date
 KEPT_DAYS = 2

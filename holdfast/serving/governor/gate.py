@@ -29,7 +29,7 @@ from holdfast.serving.governor.turns import Call, Turns
 from holdfast.serving.governor.workflow import QUEUE, TENANTS, Governor
 from holdfast.task.data.wire import UsedDay
 from holdfast.tracing import switch
-from holdfast.values.money import NOTHING, dollars
+from holdfast.values.messages import NOTHING, dollars
 from holdfast.values.text.logs import log
 
 PATIENCE_SECONDS = 45.0

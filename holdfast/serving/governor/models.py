@@ -30,8 +30,7 @@ from holdfast.reading.queries import WAITS
 from holdfast.serving.governor.gate import Gates, Used, come_again
 from holdfast.serving.governor.providers import Limited, Provider, checked_providers
 from holdfast.serving.governor.turns import Call
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.values.base import canonical
 from holdfast.values.text.logs import log
 

@@ -22,7 +22,7 @@ from holdfast.models.base import Model
 from holdfast.serving.governor.days import DayLimit
 from holdfast.serving.governor.shares import Limits
 from holdfast.values.base import Strict
-from holdfast.values.money import MOST_DOLLARS, NOTHING, Amount, Dollars
+from holdfast.values.messages import MOST_DOLLARS, NOTHING, Amount, Dollars
 from holdfast.values.text.shown import shown
 
 VARIABLE = "HOLDFAST_PROVIDERS"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.serving.governor.days import KEPT_DAYS, Day, Room, Spending
 from holdfast.values.base import Value
-from holdfast.values.money import NOTHING, Dollars, dollars
+from holdfast.values.messages import NOTHING, Dollars, dollars
 
 HORIZON = 3.0
 """Seconds for which a worker's wishes and a usual lease are."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.serving.governor.days import DayLimit, Room, Spending
 from holdfast.serving.governor.shares import BURST, HORIZON, MEMORY, Ask, Lease, Limits, Wish
-from holdfast.values.money import NOTHING
+from holdfast.values.messages import NOTHING
 
 MOST_WAITING = 50
 """Calls that wait in a process: each takes a place among its activities. Others come again."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from temporalio import workflow
 
+from holdfast.engine.converter import Opening
 from holdfast.serving.governor.shares import Ask, Lease, Shares
-from holdfast.workflows.workflow_input import Opening
 
 QUEUE = "hf-governor-1"
 """Task queue of all governors of a namespace, and the begin of their ids. Where new code could not

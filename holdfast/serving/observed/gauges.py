@@ -23,7 +23,7 @@ from holdfast.engine.search_attributes import (
 )
 from holdfast.errors import EngineError
 from holdfast.reading.listing import PROBLEMS, tasks_query
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import memo_of
 from holdfast.serving.observed.metrics import Meters
 from holdfast.serving.unserved import unserved

@@ -18,7 +18,7 @@ from holdfast.activities.user_loop import called, working
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput, GuardInput, ToolInput, ToolsInput
-from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.spans import TraceRules
 from holdfast.values.text.redact import redact_long
 
 VARIABLE = "HOLDFAST_LOG"

@@ -22,8 +22,7 @@ from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.undo import Obstacle
 from holdfast.values.base import Value
 from holdfast.values.checks.ids import nested_id
-from holdfast.values.messages import Usage
-from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.messages import NOTHING, Dollars, Usage
 from holdfast.values.runs.status import CLOSED, TaskStatus
 
 SAYS = "parent"

@@ -16,8 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
-from holdfast.values.checks.arguments import check_known
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object, check_known
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.settings import NOT_TRACED

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from holdfast.errors import with_remedy
 from holdfast.values.base import Json, Value
-from holdfast.values.money import NOTHING, as_written
+from holdfast.values.messages import NOTHING, as_written
 
 KIND = "kind"
 """Fact of a verdict: the kind of error handlers of the run that may answer in its place."""

@@ -7,18 +7,16 @@ from typing import Literal, cast
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, StandingRule
 from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
 from holdfast.task.data.commands import Receipt, RunReply
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
-from holdfast.task.data.head import RunChange, TaskHead
+from holdfast.task.data.head import RunChange, TaskHead, ToolPolicy
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.undo import FollowUp, LastOutput, QueueChange, UndoState, WaitingChange
 from holdfast.values.base import ChainRef, Json, Part, Value, canonical, digest
-from holdfast.values.messages import Blob, ImagePart, Message, Usage
-from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.messages import NOTHING, Blob, Dollars, ImagePart, Message, Usage
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import ATTEMPTS, Budget
 from holdfast.values.steps import TaskStep

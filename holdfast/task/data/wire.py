@@ -20,14 +20,13 @@ from holdfast.task.data.records import (
     JournalEntry,
     OpenState,
     OpenStep,
+    Seal,
     SegmentRef,
     StepResult,
 )
-from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, TaskInput
 from holdfast.values.base import ChainRef, Json, Value
-from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
-from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.messages import NOTHING, Blob, Content, Dollars, Message, ToolCall, Usage
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import ATTEMPTS

@@ -12,12 +12,11 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 from typing import Literal
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.task.data.agent_snapshot import policy_of
+from holdfast.task.data.head import policy_of
 from holdfast.task.ledger.ledger_state import LedgerState
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.messages import Usage
-from holdfast.values.money import MOST_DOLLARS, NOTHING, as_written, dollars, plain
+from holdfast.values.messages import MOST_DOLLARS, NOTHING, Usage, as_written, dollars, plain
 from holdfast.values.settings import Budget
 
 CENT = Decimal("0.01")

@@ -36,7 +36,7 @@ from holdfast.task.data.undo import (
     same,
 )
 from holdfast.task.ledger.ledger_state import LedgerState
-from holdfast.task.ledger.references import joined, output_digest, turns_of, usage_of
+from holdfast.task.ledger.recording import joined, output_digest, turns_of, usage_of
 from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, Message, Usage, user
 from holdfast.values.steps import TaskStep, circle

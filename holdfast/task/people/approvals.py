@@ -23,9 +23,9 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
 from holdfast.task.data.commands import NOT_OPEN, Command
+from holdfast.task.data.head import policy_of
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import decisions

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.models.openai.hosted_items import BARE_REJECTION
-from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Outcome, Vote, call_digest
+from holdfast.task.data.head import policy_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
-from holdfast.values.checks.json_shapes import filled_in
+from holdfast.values.checks.gate import filled_in
 from holdfast.values.messages import ToolCall, system
 from holdfast.values.runs.approval_rules import ROLE, ApprovalRule, are_one, person_key
 

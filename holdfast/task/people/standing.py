@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.data.commands import Command
-from holdfast.task.data.head import SessionRef
+from holdfast.task.data.head import SessionRef, ToolPolicy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions
 from holdfast.values.base import Json, canonical

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
-from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, Decided, Outcome
+from holdfast.task.data.head import policy_of
 from holdfast.task.data.records import StepRecord
 from holdfast.task.happenings import CallUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger

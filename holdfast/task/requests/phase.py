@@ -25,7 +25,7 @@ from holdfast.task.refusals import CLOSED, abandoned
 from holdfast.task.requests.delivery import Pending, RunRequests, caller_of
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
 from holdfast.task.undo import outdated
-from holdfast.values.pauses import pause_of
+from holdfast.values.base import pause_of
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import TaskStep

@@ -30,7 +30,7 @@ from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Script
 from holdfast.testing.fake_api.streaming import is_delta, stream_events
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.code.extras import needing
 
 with needing("testing", "The fake OpenAI API"):

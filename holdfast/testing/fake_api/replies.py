@@ -28,7 +28,7 @@ from pydantic import Field, TypeAdapter
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import SEARCH_CALL, SEARCH_OUTPUT
 from holdfast.values.base import Json, Strict
-from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.messages import Usage
 from holdfast.values.text.shown import shown
 

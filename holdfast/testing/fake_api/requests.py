@@ -13,7 +13,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.models.openai.items import from_response_items
 from holdfast.testing.fake_api.replies import Answer, Refusal
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
 from holdfast.values.messages import (
     Content,
     Detail,

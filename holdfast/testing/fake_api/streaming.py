@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
 
 PIECE = 8
 """Characters of a delta, unless a reply has its own."""

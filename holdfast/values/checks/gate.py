@@ -11,14 +11,20 @@ Pure, iterative, and about as fast as copying the data.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, cast, get_type_hints
+from urllib.parse import unquote
 
-from holdfast.errors import InvalidArgumentError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.text.redact import redact_long
-from holdfast.values.text.shown import shown, type_shown
+from holdfast.values.text.shown import did_you_mean, misfit, shown, type_shown
 
 DEEPEST = 64
 """Most levels of lists and objects in one value.
@@ -231,3 +237,288 @@ def _wrong_key(key: Any) -> str:
     if not is_unicode(key):
         return f"has a key with a lone surrogate, which is not text: {key!a:.60}."
     return ""
+
+
+# Type guards for JSON data of unknown shape: `isinstance` alone loses the element types.
+
+DEEPEST_SCHEMA = 64
+"""Most levels of a schema whose defaults are looked at, with those of what it refers to."""
+
+LONGEST_INDEX = 9
+"""Digits of an index in a JSON Pointer; of thousands, Python makes no number."""
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Json]]:
+    """Whether `value` is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Json]]:
+    """Whether `value` is a JSON array."""
+    return isinstance(value, list)
+
+
+def as_object(value: object) -> dict[str, Json]:
+    """Return `value` when it is a JSON object, else an empty one."""
+    return value if is_object(value) else {}
+
+
+def as_array(value: object) -> list[Json]:
+    """Return `value` when it is a JSON array, else an empty one."""
+    return value if is_array(value) else []
+
+
+def data_in(text: str) -> Json:
+    """Return JSON data, or the text itself if it is not one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def as_text(value: object) -> str:
+    """Return `value` when it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def defaulted(schema: Json) -> dict[str, Json]:
+    """Return what a JSON Schema says of values that are left out, without the rest of it.
+
+    A type may contain itself, so references stay; "$defs" has what they refer to, by reference.
+
+    Args:
+        schema: The schema.
+    """
+    root, defs = as_object(schema), dict[str, Json]()
+    defaults = 0
+
+    def kept(part: Json, deepest: int) -> dict[str, Json]:
+        nonlocal defaults
+        given, found = as_object(part), dict[str, Json]()
+        if not given or not deepest:
+            return found
+        if "default" in given:
+            found["default"], defaults = given["default"], defaults + 1
+        inner = as_object(given.get("properties")).items()
+        if named := {name: each for name, of in inner if (each := kept(of, deepest - 1))}:
+            found["properties"] = named
+        if items := kept(given.get("items"), deepest - 1):
+            found["items"] = items
+        options = as_array(given.get("anyOf"))
+        if some := [each for of in options if (each := kept(of, deepest - 1))]:
+            found["anyOf"] = list[Json](some)
+        if reference := as_text(given.get("$ref")):
+            found["$ref"] = reference
+            if reference not in defs:
+                defs[reference] = {}  # it may refer to itself
+                defs[reference] = kept(pointed_at(root, reference), deepest - 1)
+        return found
+
+    found = kept(root, DEEPEST_SCHEMA)
+    return {**found, "$defs": defs} if defaults and defs else found if defaults else {}
+
+
+def filled_in(arguments: str, schema: Json) -> dict[str, Json]:
+    """Return the values that are filled in for what the arguments of a call leave out.
+
+    Args:
+        arguments: The arguments, as JSON; for others nothing is filled in.
+        schema: What `defaulted` has returned.
+    """
+    try:
+        return left_out(json.loads(arguments or "{}"), schema)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def left_out(
+    value: Json, schema: Json, at: str = "", defs: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
+    """Return the values that are filled in where some are left out, by their places: "to.city".
+
+    Args:
+        value: The value.
+        schema: What `defaulted` has returned, or a part of it.
+        at: Place of the value; empty for the whole.
+        defs: What references refer to; "$defs" of the schema by default.
+    """
+    found = dict[str, Json]()
+    defs = as_object(as_object(schema).get("$defs")) if defs is None else defs
+    for part in _alternatives(as_object(schema), defs):
+        named = as_object(part.get("properties")) if is_object(value) else {}
+        for name, inner in named.items():
+            if name in as_object(value):
+                found |= left_out(as_object(value)[name], inner, f"{at}{name}.", defs)
+            elif "default" in as_object(inner):
+                found[f"{at}{name}"] = as_object(inner)["default"]
+        for k, each in enumerate(as_array(value) if "items" in part else ()):
+            found |= left_out(each, part["items"], f"{at}{k}.", defs)
+    return found
+
+
+def _alternatives(schema: dict[str, Json], defs: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """List a schema with all that its options and references are, each once."""
+    found = [schema]
+    for part in found:  # it grows while it is read
+        meant = (*as_array(part.get("anyOf")), defs.get(as_text(part.get("$ref"))))
+        found += [each for each in map(as_object, meant) if each and each not in found]
+    return found
+
+
+def pointed_at(root: Mapping[str, Json], reference: object) -> Json:
+    """Return what a `$ref` within a JSON Schema refers to; None for nothing, or another document.
+
+    Args:
+        root: The schema.
+        reference: "#", or "#/" and a JSON Pointer, percent-encoded as in a URI (RFC 6901).
+    """
+    if reference == "#":
+        return root
+    if not (isinstance(reference, str) and reference.startswith("#/")):
+        return None
+    at: Json = root
+    for part in unquote(reference[2:]).split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if is_array(at):
+            is_index = name.isdecimal() and len(name) <= LONGEST_INDEX and int(name) < len(at)
+            at = at[int(name)] if is_index else None
+        else:
+            at = as_object(at).get(name)
+    return at
+
+
+# Checks of users' arguments, with errors that name the argument, its value and what would fit.
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def check_arguments(function: Callable[..., Any], **given: object) -> None:
+    """Check arguments of a public function by its annotations; nothing is converted.
+
+    Use it for arguments that would otherwise fail only after the function has had an effect.
+
+    Args:
+        function: The function that was called.
+        given: The arguments, by name.
+
+    Raises:
+        InvalidArgumentError: One of them does not fit.
+    """
+    known: Any = function  # as below
+    try:
+        _model_of(known, tuple(given)).model_validate(given)
+    except ValidationError as error:
+        name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        raise InvalidArgumentError(misfit(name, error)) from None
+
+
+def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
+    """Check fields of a dataclass by its annotations; nothing is converted.
+
+    Args:
+        kind: The dataclass itself, as a user's subclass may have other annotations.
+        given: An object of the dataclass, or of a subclass.
+        names: The fields.
+
+    Raises:
+        WrongTypeError: One of them does not fit.
+    """
+    try:
+        known: Any = kind  # a type is hashable, which mypy does not see
+        _model_of(known, tuple(names)).model_validate(vars(given))
+    except ValidationError as error:
+        raise WrongTypeError(misfit(kind.__name__, error)) from None
+
+
+def check_known(what: str, given: Collection[object], known: Collection[str]) -> None:
+    """Refuse a dict that has fields of no meaning.
+
+    Args:
+        what: What the dict is, in the plural, as "model settings".
+        given: Its keys.
+        known: The fields that there are.
+
+    Raises:
+        WrongTypeError: There is such a field.
+    """
+    names = [str(name) for name in given if name not in known]
+    unknown = [name.encode(errors="backslashreplace").decode() for name in names]
+    if unknown:
+        hint = did_you_mean(unknown[0], known)
+        msg = f"Unknown {what}: {', '.join(unknown)}.{hint} There are: {', '.join(known)}."
+        raise WrongTypeError(msg)
+
+
+def misfit_call(
+    error: TypeError, name: str, function: Callable[..., Any], given: Collection[str]
+) -> WrongTypeError | None:
+    """Return the error of a call that does not fit its function, in the caller's words.
+
+    Args:
+        error: What the call raised.
+        name: What the caller knows the function as.
+        function: The function.
+        given: Names of the arguments that were given by name.
+
+    Returns:
+        The error; None if the function has begun, and has raised its own.
+    """
+    at = error.__traceback__
+    if at is None or at.tb_next is not None:
+        return None
+    taken = inspect.signature(function).parameters.items()
+    known = [each for each, how in taken if each not in ("self", "cls") and "*" not in str(how)]
+    try:
+        check_known(f"arguments of {name}", given, known)
+    except WrongTypeError as wrong:
+        return wrong
+    return WrongTypeError(str(error).replace(f"{function.__qualname__}()", f"{name}()"))
+
+
+def known_as(name: str) -> Callable[[F], F]:
+    """Make a function or class refuse calls that do not fit it, and say which argument was meant.
+
+    Args:
+        name: What callers know it as: a class that only holds the function for us is left out.
+    """
+
+    def named(function: Any) -> Any:
+        if isinstance(function, type):
+            made: Any = function
+            made.__init__ = named(made.__init__)
+            return made
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return function(*args, **options)
+            except TypeError as error:
+                if (wrong := misfit_call(error, name, function, options)) is None:
+                    raise
+                raise wrong from None
+
+        return call
+
+    return named
+
+
+def check_data(owner: str, name: str, given: object) -> None:
+    """Refuse data that cannot be stored as JSON.
+
+    Raises:
+        UserError: It cannot be stored; the text names the place in it.
+    """
+    if wrong := flaw(given, name):
+        msg = f"{owner} cannot use {name}={shown(given)}: it is stored as JSON, and {wrong}"
+        raise UserError(msg)
+
+
+@functools.cache
+def _model_of(kind: Any, names: tuple[str, ...]) -> type[BaseModel]:
+    hints = get_type_hints(kind, include_extras=True)
+    config = ConfigDict(strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
+    fields: dict[str, Any] = {name: (hints[name], ...) for name in names}
+    return create_model(kind.__name__, __config__=config, **fields)

@@ -28,7 +28,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from holdfast.errors import UserError
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 
 MOST_PARTS = 1000
 """Objects in a context that are looked at for their classes."""

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, is_array, is_object
+from holdfast.values.checks.gate import as_object, is_array, is_object
 from holdfast.values.code.checker_imports import adapter_of, note_parts
 from holdfast.values.code.code_refs import refer
 from holdfast.values.text.logs import log

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, model_serializer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Worded
-from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.checks.gate import as_text, is_array, is_object
 from holdfast.values.messages import Detail, FilePart, ImagePart, ImageRef
 from holdfast.values.text.shown import shown
 

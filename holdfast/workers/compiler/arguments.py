@@ -20,8 +20,7 @@ from typing import NamedTuple, cast
 
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import clean
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.checks.gate import clean, is_array
 from holdfast.workers.compiler.references import property_schema, wanted_types
 
 _QUOTED = re.compile(r"[rRbBuUfF]{0,2}[\"']")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_object, as_text, is_array
 from holdfast.workers.compiler.arguments import written
 from holdfast.workers.compiler.references import Schema, wanted_types
 

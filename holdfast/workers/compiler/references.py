@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Never
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, is_array, is_object, pointed_at
+from holdfast.values.checks.gate import as_object, is_array, is_object, pointed_at
 
 _REFERENCE = re.compile(r"\$\$|\$([0-9]+)|\$\{\s*([0-9]+)\s*\}")
 LONGEST_ID = 6

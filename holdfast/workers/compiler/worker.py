@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers.base import AgentWorker, at_least

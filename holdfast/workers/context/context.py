@@ -11,8 +11,7 @@ from holdfast.archive.contents import check_whole
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import Dialect, RunRules, TaskHead
+from holdfast.task.data.head import AgentSnapshot, Dialect, RunRules, TaskHead
 from holdfast.task.data.records import DEPARTED, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend

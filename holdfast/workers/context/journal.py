@@ -29,10 +29,9 @@ from holdfast.errors import (
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.hosted_items import SEARCH_CALL
 from holdfast.models.openai.item_contents import kind_of
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import not_run
 from holdfast.task.data.failures import INVALID_OUTPUT, KIND
-from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.task.data.head import AgentSnapshot, RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense

@@ -11,9 +11,8 @@ from pydantic_core import from_json
 
 from holdfast.errors import ModelBehaviorError, UserError
 from holdfast.models.base import OutputSpec, ToolSpec
-from holdfast.task.data.agent_snapshot import AgentSnapshot, policy_of, server_key
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead, policy_of, server_key
 from holdfast.values.base import Json
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import Message, ToolCall, shown
@@ -21,7 +20,7 @@ from holdfast.values.steps import HistoryRef, Task, ToolOutput
 from holdfast.workers.tool_use import ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
-    from holdfast.task.data.agent_snapshot import AgentSnapshot
+    from holdfast.task.data.head import AgentSnapshot
 
 
 class ToolResult(ToolOutput):

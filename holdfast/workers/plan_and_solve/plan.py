@@ -11,8 +11,7 @@ from pydantic import ValidationError, field_validator
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import OutputSpec
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.gate import clean
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import clean, is_array, is_object
 from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.values.steps import circle
 

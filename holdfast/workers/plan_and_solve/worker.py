@@ -15,7 +15,7 @@ from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, as_text
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.code.user_calls import calling, invoke_here
 from holdfast.values.messages import Message, assistant, system
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput

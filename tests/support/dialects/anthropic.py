@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from holdfast.models.base import ToolSpec
 from holdfast.testing.fake_api.replies import Answer, CallSpec, Refusal
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
 from holdfast.values.parts.images import part_at
 

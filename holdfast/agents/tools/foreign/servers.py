@@ -19,8 +19,8 @@ from holdfast.agents.tools.foreign.llama_index import tool_name
 from holdfast.agents.tools.options import FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError
-from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.task.data.calls import Asks, Wait
+from holdfast.task.data.head import ServedTool
 from holdfast.values.base import Json, digest
 from holdfast.values.text.logs import log
 

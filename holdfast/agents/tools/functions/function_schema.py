@@ -37,7 +37,7 @@ from holdfast.agents.tools.functions.signature import (
 )
 from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.gate import is_array, is_object
 from holdfast.values.text.shown import shown
 
 _NAMES = (date, time, UUID, PurePath)

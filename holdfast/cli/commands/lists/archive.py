@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import ERASURES, HOLDS, key_in
 from holdfast.archive.holds import broken_signatures
-from holdfast.archive.names import ERASURES, HOLDS, key_in
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.errors import ErasedError, HoldfastError, InvalidArgumentError
-from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.seal import check_signature, has_key, signed
+from holdfast.reading.queries import server_errors
+from holdfast.task.data.records import check_signature, has_key, signed
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text
+from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 
 

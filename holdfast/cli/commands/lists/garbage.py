@@ -12,13 +12,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 
 from holdfast.archive.archive import Archive, places_of
-from holdfast.archive.names import BLOBS, KEYS_FOLDER, PLAIN_FILES
+from holdfast.archive.bytestore import BLOBS, KEYS_FOLDER, PLAIN_FILES
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.errors import BlobMissingError, InvalidArgumentError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.values.code.some_at_once import some_at_once
 
 SHA256 = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")

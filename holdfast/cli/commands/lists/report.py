@@ -22,8 +22,8 @@ from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.reading.audit.verification import Verification
 from holdfast.values.base import Json, as_text
+from holdfast.values.checks.gate import as_array, as_object
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
-from holdfast.values.checks.json_shapes import as_array, as_object
 from holdfast.values.text.redact import redact
 from holdfast.values.text.terminal import printable
 

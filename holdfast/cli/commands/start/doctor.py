@@ -27,7 +27,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import KEYS_VARIABLE
+from holdfast.archive.bytestore import KEYS_VARIABLE
 from holdfast.cli import output
 from holdfast.cli.connection import load_agents
 from holdfast.cli.exits import ExitCode

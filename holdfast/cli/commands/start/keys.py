@@ -8,9 +8,9 @@ import os
 from collections import Counter
 
 from holdfast.archive import Archive, Keys
+from holdfast.archive.bytestore import KEYS_VARIABLE
 from holdfast.archive.encryption.keys import new_key
 from holdfast.archive.encryption.store import EncryptedStore
-from holdfast.archive.names import KEYS_VARIABLE
 from holdfast.cli import output
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common, check_data

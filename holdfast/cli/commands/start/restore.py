@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from holdfast.activities.tools.begun_effects import name_after, unknown_of
+from holdfast.activities.tools.lookup import name_after, unknown_of
 from holdfast.archive.archive import Archive
-from holdfast.archive.names import EFFECTS, ERASURES, SUPERSEDED, key_in
+from holdfast.archive.bytestore import EFFECTS, ERASURES, SUPERSEDED, key_in
 from holdfast.archive.segments import check_erased
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
@@ -19,11 +19,11 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
 from holdfast.errors import CommandRefusedError, ErasedError, HoldfastError, TaskNotFoundError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import find_run
 from holdfast.task.data.wire import EffectMark, Erasure
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_object, as_text
+from holdfast.values.checks.gate import as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact

@@ -28,13 +28,12 @@ from temporalio.worker import (
 
 from holdfast.activities.task_end import record_of
 from holdfast.archive.segments import read_archived, write_record
-from holdfast.client.agent_runner.task_client.updates import unique_id
+from holdfast.client.agent_runner.task_client.task_client import unique_id
 from holdfast.engine.converter import telling
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
-from holdfast.reading.queries import why_stuck
+from holdfast.reading.queries import server_errors, why_stuck
 from holdfast.reading.reader import Reader
-from holdfast.reading.server_errors import server_errors
-from holdfast.serving.activations import WholeTasks
+from holdfast.serving.plugin import WholeTasks
 from holdfast.serving.worker_process import BUILD_ID
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import LONGEST_REASON, Receipt

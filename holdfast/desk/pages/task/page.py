@@ -51,8 +51,8 @@ from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
 from holdfast.errors import EngineError, StuckTaskError, TaskNotFoundError
 from holdfast.reading.artifacts import artifacts_in
 from holdfast.reading.listing import STUCK
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task

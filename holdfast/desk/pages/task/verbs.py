@@ -21,10 +21,10 @@ from holdfast.desk.views.words import without_secrets
 from holdfast.errors import EngineError
 from holdfast.reading.erasable import Plan
 from holdfast.reading.listing import STUCK
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import find_run, listed
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
+from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.happenings import Happening, happenings
 from holdfast.task.step_body import StepBody

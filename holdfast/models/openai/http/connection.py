@@ -33,7 +33,7 @@ from holdfast.models.openai.http.failures import (
 from holdfast.models.openai.http.stand_in import StandIn
 from holdfast.models.providers import misdirected
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.gate import is_object
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
 

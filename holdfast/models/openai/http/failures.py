@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing, is_too_long
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.checks.gate import as_object
 from holdfast.values.messages import ANSWERED, ToolCall, Usage
 from holdfast.values.runs.retries import retry_after
 

@@ -14,7 +14,7 @@ from holdfast.testing.fake_api.checks.responses import check_response_items
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array, is_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ONLY_RESPONSES = frozenset(

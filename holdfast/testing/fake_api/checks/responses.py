@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.testing.fake_api.checks.images import image_problem
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_object, as_text, is_array
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TYPES = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, is_array, is_object
+from holdfast.values.checks.gate import as_object, is_array, is_object
 
 
 def strict_problem(schema: dict[str, Json], context: tuple[str, ...] = ()) -> str:
