@@ -79,7 +79,7 @@ def demo(
     """Answer a question while the worker process is killed in the middle."""
 
 
-@command(app, "commands.servers.dev_command")
+@command(app, "commands.start.reload.reload_command")
 def dev(
     target: TargetArgument,
     *,

@@ -176,7 +176,7 @@ def command(
     module, _, function = f"holdfast.cli.{place}".rpartition(".")
 
     def declare(words: Callable[..., None]) -> Callable[..., None]:
-        async def body(common: Common, **given: Any) -> ExitCode | None:
+        async def body(common: Common, /, **given: Any) -> ExitCode | None:
             does = getattr(importlib.import_module(module), function)
             done: ExitCode | None = await does(common, **given)
             return done

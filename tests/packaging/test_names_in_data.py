@@ -21,13 +21,15 @@ holdfast/values/code/typed_data.py
 # may have
 holdfast/llama_index/step_code/state.py
 # a failure's type: an attribute of holdfast.errors, a verdict or one of a fixed set
-holdfast/task/refusals.py holdfast/reading/server_errors.py
+holdfast/task/refusals.py holdfast/reading/queries.py
 # an operation's, a hook's: one of a few literals, a method of the user's editor, of their hooks
 holdfast/agents/local/base.py holdfast/reading/run_hooks.py
 # a field of a dataclass of the program: the class's own list
 holdfast/agents/tools/functions/function_schema.py
 # an annotation in the program's code, as its author wrote it
 holdfast/values/code/checker_imports.py
+# a command's: a literal where the command is declared
+holdfast/cli/options.py
 # the command line's: the person who starts the process
 holdfast/serving/worker_process.py holdfast/testing/conformance/process.py
 # a file that has changed: compiled to find errors, never run

@@ -36,13 +36,9 @@ if TYPE_CHECKING:
 
 
 async def dev_command(
-    common: Common, target: str, *, app: str | None, reload: bool, ui: bool, port: int | None
+    common: Common, target: str, *, app: str | None, ui: bool, port: int | None
 ) -> ExitCode:
     """Run server and worker until Ctrl-C."""
-    if reload:
-        from holdfast.cli.commands.start.reload import reload_command
-
-        return await reload_command(common, target, app=app, ui=ui, port=port)
     begin_logging(logging.INFO)
     here, meters = load_agents(target, app), begun_metrics()
     async with (

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.cli import output
-from holdfast.cli.commands.servers import desk_beside
+from holdfast.cli.commands.servers import desk_beside, dev_command
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
@@ -22,15 +22,19 @@ _EXTRA = 5
 
 
 async def reload_command(
-    common: Common, target: str, *, app: str | None, ui: bool, port: int | None
+    common: Common, target: str, *, app: str | None, reload: bool, ui: bool, port: int | None
 ) -> ExitCode:
     """Run the server here and a worker process next to it, again after each change of the code.
+
+    Without `reload`, the worker is in this process.
 
     Tasks are not touched: the worker lets running calls end, and the next one goes on.
 
     Raises:
         ServerStartError: The extra `local` is not installed.
     """
+    if not reload:
+        return await dev_command(common, target, app=app, ui=ui, port=port)
     with needing_local():
         from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType]  its own types lack one
     async with (
