@@ -9,7 +9,7 @@ from email.parser import BytesParser
 from functools import partial
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text
+from holdfast.values.checks.gate import as_object, as_text
 from holdfast.values.code.extras import needing
 
 with needing("testing", "The fake OpenAI API"):
