@@ -15,14 +15,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from openai import AsyncOpenAI
 
-from holdfast import Agent, AgentRunner, tool
+from holdfast import tool
 from holdfast.activities import heartbeat
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.engine.dev_server import command
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.checks.gate import clean
@@ -162,18 +161,18 @@ async def engine(server: ServerInfo, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-async def rig(engine: Engine) -> AsyncGenerator[Rig]:
+async def rig(engine: Engine, model: FakeOpenAI, openai_client: AsyncOpenAI) -> AsyncGenerator[Rig]:
     """Give a test its own queue; afterwards replay every workflow that it started."""
-    made = Rig(engine)
+    made = Rig(engine, model, openai_client.with_options(base_url=model.base_url))
     yield made
     await made.stop()
     await made.assert_replays()
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+def run(rig: Rig) -> Runs:
     """Run agents on the test's own worker."""
-    return Runs(rig, make_agent)
+    return Runs(rig)
 
 
 @pytest.fixture
@@ -248,15 +247,9 @@ async def openai_client() -> AsyncGenerator[AsyncOpenAI]:
 
 
 @pytest.fixture
-def make_agent(model: FakeOpenAI, openai_client: AsyncOpenAI) -> MakeAgent:
+def make_agent(rig: Rig) -> MakeAgent:
     """Make agents whose model is the fake API."""
-    client = openai_client.with_options(base_url=model.base_url)
-
-    def make(*tools: Any, name: str = "agent", **options: Any) -> Agent:
-        options.setdefault("model", ResponsesModel("gpt-5-mini", client=client))
-        return Agent(name=name, tools=tools, **options)
-
-    return make
+    return rig.agent
 
 
 @pytest.fixture(scope="session")
@@ -295,15 +288,9 @@ def spans() -> Iterator[Spans]:
 
 
 @pytest.fixture
-def make_runner(rig: Rig, make_agent: MakeAgent) -> MakeRunner:
+def make_runner(rig: Rig) -> MakeRunner:
     """Serve an agent with these tools and return a runner for it."""
-
-    async def make(*tools: Any, worker: Any = None, **options: Any) -> AgentRunner:
-        extra = {} if worker is None else {"worker": worker}
-        await rig.serve(make_agent(*tools, **extra))
-        return rig.runner(**options)
-
-    return make
+    return rig.make
 
 
 @pytest.fixture(scope="module")

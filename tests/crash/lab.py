@@ -255,16 +255,6 @@ class Lab:
 
         await until(condition)
 
-    async def until_lost(self, task: Task) -> None:
-        """Wait until the server counts the worker of an activity as lost."""
-
-        async def condition() -> bool:
-            handle = self.runner.client.get_workflow_handle(task.task_id)
-            found = (await handle.describe()).raw_description
-            return any(each.attempt > 1 for each in found.pending_activities)
-
-        await until(condition)
-
 
 class Labs:
     """Makes labs for a test that crashes several things at once, to save its waiting time."""

@@ -31,12 +31,9 @@ async def test_a_tool_is_not_run_by_a_worker_that_was_stopped_before_it(lab: Lab
     await lab.until_event("held", kind="tool")
     seen = psutil.Process(process.pid)
 
-    async def has_stopped() -> bool:
-        return seen.status() == psutil.STATUS_STOPPED
-
     os.kill(process.pid, signal.SIGSTOP)
     # One of its threads takes the signal and stops the others: until it is scheduled, they go on.
-    await until(has_stopped)
+    await until(lambda: seen.status() == psutil.STATUS_STOPPED)
     lab.let_go("begin.tool")
     await lab.serve(options=ACTING)
     asked = await ask(lab.runner, task)

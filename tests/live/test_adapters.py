@@ -11,8 +11,8 @@ from agents import function_tool as sdk_function_tool
 
 from holdfast import Agent, Runner, agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from holdfast.errors import InvalidArgumentError, ToolOutputGuardrailTripwireTriggered
-from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeAgent, Rig
+from holdfast.testing import call
+from tests.support.rig import Rig
 from tests.support.runs import outputs
 
 
@@ -65,31 +65,27 @@ MADE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", MADE)
-async def test_a_tool_of_another_framework_is_a_tool(
-    kind: str, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(MADE[kind]())
+async def test_a_tool_of_another_framework_is_a_tool(kind: str, rig: Rig) -> None:
+    agent = rig.agent(MADE[kind]())
     [made] = agent.made_tools
     assert made.name == "double"
     assert made.description.startswith("Double a number")
     assert made.params_json_schema["required"] == ["number"]
     assert made.effect == "irreversible"  # nobody said otherwise
     await rig.serve(agent)
-    model.call("double", {"number": 21})
-    model.call("double", {"number": "many"})  # which the model reads as an error
-    model.reply("done")
+    rig.model.call("double", {"number": 21})
+    rig.model.call("double", {"number": "many"})  # which the model reads as an error
+    rig.model.reply("done")
     result = await Runner.run(agent, "q", runner=rig.runner())
     first, second = outputs(result)
     assert first == "42"
     assert ("An error occurred" if kind == "agents-sdk" else "number") in second
 
 
-async def test_an_agent_of_pydantic_ai_is_a_tool(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(writer())
+async def test_an_agent_of_pydantic_ai_is_a_tool(rig: Rig) -> None:
+    agent = rig.agent(writer())
     await rig.serve(agent)
-    model.add(call("writer", {"input": "please"}), "done")
+    rig.model.add(call("writer", {"input": "please"}), "done")
     assert outputs(await Runner.run(agent, "q", runner=rig.runner())) == ["a letter"]
 
 
@@ -122,9 +118,7 @@ def test_options_are_those_of_our_tools() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 10, 100])
-async def test_guardrails_of_a_tool_of_the_agents_sdk_are_kept(
-    number: int, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_guardrails_of_a_tool_of_the_agents_sdk_are_kept(number: int, rig: Rig) -> None:
     """Its own classes, contexts and findings."""
     seen: list[Any] = []
 
@@ -143,15 +137,15 @@ async def test_guardrails_of_a_tool_of_the_agents_sdk_are_kept(
     guards: Any = {"tool_output_guardrails": [even]} if number == 100 else {}
     checks = [] if number == 100 else [small]
     made: Any = sdk_function_tool(double, tool_input_guardrails=checks, **guards)
-    agent = make_agent(agents_sdk_tool(made))
+    agent = rig.agent(agents_sdk_tool(made))
     await rig.serve(agent)
-    model.call("double", {"number": number})
+    rig.model.call("double", {"number": number})
     if number == 100:
         with pytest.raises(ToolOutputGuardrailTripwireTriggered) as raised:
             await Runner.run(agent, "q", runner=rig.runner())
         assert (seen, raised.value.output.output_info) == (["200"], {"said": 200})
         return
-    model.reply("done")
+    rig.model.reply("done")
     assert outputs(await Runner.run(agent, "q", runner=rig.runner())) == [
         "2" if number == 1 else "too large"
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Agent, StepFailedError, tool
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.testing import FakeOpenAI, call, fail
+from holdfast.testing import call, fail
 from tests.support.runs import Runs
 
 
@@ -57,11 +57,9 @@ def act(what: str) -> str:
     return f"did {what}"
 
 
-async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_model_call_that_is_tried_again_starts_the_agent_once(run: Runs) -> None:
     hooks = Told()
-    model.add(fail(503), "done")
+    run.model.add(fail(503), "done")
     await run("hi", of={"hooks": hooks})
     assert hooks.told == ["start", "llm_start", *ONE_TURN, "end"]
 
@@ -76,7 +74,7 @@ async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
     ],
 )
 async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
-    run: Runs, model: FakeOpenAI, moment: str, again: list[str]
+    run: Runs, moment: str, again: list[str]
 ) -> None:
     hooks = Told(moment)
     ran: list[str] = []
@@ -86,7 +84,7 @@ async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
         ran.append("x")
         return "ok"
 
-    model.add(call("act_once"), "done")
+    run.model.add(call("act_once"), "done")
     task_id = f"{run.rig.app}-1"
     with pytest.raises(StepFailedError, match=f"the hook {moment} is broken") as caught:
         await run("hi", act_once, of={"hooks": hooks}, task_id=task_id)
@@ -95,11 +93,11 @@ async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
     assert hooks.told[-1] == moment
     assert (await run.runner.run_task(task_id)).output == "done"
     assert hooks.told[before:] == again
-    assert len(model.requests) == 2
+    assert len(run.model.requests) == 2
     assert ran == ["x"]
 
 
-async def test_hooks_of_a_tool_share_its_context(run: Runs, model: FakeOpenAI) -> None:
+async def test_hooks_of_a_tool_share_its_context(run: Runs) -> None:
     class Counts(AgentHooks):
         async def on_start(self, context: Any, agent: Any) -> None:
             context.context["lost"] = True
@@ -107,14 +105,14 @@ async def test_hooks_of_a_tool_share_its_context(run: Runs, model: FakeOpenAI) -
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
             context.context["kept"] = result
 
-    model.add(call("act", {"what": "x"}), "done")
+    run.model.add(call("act", {"what": "x"}), "done")
     result = await run("hi", act, of={"hooks": Counts()}, context={})
     task = await run.runner.get_task(result.task_id)
     assert task.extra_state == {"context": {"kept": "did x"}}
 
 
 async def test_without_hooks_an_activity_asks_the_task_nothing(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdfast.activities.data.source import Source
 
@@ -126,10 +124,10 @@ async def test_without_hooks_an_activity_asks_the_task_nothing(
         return await original(self)
 
     monkeypatch.setattr(Source, "status", status)
-    model.reply("done")
+    run.model.reply("done")
     await run("hi", of={"hooks": None})
     without = len(asked)
-    model.reply("done")
+    run.model.reply("done")
     await run("hi", of={"hooks": Told()})
     assert len(asked) - without == without + 1  # one more, for what the run has cost
 

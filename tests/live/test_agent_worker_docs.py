@@ -12,12 +12,12 @@ import pytest
 
 from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.testing import AgentWorkerConformance, FakeOpenAI, fail
+from holdfast.testing import AgentWorkerConformance, fail
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.messages import user
 from holdfast.workers import StepContext
 from tests.support import forked
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import Doing, ends
 
 ROOT = Path(__file__).parent.parent.parent
@@ -81,13 +81,11 @@ async def cancels_itself(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         (cancels_itself, "was cancelled by its own code"),
     ],
 )
-async def test_a_mistake_says_what_it_is_and_can_be_mended(
-    make_runner: MakeRunner, model: FakeOpenAI, body: Any, text: str
-) -> None:
+async def test_a_mistake_says_what_it_is_and_can_be_mended(rig: Rig, body: Any, text: str) -> None:
     if body is asks_anew:
-        model.reply("first")
+        rig.model.reply("first")
     worker = Doing(body)
-    runner = await make_runner(worker=worker)
+    runner = await rig.make(worker=worker)
     task = await runner.create_task("q")
     with pytest.raises(HoldfastError, match=re.escape(text)):
         await runner.run_task(task)
@@ -100,7 +98,7 @@ def test_linked_steps_without_ids_are_refused() -> None:
         TaskStep().link_step(TaskStep())
 
 
-async def test_two_last_steps_side_by_side_are_refused(make_runner: MakeRunner) -> None:
+async def test_two_last_steps_side_by_side_are_refused(rig: Rig) -> None:
     text = "More than one step output returned in final step"
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -109,7 +107,7 @@ async def test_two_last_steps_side_by_side_are_refused(make_runner: MakeRunner) 
         following = tuple(step.get_next_step(step_id=each) for each in ("a", "b"))
         return TaskStepOutput(output="", task_step=step, next_steps=following)
 
-    runner = await make_runner(worker=Doing(body))
+    runner = await rig.make(worker=Doing(body))
     task = await runner.create_task("q")
     await runner.run_step(task)
 
@@ -122,9 +120,7 @@ async def test_two_last_steps_side_by_side_are_refused(make_runner: MakeRunner) 
     assert (await runner.get_task(task)).status == "needs_attention"
 
 
-async def test_a_failed_model_call_never_returns_to_the_worker(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_failed_model_call_never_returns_to_the_worker(rig: Rig) -> None:
     seen: list[str] = []
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -137,8 +133,8 @@ async def test_a_failed_model_call_never_returns_to_the_worker(
             seen.append("finally")
         return ends(step, answer.text)
 
-    model.add(fail(500, retry_after=0.01), "answer")
-    runner = await make_runner(worker=Doing(body))
+    rig.model.add(fail(500, retry_after=0.01), "answer")
+    runner = await rig.make(worker=Doing(body))
     assert str(await runner.chat("q")) == "answer"
     assert seen == ["finally", "finally"]
 

@@ -22,22 +22,22 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.testing import FakeOpenAI, call, calls, hang
+from holdfast.testing import call, calls, hang
 from holdfast.workflows.children import children
 from tests.support.people import World
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 from tests.support.runs import look, serve_nested
 
 
 async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_with_its_parent(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    helper = make_agent(name="Helper Bot", instructions="help")
-    runner = await rig.serving(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
-    model.add(call("helper_bot", {"input": "how?"}), "like this", "all done")
+    helper = rig.agent(name="Helper Bot", instructions="help")
+    runner = await rig.serving(rig.agent(helper.as_tool(tool_description="Helps."), name="agent"))
+    rig.model.add(call("helper_bot", {"input": "how?"}), "like this", "all done")
     task = await runner.create_task("please")
     assert str(await runner.run_task(task)) == "all done"
-    outer, inner, last = model.requests
+    outer, inner, last = rig.model.requests
     assert [m.text for m in inner.messages if m.role == "user"] == ["how?"]
     assert "please" not in str(inner.body)
     assert last.messages[-1].text == "like this"
@@ -59,13 +59,13 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_wit
         await runner.get_task(child)
 
 
-async def test_three_levels_and_their_cost(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    low = make_agent(name="low")
-    middle = make_agent(low.as_tool(), name="middle")
-    runner = await rig.serving(make_agent(middle.as_tool(), name="agent"))
-    model.add(call("middle", {"input": "m"}), call("low", {"input": "l"}), "deep", "halfway", "top")
+async def test_three_levels_and_their_cost(rig: Rig) -> None:
+    low = rig.agent(name="low")
+    middle = rig.agent(low.as_tool(), name="middle")
+    runner = await rig.serving(rig.agent(middle.as_tool(), name="agent"))
+    rig.model.add(
+        call("middle", {"input": "m"}), call("low", {"input": "l"}), "deep", "halfway", "top"
+    )
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
     [listed] = await until(lambda: runner.list_tasks(parent=task))
@@ -89,13 +89,15 @@ async def test_three_levels_and_their_cost(
 
 
 async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+    rig: Rig, world: World, book: Tool
 ) -> None:
-    low = make_agent(book, name="low")
-    helper = make_agent(book, low.as_tool(), name="helper")
-    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
-    model.add(call("helper", {"input": "a"}), call("book", {"city": "rome"}))
-    model.add(call("low", {"input": "b"}), call("book", {"city": "oslo"}), "low is done", "helped")
+    low = rig.agent(book, name="low")
+    helper = rig.agent(book, low.as_tool(), name="helper")
+    runner = await rig.serving(rig.agent(helper.as_tool(), name="agent"))
+    rig.model.add(call("helper", {"input": "a"}), call("book", {"city": "rome"}))
+    rig.model.add(
+        call("low", {"input": "b"}), call("book", {"city": "oslo"}), "low is done", "helped"
+    )
     task = await runner.create_task("q")
     child = f"{task.task_id}~0.1.0.0"
     await runner.run_step(task)
@@ -118,7 +120,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     assert (found.steps, found.usage.requests, found.status) == (0, 6, "running")
     for each in (child, f"{child}~0.2.0.0"):
         await until_status(runner, each, "abandoned")
-    model.add(call("helper", {"input": "a"}), "nothing to do", "done")
+    rig.model.add(call("helper", {"input": "a"}), "nothing to do", "done")
     assert str(await runner.run_task(task)) == "done"
     [output] = (await runner.get_completed_steps(task))[0].sources
     assert output.child_task == f"{task.task_id}~1.1.0.0"
@@ -127,7 +129,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
 
 
 async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble: list[Exception] = [DigestMismatchError("a segment was changed")]
     trouble += [NoWorkerError("queue"), ArchiveError("busy")]
@@ -138,33 +140,35 @@ async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
         return await read_recorded(*given)
 
     monkeypatch.setattr(collecting, "read_recorded", flaky)
-    helper = make_agent(name="helper")
-    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
-    model.add(call("helper", {"input": "alpha"}), "the answer", "done")
+    helper = rig.agent(name="helper")
+    runner = await rig.serving(rig.agent(helper.as_tool(), name="agent"))
+    rig.model.add(call("helper", {"input": "alpha"}), "the answer", "done")
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="a segment was changed"):  # no failure of the tool
         await runner.run_task(task)
     assert str(await runner.run_task(task)) == "done"
-    assert model.requests[-1].messages[-1].text == "the answer"
-    assert (len(model.requests), trouble) == (3, [])
+    assert rig.model.requests[-1].messages[-1].text == "the answer"
+    assert (len(rig.model.requests), trouble) == (3, [])
 
 
 async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_any_depth(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(children, "HEAR_SECONDS", 0.001)  # it ends before those below
-    low = make_agent(look, name="low")
-    middle = make_agent(low.as_tool(), name="middle")
-    runner = await rig.serving(make_agent(middle.as_tool()))
-    model.add(call("middle", {"input": "a"}), call("low", {"input": "b"}), hang(call("look", {})))
+    low = rig.agent(look, name="low")
+    middle = rig.agent(low.as_tool(), name="middle")
+    runner = await rig.serving(rig.agent(middle.as_tool()))
+    rig.model.add(
+        call("middle", {"input": "a"}), call("low", {"input": "b"}), hang(call("look", {}))
+    )
     task = await runner.create_task("q", step_mode="automatic")
-    await asyncio.to_thread(model.wait_held)
+    await asyncio.to_thread(rig.model.wait_held)
     child = f"{task.task_id}~0.1.0.0"
     lowest = f"{child}~0.1.0.0"
     await runner.pause(child, by="bob")
     await runner.pause(task, reason="stop", by="ann")
     await until_status(runner, lowest, "paused")
-    model.release()
+    rig.model.release()
     with pytest.raises(CommandRefusedError, match="resume that one"):
         await runner.resume(lowest)
     await runner.resume(task, by="ann")
@@ -174,32 +178,30 @@ async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_a
 
     await until(goes_on)
     assert (await runner.get_task(child)).paused == "bob"  # by itself
-    model.add(call("look", {}), hang("never read"))  # a cost alone is not reported
+    rig.model.add(call("look", {}), hang("never read"))  # a cost alone is not reported
     await runner.resume(child, by="bob")
-    await asyncio.to_thread(model.wait_held)
+    await asyncio.to_thread(rig.model.wait_held)
     await runner.abandon(task, "enough", by="ann")
     for each in (task, child, lowest):
         assert "enough" in (await until_status(runner, each, "abandoned")).error
     assert (await runner.get_task(task)).usage.requests == 4  # as far as answers have arrived
-    model.release()
+    rig.model.release()
 
 
-async def test_an_agent_that_is_a_tool_of_itself_goes_as_deep_as_it_may(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(name="agent")
+async def test_an_agent_that_is_a_tool_of_itself_goes_as_deep_as_it_may(rig: Rig) -> None:
+    agent = rig.agent(name="agent")
     agent.tools = [agent.as_tool(tool_name="again", max_depth=2)]
     runner = await rig.serving(agent)
-    model.add(*[call("again", {"input": "deeper"})] * 3, "bottom", "middle", "top")
+    rig.model.add(*[call("again", {"input": "deeper"})] * 3, "bottom", "middle", "top")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
-    assert "'again' was not called" in model.requests[3].messages[-1].text
+    assert "'again' was not called" in rig.model.requests[3].messages[-1].text
     with pytest.raises(UserError, match="max_depth must be at least 1"):
         agent.as_tool(max_depth=0)
 
 
 async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_calls, "ASKING", timedelta(seconds=1))
 
@@ -211,23 +213,25 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
         ended.set()
         return "ended"
 
-    low = make_agent(end_all, name="low")
-    runner = await serve_nested(rig, make_agent, low.as_tool())
-    model.add(call("helper", {"input": "a"}), call("low", {"input": "b"}), call("end_all", {}))
+    low = rig.agent(end_all, name="low")
+    runner = await serve_nested(rig, low.as_tool())
+    rig.model.add(call("helper", {"input": "a"}), call("low", {"input": "b"}), call("end_all", {}))
     ended = asyncio.Event()
     task = await runner.create_task("q", step_mode="automatic")
     lowest = f"{task.task_id}~0.1.0.0~0.1.0.0"
     await ended.wait()
     assert "has ended" in (await until_status(runner, lowest, "needs_attention")).error
-    assert len(model.requests) == 3
+    assert len(rig.model.requests) == 3
 
 
-async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(  # noqa: PLR0917  fixtures
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool, send: Tool
+async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(
+    rig: Rig, world: World, book: Tool, send: Tool
 ) -> None:
-    runner = await serve_nested(rig, make_agent, book, send)
-    model.call("helper", {"input": "alpha"})
-    model.add(calls([("book", {"city": "rome"}), ("send", {"text": "hi"})]), "helped", "done", "so")
+    runner = await serve_nested(rig, book, send)
+    rig.model.call("helper", {"input": "alpha"})
+    rig.model.add(
+        calls([("book", {"city": "rome"}), ("send", {"text": "hi"})]), "helped", "done", "so"
+    )
     task = await runner.create_task("q")
     first = await runner.run_step(task)
     child = f"{task.task_id}~0.1.0.0"

@@ -12,9 +12,9 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until_rolled
+from tests.support.rig import Rig, until_rolled
 
 Check = Callable[[Any], ToolGuardrailFunctionOutput]
 
@@ -40,16 +40,14 @@ def allow(data: Any) -> ToolGuardrailFunctionOutput:
     return ToolGuardrailFunctionOutput.allow({"given": data.context.arguments})
 
 
-def make_parent(
-    make_agent: MakeAgent, *tools: Any, check: Check = allow, hooks: Any = None
-) -> Agent:
+def make_parent(rig: Rig, *tools: Any, check: Check = allow, hooks: Any = None) -> Agent:
     """Make an agent whose calls of a helper with these tools are checked, and their results."""
     guarded = replace(
-        make_agent(*tools, name="helper").as_tool(),
+        rig.agent(*tools, name="helper").as_tool(),
         tool_input_guardrails=[ToolInputGuardrail(check, "before")],
         tool_output_guardrails=[ToolOutputGuardrail(allow_result, "after")],
     )
-    return make_agent(guarded, name="agent", hooks=hooks)
+    return rig.agent(guarded, name="agent", hooks=hooks)
 
 
 def allow_result(data: Any) -> ToolGuardrailFunctionOutput:
@@ -61,24 +59,22 @@ def said(results: list[Any]) -> list[tuple[str, Any]]:
     return [(each.guardrail.get_name(), each.output.output_info) for each in results]
 
 
-async def test_a_rejected_call_starts_no_task(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_a_rejected_call_starts_no_task(rig: Rig) -> None:
     def check(data: Any) -> ToolGuardrailFunctionOutput:
         if "secret" in data.context.arguments:
             return ToolGuardrailFunctionOutput.reject_content("ask for less", "no")
         return ToolGuardrailFunctionOutput.allow("yes")
 
     hooks = Telling()
-    agent = make_parent(make_agent, check=check, hooks=hooks)
+    agent = make_parent(rig, check=check, hooks=hooks)
     await rig.serve(agent)
     runner = rig.runner()
-    model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "the weather"}))
-    model.add("rain", "done")
+    rig.model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "the weather"}))
+    rig.model.add("rain", "done")
     result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
     assert result.final_output == "done"
-    assert model.requests[1].messages[-1].text == "ask for less"
-    assert model.requests[2].last_user == "the weather"
+    assert rig.model.requests[1].messages[-1].text == "ask for less"
+    assert rig.model.requests[2].last_user == "the weather"
     assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [
         f"{result.task_id}~0.2.0.0"
     ]
@@ -88,7 +84,7 @@ async def test_a_rejected_call_starts_no_task(
 
 
 async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_run_waits(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     @tool(needs_approval=True)
     def pay(ctx: ToolContext) -> str:
@@ -98,10 +94,10 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
         return "paid"
 
     hooks = Telling()
-    agent = make_parent(make_agent, pay, hooks=hooks)
+    agent = make_parent(rig, pay, hooks=hooks)
     await rig.serve(agent)
     runner = rig.runner(roll_events=50)
-    model.add(call("helper", {"input": "a"}), call("pay"))
+    rig.model.add(call("helper", {"input": "a"}), call("pay"))
     result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
     before = ("before", {"given": '{"input": "a"}'})
     assert said(result.tool_input_guardrail_results) == [before]
@@ -111,7 +107,7 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
     for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
     await until_rolled(runner.client, result.task_id)
-    model.add("it is paid", "done")
+    rig.model.add("it is paid", "done")
     await runner.approve(await ask(runner, result.task_id), by="ann")
     last = await Runner.run(agent, result.to_state(), runner=runner)
     assert said(last.tool_input_guardrail_results) == [before]

@@ -9,9 +9,9 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.options import ApprovalPredicate
 from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.task.data.calls import Approval
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 
 FINANCE = ApprovalRule(by="role:finance", not_asker=True, expires_seconds=600)
 
@@ -41,12 +41,12 @@ async def started(runner: AgentRunner, by: str = "") -> Task:
 
 
 async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     rule = ApprovalRule(by="role:finance", quorum=2, not_asker=True)
     roles = {"finance": ["anna", "ben", "kim"]}
-    runner = await make_runner(paying(world, rule), roles=roles)
-    model.add(call("pay", {"amount": 5}), "done")
+    runner = await rig.make(paying(world, rule), roles=roles)
+    rig.model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     assert (asked.who, asked.quorum, asked.asker) == (("role:finance",), 2, "kim")
@@ -76,14 +76,12 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
     assert not await runner.verify(task)
 
 
-async def test_it_escalates_and_then_expires(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
+async def test_it_escalates_and_then_expires(rig: Rig, world: World) -> None:
     rule = ApprovalRule(
         by="anna", escalate_after_seconds=0.3, escalate_to="role:boss", expires_seconds=600
     )
-    runner = await make_runner(paying(world, rule), roles={"boss": ["cy"]})
-    model.add(call("pay", {"amount": 5}), "done")
+    runner = await rig.make(paying(world, rule), roles={"boss": ["cy"]})
+    rig.model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner)
 
     async def escalated() -> bool:
@@ -98,15 +96,11 @@ async def test_it_escalates_and_then_expires(
     assert (await kinds(runner, task)).count("escalated") == 1
 
 
-async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
+async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(rig: Rig, world: World) -> None:
     rule = ApprovalRule(not_asker=True)
-    clerk = make_agent(paying(world, rule), name="clerk")
-    boss = make_agent(clerk.as_tool("clerk", "Pays."), name="boss")
-    await rig.serve(boss)
-    runner = rig.runner(agent="boss")
-    model.add(call("clerk", {"input": "pay"}), call("pay", {"amount": 5}), "paid", "done")
+    clerk = rig.agent(paying(world, rule), name="clerk")
+    runner = await rig.serving(rig.agent(clerk.as_tool("clerk", "Pays."), name="boss"))
+    rig.model.add(call("clerk", {"input": "pay"}), call("pay", {"amount": 5}), "paid", "done")
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     with pytest.raises(CommandRefusedError, match="Kim created the task"):
@@ -117,14 +111,11 @@ async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
 
 
 async def test_the_rule_of_a_predicate_decides_on_the_call_on_its_edit_and_on_its_undo(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
-    async def undone() -> bool:
-        return world.done[2:] == ["undone"]
-
     pays = paying(world, above_ten, undo_needs_approval=True)
-    runner = await make_runner(pays, roles={"finance": ["anna", "kim"]})
-    model.add(call("pay", {"amount": 9}), call("pay", {"amount": 11}), "done")
+    runner = await rig.make(pays, roles={"finance": ["anna", "kim"]})
+    rig.model.add(call("pay", {"amount": 9}), call("pay", {"amount": 11}), "done")
     task = await started(runner, by="kim")
     small = await ask(runner, task)
     assert (small.who, small.expires) == ((), 0)
@@ -144,7 +135,7 @@ async def test_the_rule_of_a_predicate_decides_on_the_call_on_its_edit_and_on_it
     assert (undo.kind, undo.who, undo.asker) == ("undo", ("role:finance",), "kim")
     await refused(runner, undo)
     await runner.approve(undo, "anna")
-    await until(undone)
+    await until(lambda: world.done[2:] == ["undone"])
     assert not await runner.verify(task)
 
 
@@ -156,12 +147,12 @@ async def refused(runner: AgentRunner, asked: Approval) -> None:
 
 
 async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
-    runner = await make_runner(paying(world, above_ten), roles={"finance": ["anna"]})
+    runner = await rig.make(paying(world, above_ten), roles={"finance": ["anna"]})
     for amount in (5, 6, 11):
-        model.call("pay", {"amount": amount})
-    model.reply("done")
+        rig.model.call("pay", {"amount": amount})
+    rig.model.reply("done")
     task = await started(runner, by="kim")
     await runner.approve(await ask(runner, task), "eve", always=True)
     assert (await runner.run_task(task)).status == "waiting"
@@ -173,11 +164,11 @@ async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(
 
 
 async def test_a_predicate_that_gives_no_answer_lets_nothing_run_until_it_is_mended(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     said: list[Any] = [None]
-    runner = await make_runner(paying(world, lambda arguments: said[0]))
-    model.call("pay", {"amount": 11})
+    runner = await rig.make(paying(world, lambda arguments: said[0]))
+    rig.model.call("pay", {"amount": 11})
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError) as raised:
         await runner.run_step(task)

@@ -14,9 +14,8 @@ from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import choices_of
-from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask, asked
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_steps
+from tests.support.rig import Rig, activities_of, until, until_steps
 
 
 @pytest.fixture
@@ -39,9 +38,7 @@ async def started(runner: AgentRunner, **options: Any) -> tuple[Task, TaskStepOu
     return task, await runner.run_step(task)
 
 
-async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(rig: Rig) -> None:
     ran: list[int] = []
 
     def never(arguments: dict[str, Any]) -> bool:
@@ -53,9 +50,9 @@ async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
         ran.append(amount)
         return f"paid {amount}"
 
-    runner = await make_runner(pay)
-    model.call("pay", '{"amount": ')
-    model.reply("done")
+    runner = await rig.make(pay)
+    rig.model.call("pay", '{"amount": ')
+    rig.model.reply("done")
     task, output = await started(runner)
     assert output.status == "waiting"
     await runner.approve(await ask(runner, task), "ann", {"amount": 3})
@@ -64,12 +61,12 @@ async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
 
 
 async def test_a_decision_that_comes_before_its_approval_is_open_is_sent_again_once_it_is(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, pay: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query may show what the next workflow task is going to open, and the decision be first."""
-    runner = await make_runner(pay)
-    model.call("pay", {"amount": 5})
-    model.reply("done")
+    runner = await rig.make(pay)
+    rig.model.call("pay", {"amount": 5})
+    rig.model.reply("done")
     task = await runner.create_task("q")
     approvals = Reader.approvals
 
@@ -90,7 +87,7 @@ async def question(runner: AgentRunner, task: Task) -> AuditEvent:
 
 
 async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approval(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     ran: list[int] = []
 
@@ -100,11 +97,10 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
         ran.append(amount)
         return "paid"
 
-    agent = make_agent(pay)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("pay", {"amount": 5})
-    model.reply("then not")
+    agent = rig.agent(pay)
+    runner = await rig.serving(agent)
+    rig.model.call("pay", {"amount": 5})
+    rig.model.reply("then not")
     task, _ = await started(runner)
     asking = await question(runner, task)
     await rig.stop()
@@ -114,14 +110,14 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
     await rig.serve(agent)
     assert str(await runner.run_task(task)) == "then not"
     assert ran == []
-    assert "no one decided in time" in model.requests[-1].text
+    assert "no one decided in time" in rig.model.requests[-1].text
     [expired] = [event for event in await runner.audit(task) if event.kind == "expired"]
     assert expired.time >= asking.time + 0.5
 
 
 @pytest.mark.parametrize("has_id", [True, False])
 async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_until_after_it(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World, *, has_id: bool
+    rig: Rig, world: World, *, has_id: bool
 ) -> None:
     rule = ApprovalRule(by="role:finance", expires_seconds=5)
 
@@ -131,11 +127,10 @@ async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_unt
         world.done.append(f"pay {amount}")
         return "paid"
 
-    agent = make_agent(pay)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("pay", {"amount": 5})
-    model.reply("done")
+    agent = rig.agent(pay)
+    runner = await rig.serving(agent)
+    rig.model.call("pay", {"amount": 5})
+    rig.model.reply("done")
     task, _ = await started(runner)
     approval = await ask(runner, task)
     await rig.stop()
@@ -161,12 +156,12 @@ async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_unt
 
 
 async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_model(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, world: World
+    rig: Rig, pay: Tool, world: World
 ) -> None:
-    runner = await make_runner(pay)
-    model.call("pay", {"amount": 5})
-    model.call("pay", {"amount": 500})
-    model.reply("done")
+    runner = await rig.make(pay)
+    rig.model.call("pay", {"amount": 5})
+    rig.model.call("pay", {"amount": 500})
+    rig.model.reply("done")
     task, output = await started(runner)
     assert output.status == "waiting"
     assert 'pay({"amount": 5})' in output.waiting_for[0]
@@ -188,7 +183,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     assert world.done == []
     assert (await runner.approve(approval, "ann")).status == "applied"
     await until_steps(runner, task, 1)
-    assert len(model.requests) == 1  # nobody asked for the next step
+    assert len(rig.model.requests) == 1  # nobody asked for the next step
     output = await runner.run_step(task)
     assert (output.status, str(output.sources[0])) == ("done", "paid 5")
     assert await runner.pending_approvals(task) == []
@@ -206,7 +201,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["pay 5", "pay 7"]
     assert len(set(world.keys)) == 2
-    told = [m.text for m in model.requests[-1].messages if m.role in ("system", "developer")]
+    told = [m.text for m in rig.model.requests[-1].messages if m.role in ("system", "developer")]
     assert any(
         '"amount": 500' in text and '"amount": 7}' in text and "ann" in text for text in told
     )
@@ -221,7 +216,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
 
 
 async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, world: World
+    rig: Rig, pay: Tool, world: World
 ) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
@@ -232,10 +227,10 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
         await go.wait()
         return "seen"
 
-    runner = await make_runner(pay, look)
+    runner = await rig.make(pay, look)
     payments = [("pay", {"amount": amount}) for amount in (1, 2, 3)]
-    model.calls([payments[0], ("look", {}), *payments[1:]])
-    model.reply("done")
+    rig.model.calls([payments[0], ("look", {}), *payments[1:]])
+    rig.model.reply("done")
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_step(task))
     await inside.wait()
@@ -248,10 +243,7 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     await runner.reject(third, "ann", "enough")
     await runner.approve(second, "ben")
 
-    async def is_paid() -> bool:
-        return world.done == ["pay 2"]
-
-    await until(is_paid)  # at once, while its sibling runs
+    await until(lambda: world.done == ["pay 2"])  # at once, while its sibling runs
     assert [a.id for a in await runner.pending_approvals(task)] == [first.id]
     go.set()
     output = await running
@@ -264,22 +256,19 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     assert [(s.is_error, s.attempts) for s in output.sources][3] == (True, 0)
     assert str(await runner.run_step(task)) == "done"
     assert world.done == ["pay 2"]
-    assert list(model.requests[1].results.values()) == texts
+    assert list(rig.model.requests[1].results.values()) == texts
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 2  # look, pay
 
 
 async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     pay: Tool,
     rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The memo has cards of another build, or sealed by another codec."""
-    agent = make_agent(pay)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("pay", {"amount": 7})
+    agent = rig.agent(pay)
+    runner = await rig.serving(agent)
+    rig.model.call("pay", {"amount": 7})
     task = await runner.create_task("q")
     await runner.run_task(task)
     await until(runner.pending_approvals)

@@ -35,7 +35,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import write_bundle
-from holdfast.testing import FakeOpenAI, ScriptedModel, call, record_run, replay_run
+from holdfast.testing import ScriptedModel, call, record_run, replay_run
 from tests.support.cli import Here
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
@@ -467,8 +467,8 @@ async def test_a_replay_of_a_case_runs_no_tool_and_needs_none(runner: AgentRunne
     assert (await replay_run(case, agent=agent, runs=["keep"])).turns == 2
 
 
-async def test_runs_of_runner_keep_them_as_well(run: Runs, model: FakeOpenAI) -> None:
-    model.add(call("keep", {"name": "a.txt", "text": "one"}), "done")
+async def test_runs_of_runner_keep_them_as_well(run: Runs) -> None:
+    run.model.add(call("keep", {"name": "a.txt", "text": "one"}), "done")
     refused: list[str] = []
 
     class Hooks(RunHooks):

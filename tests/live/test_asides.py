@@ -15,7 +15,7 @@ from holdfast.reading.step_events import Attempt, CommandGiven, StepEvent, Thoug
 from holdfast.testing import FakeOpenAI, call, fail, hang
 from holdfast.workers import StepContext
 from tests.live.test_step_events import pay, read
-from tests.support.rig import MakeRunner, histories
+from tests.support.rig import Rig, histories
 from tests.support.runs import look
 from tests.support.workers import Doing
 
@@ -48,17 +48,17 @@ async def one_question(runner: AgentRunner, model: FakeOpenAI, task: Any) -> str
 
 
 async def test_what_a_model_says_and_what_people_are_asked_and_do_is_told_in_order(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(pay)
+    runner = await rig.make(pay)
     task = await runner.create_task("q")
     following = asyncio.create_task(read(runner, task, poll=0.01))
-    id = await one_question(runner, model, task)
+    id = await one_question(runner, rig.model, task)
     await runner.give_feedback(task, "be brief", by="bob")
     with pytest.raises(CommandRefusedError):
         await runner.approve(id, by="ann", arguments={"euros": "many"})
     await runner.approve(id, by="ann", note="once", always=True)
-    model.add(call("pay", {"euros": 6}), "done")
+    rig.model.add(call("pay", {"euros": 6}), "done")
     events = await finish(runner, task)
     refused = only(events, CommandGiven, is_refused=True)
     assert (refused.verb, refused.by) == ("approve", "ann")
@@ -88,18 +88,16 @@ async def test_what_a_model_says_and_what_people_are_asked_and_do_is_told_in_ord
         assert [each for each in after if each != refused] == rest
 
 
-async def test_these_events_survive_that_a_task_continues_as_new(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, roll_events=50)
+async def test_these_events_survive_that_a_task_continues_as_new(rig: Rig) -> None:
+    runner = await rig.make(look, roll_events=50)
     task = await runner.create_task("q")
     following = asyncio.create_task(read(runner, task, poll=0.01))
     for n in range(8):
         await runner.give_feedback(task, f"word {n}", by="ann")
-        model.call("look", text=f"thought {n} " + "long words " * (4000 if n == 0 else 0))
+        rig.model.call("look", text=f"thought {n} " + "long words " * (4000 if n == 0 else 0))
         await runner.run_step(task)
     await runner.undo_step(task, residue="keep")
-    model.reply("done")
+    rig.model.reply("done")
     events = await finish(runner, task)
     assert len(await histories(runner.client, task.task_id)) > 1
     assert await following == events
@@ -112,12 +110,10 @@ async def test_these_events_survive_that_a_task_continues_as_new(
     assert given == [f"word {n}" for n in range(8)]
 
 
-async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
+async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none(rig: Rig) -> None:
+    runner = await rig.make()
     task = await runner.create_task("q")
-    model.add(fail(503, message="busy"), hang("done"))
+    rig.model.add(fail(503, message="busy"), hang("done"))
     live: list[StepEvent] = []
     seen = asyncio.Event()
 
@@ -131,8 +127,8 @@ async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none
         following = asyncio.create_task(follow())
         running = asyncio.create_task(runner.run_task(task))
         await seen.wait()
-        await model.until_held()
-        model.release()
+        await rig.model.until_held()
+        rig.model.release()
         await running
         await runner.finalize_response(task)
         await following
@@ -145,15 +141,15 @@ async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none
 
 
 async def test_the_command_lines_live_view_shows_why_a_step_stopped_after_its_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         await ctx.call_model()
         raise ValueError("a bug")
 
-    runner = await make_runner(worker=Doing(body))
+    runner = await rig.make(worker=Doing(body))
     task = await runner.create_task("q")
-    model.reply("words")
+    rig.model.reply("words")
     with pytest.raises(StepFailedError):
         await runner.run_step(task)
     [answer] = [each for each in await live_lines(runner.client, task.task_id) if "answers" in each]

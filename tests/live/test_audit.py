@@ -30,7 +30,7 @@ from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
 from tests.support.people import ask
-from tests.support.rig import MakeRunner, Rig, forget, histories, until_status, until_steps
+from tests.support.rig import Rig, forget, histories, until_status, until_steps
 from tests.support.workers import Doing
 
 """A result that no other test stores: they share an archive."""
@@ -87,10 +87,10 @@ ORDER = [
 
 
 async def test_the_audit_tells_who_did_what_when_and_why_also_from_the_archive_alone(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
+    rig: Rig, pay: Tool
 ) -> None:
-    runner = await make_runner(pay)
-    task = await eventful(runner, model)
+    runner = await rig.make(pay)
+    task = await eventful(runner, rig.model)
     events = await runner.audit(task)
     assert [e.kind for e in events] == ORDER
     assert [e.time for e in events] == sorted(e.time for e in events)
@@ -134,14 +134,14 @@ async def test_the_audit_tells_who_did_what_when_and_why_also_from_the_archive_a
     assert await runner.verify(task) == []
 
 
-async def long_task(make_runner: MakeRunner, steps: int = 14) -> tuple[AgentRunner, Task]:
+async def long_task(rig: Rig, steps: int = 14) -> tuple[AgentRunner, Task]:
     """Make a task that has continued as new."""
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.add(assistant(f"step {ctx.n}"))
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
-    runner = await make_runner(worker=Doing(body), roll_events=25)
+    runner = await rig.make(worker=Doing(body), roll_events=25)
     task = await runner.create_task("q")
     for _ in range(steps):
         await runner.run_step(task)
@@ -150,9 +150,9 @@ async def long_task(make_runner: MakeRunner, steps: int = 14) -> tuple[AgentRunn
 
 
 async def test_a_task_that_rolled_has_every_event_once_and_a_changed_byte_is_found_with_its_place(
-    make_runner: MakeRunner, rig: Rig
+    rig: Rig,
 ) -> None:
-    runner, task = await long_task(make_runner)
+    runner, task = await long_task(rig)
     events = await runner.audit(task)
     assert Counter(e.kind for e in events) == {"created": 1, "step": 14}
     assert [e.body["n"] for e in events if e.kind == "step"] == list(range(1, 15))
@@ -234,11 +234,11 @@ ATTACKS = [other_decider, other_payment, other_event, no_end, other_summary]
 
 
 async def test_a_record_that_was_written_anew_is_found_and_beyond_retention_only_if_it_is_signed(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, pay: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = await make_runner(pay)
+    runner = await rig.make(pay)
     monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "the key of the tests")
-    task = await eventful(runner, model)
+    task = await eventful(runner, rig.model)
     await runner.finalize_response(task)
     assert (await runner.verify(task)).proved == [CONSISTENT, IN_RUN, SIGNED]
     await rig.stop()
@@ -272,9 +272,7 @@ async def test_a_record_that_was_written_anew_is_found_and_beyond_retention_only
     assert rewritten.unproved == [FORGOTTEN, UNSIGNED, SELF_ONLY]
 
 
-async def test_secrets_are_redacted_in_every_form(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_secrets_are_redacted_in_every_form(rig: Rig) -> None:
     secrets = ['pä"ss\\word', "42", "tail-of-a-long-result"]
 
     @tool(effect="read")
@@ -282,8 +280,8 @@ async def test_secrets_are_redacted_in_every_form(
         """Tell."""
         return "x" * 1990 + secrets[2]
 
-    runner = await make_runner(tell)
-    model.add(call("tell", {"text": f"it is {secrets[0]}"}), f"it was {secrets[0]} and 42")
+    runner = await rig.make(tell)
+    rig.model.add(call("tell", {"text": f"it is {secrets[0]}"}), f"it was {secrets[0]} and 42")
     task = await runner.create_task("q")
     await runner.give_feedback(task, f"use {secrets[0]}", by="ann")
     await runner.run_task(task)

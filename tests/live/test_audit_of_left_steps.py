@@ -12,7 +12,7 @@ from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.people import World, asked
-from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, until
+from tests.support.rig import Rig, forget, until
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 
@@ -73,10 +73,10 @@ def calls_of(events: list[AuditEvent]) -> dict[str, AuditEvent]:
 
 
 async def test_an_undone_step_in_progress_tells_each_of_its_calls_once(
-    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
+    rig: Rig, tools: list[Tool]
 ) -> None:
-    runner = await make_runner(*tools)
-    task, running = await busy(runner, model)
+    runner = await rig.make(*tools)
+    task, running = await busy(runner, rig.model)
     await runner.undo_step(task, residue="keep", by="ben", reason="wrong")
     running.cancel()
     events = await runner.audit(task)
@@ -97,7 +97,7 @@ async def test_an_undone_step_in_progress_tells_each_of_its_calls_once(
     assert (left.status, left.tokens) == ("undone", asked_model.tokens)
     assert asked_model.tokens > 0
     assert asked_model.started > 0
-    model.reply("done")
+    rig.model.reply("done")
     await runner.run_task(task)
     await runner.finalize_response(task)
     assert (await runner.audit(task))[: len(events)] == events
@@ -106,7 +106,7 @@ async def test_an_undone_step_in_progress_tells_each_of_its_calls_once(
     assert await runner.verify(task) == []
 
 
-async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: MakeRunner) -> None:
+async def test_a_step_that_is_run_anew_tells_the_calls_of_both(rig: Rig) -> None:
     @tool(undo=lambda effect: "cancelled")
     def book(city: str) -> str:
         """Book."""
@@ -121,7 +121,7 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: Make
             raise ValueError("not rome")
         return TaskStepOutput(output=city, task_step=step, is_last=True)
 
-    runner = await make_runner(book, worker=Doing(body))
+    runner = await rig.make(book, worker=Doing(body))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="not rome"):
         await runner.run_step(task)
@@ -138,16 +138,14 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: Make
     assert await runner.verify(task) == []
 
 
-async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.add(call("helper", {"input": "a"}), "helped")
+async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(rig: Rig) -> None:
+    runner = await serve_nested(rig)
+    rig.model.add(call("helper", {"input": "a"}), "helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    model.add(call("helper", {"input": "b"}), hang(call("nothing", {})))
+    rig.model.add(call("helper", {"input": "b"}), hang(call("nothing", {})))
     running = asyncio.create_task(runner.run_step(task))
-    await asyncio.to_thread(model.wait_held)
+    await asyncio.to_thread(rig.model.wait_held)
     for _ in range(2):
         await runner.undo_step(task, by="ben")
     running.cancel()

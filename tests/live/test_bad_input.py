@@ -8,9 +8,9 @@ import pytest
 from holdfast import Agent, Runner, TaskStep, TaskStepOutput, ToolCall, ToolContext, tool
 from holdfast.activities.data.cache import Cache
 from holdfast.models.base import ModelRequest
-from holdfast.testing import FakeOpenAI, ScriptedModel, call, calls
+from holdfast.testing import ScriptedModel, call, calls
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
+from tests.support.rig import Rig, histories
 from tests.support.workers import Doing, ends
 
 MEGABYTE = 1024 * 1024
@@ -23,9 +23,7 @@ async def history_bytes(runner: Any, task: Any) -> int:
     return sum(event.ByteSize() for run in runs for event in run.events)
 
 
-async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(rig: Rig) -> None:
     ran: list[int] = []
     text = "m" * (5 * MEGABYTE)
 
@@ -35,11 +33,11 @@ async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
         ran.append(1)
         return text
 
-    runner = await make_runner(much)
-    model.add(call("much"), "I see")
+    runner = await rig.make(much)
+    rig.model.add(call("much"), "I see")
     response = await runner.chat("q")
     assert str(response) == "I see"
-    told = model.requests[1].results["call_1"]
+    told = rig.model.requests[1].results["call_1"]
     assert "5242880 bytes is over the limit" in told
     sha256 = next(word for word in told.replace(".", " ").split() if len(word) == 64)
     assert await runner.archive.aget(sha256) == text.encode()
@@ -48,24 +46,20 @@ async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
     assert await history_bytes(runner, response.task_id) < 20_000
 
 
-async def test_an_input_of_a_megabyte_reaches_the_model_and_is_read_in_full(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_an_input_of_a_megabyte_reaches_the_model_and_is_read_in_full(rig: Rig) -> None:
     text = "q" * MEGABYTE
-    runner = await make_runner()
-    model.reply("long")
+    runner = await rig.make()
+    rig.model.reply("long")
     task = await runner.create_task(text, session="s")
     assert str(await runner.run_task(task)) == "long"
     await runner.finalize_response(task)
-    assert model.requests[0].last_user == text
+    assert rig.model.requests[0].last_user == text
     assert (await runner.get_task(task)).input == text
     assert (await runner.session("s").chat_history())[0].text == text
     assert await history_bytes(runner, task) < 20_000
 
 
-async def test_a_large_state_reaches_steps_and_tools(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_large_state_reaches_steps_and_tools(rig: Rig) -> None:
     state = {"big": "s" * 300_000, "n": 0}
 
     @tool
@@ -74,8 +68,8 @@ async def test_a_large_state_reaches_steps_and_tools(
         ctx.state["n"] += 1
         return len(ctx.state["big"])
 
-    runner = await make_runner(count, roll_events=30)
-    model.add(*[call("count")] * 5, "done")
+    runner = await rig.make(count, roll_events=30)
+    rig.model.add(*[call("count")] * 5, "done")
     task = await runner.create_task("q", extra_state=state)
     await runner.run_task(task)
     found = await runner.get_task(task)
@@ -86,26 +80,24 @@ async def test_a_large_state_reaches_steps_and_tools(
 
 
 async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothing(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     @tool(effect="read")
     def page(n: int) -> str:
         """Give a page just below the size that goes to the archive."""
         return str(n) * 16_000
 
-    runner = await rig.serving(make_agent(page))
-    model.add(*[calls([("page", {"n": k}) for k in range(10)])] * 8, "done")
+    runner = await rig.serving(rig.agent(page))
+    rig.model.add(*[calls([("page", {"n": k}) for k in range(10)])] * 8, "done")
     task = await runner.create_task("q")
     for _ in range(8):
         await runner.run_step(task)
-    await rig.serve(make_agent(page))
+    await rig.serve(rig.agent(page))
     assert str(await runner.run_step(task)) == "done"
-    assert len(model.requests[-1].results) == 80
+    assert len(rig.model.requests[-1].results) == 80
 
 
-async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(rig: Rig) -> None:
     ran: list[int] = []
 
     @tool
@@ -120,8 +112,8 @@ async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
         """Raise broken text."""
         raise ValueError(LONE)
 
-    runner = await make_runner(act, fail)
-    model.add(calls([("act", {}), ("fail", {})]), "done")
+    runner = await rig.make(act, fail)
+    rig.model.add(calls([("act", {}), ("fail", {})]), "done")
     response = await runner.chat("q")
     assert response.sources[0].content == WHOLE
     assert WHOLE in response.sources[1].content
@@ -130,11 +122,11 @@ async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
 
 
 @pytest.mark.parametrize("task_id", ["a/../b 'ünï'", "%2e"])
-async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) -> None:
+async def test_a_task_id_may_be_any_text(rig: Rig, task_id: str) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         return ends(step, "ok")
 
-    runner = await make_runner(worker=Doing(body))
+    runner = await rig.make(worker=Doing(body))
     task = await runner.create_task("q", task_id=task_id, session=task_id)
     await runner.run_task(task)
     assert str(await runner.finalize_response(task_id)) == "ok"

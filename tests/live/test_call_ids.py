@@ -67,56 +67,50 @@ def sent(model: FakeOpenAI) -> list[str]:
 
 
 async def test_a_call_that_is_made_once_more_has_its_result_already(
-    run: Runs, model: FakeOpenAI, booking: Booking
+    run: Runs, booking: Booking
 ) -> None:
-    model.call("book", SEAT, id=ID)
-    model.call("book", '{ "seat" : "1A" }', id=ID, reasoning="Did I book?")
-    model.reply("done")
+    run.model.call("book", SEAT, id=ID)
+    run.model.call("book", '{ "seat" : "1A" }', id=ID, reasoning="Did I book?")
+    run.model.reply("done")
     result = await run("q", booking.tool)
     assert result.final_output == "done"
     assert booking.booked == ["1A"]
-    assert sent(model) == ["user", "function_call", "function_call_output"]
+    assert sent(run.model) == ["user", "function_call", "function_call_output"]
     kinds = [item.type for item in result.new_items]
     assert kinds == ["tool_call_item", "tool_call_output_item", "message_output_item"]
     assert len(result.raw_responses) == 3
     assert await run.runner.verify(result.task_id) == []
 
 
-async def test_a_run_waits_after_another_call_of_the_id(
-    run: Runs, model: FakeOpenAI, booking: Booking
-) -> None:
+async def test_a_run_waits_after_another_call_of_the_id(run: Runs, booking: Booking) -> None:
     ended: list[str] = []
 
     class Hooks(RunHooks[Any]):
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
             ended.append("answered")
 
-    model.call("book", SEAT, id=ID)
-    model.raw(answer(called("look", SEAT, ID)))
+    run.model.call("book", SEAT, id=ID)
+    run.model.raw(answer(called("look", SEAT, ID)))
     with pytest.raises(UnfitAnswerError, match="unique call ID"):
         await run("q", booking.tool, look, hooks=Hooks())
     assert booking.booked == ["1A"]
     assert ended == ["answered"]
 
 
-async def test_a_call_without_an_id_gets_one(
-    run: Runs, model: FakeOpenAI, booking: Booking
-) -> None:
-    model.raw(answer(called("book", SEAT, "")))
-    model.reply("done")
+async def test_a_call_without_an_id_gets_one(run: Runs, booking: Booking) -> None:
+    run.model.raw(answer(called("book", SEAT, "")))
+    run.model.reply("done")
     assert (await run("q", booking.tool)).final_output == "done"
     assert booking.booked == ["1A"]
-    [result] = model.requests[-1].results
+    [result] = run.model.requests[-1].results
     assert result
 
 
-async def test_an_approval_holds_for_the_call_that_it_was_given_for(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_an_approval_holds_for_the_call_that_it_was_given_for(run: Runs) -> None:
     booking = Booking(needs_approval=True)
-    model.call("book", SEAT, id=ID)
-    model.call("book", SEAT, id=ID)
-    model.call("book", {"seat": "2B"}, id=ID)
+    run.model.call("book", SEAT, id=ID)
+    run.model.call("book", SEAT, id=ID)
+    run.model.call("book", {"seat": "2B"}, id=ID)
     first = await run("q", booking.tool)
     state = await RunState.from_json(first.last_agent, first.to_state().to_json())
     state.approve(state.get_interruptions()[0], always_approve=True)

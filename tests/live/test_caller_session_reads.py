@@ -11,7 +11,7 @@ from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.client.caller_sessions.store import FEW, TAIL
 from holdfast.errors import SessionUnclearError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.kept_session import Items, Kept, worded
 from tests.support.runs import Runs
 
@@ -45,19 +45,17 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-async def test_a_run_reads_its_session_once_also_under_an_id_and_streamed(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_run_reads_its_session_once_also_under_an_id_and_streamed(run: Runs) -> None:
     agent = await run.serve()
     options: list[dict[str, Any]] = [{}, {"task_id": new_id("caller"), "exist_ok": True}]
     for given in options:
         session = Kept(items=[user("before")])
-        model.reply("done")
+        run.model.reply("done")
         await run("q", session=session, **given)
         assert session.reads == [None]
         assert len(session.adds) == 1
     session = Kept()
-    model.reply("done")
+    run.model.reply("done")
     stream = Runner.run_streamed(agent, "q", runner=run.runner, session=session)
     assert [event async for event in stream.stream_events()]
     assert session.reads == [None]
@@ -69,11 +67,11 @@ async def test_a_run_reads_its_session_once_also_under_an_id_and_streamed(
     [(FEW - 1, FEW + 9, [FEW - 1, ONCE_MORE]), (FEW, FEW + 9, [FEW]), (None, 2 * TAIL, [None])],
 )
 async def test_a_limit_that_shows_too_little_of_a_session_has_it_read_once_more(
-    run: Runs, model: FakeOpenAI, limit: int | None, has: int, reads: list[int | None]
+    run: Runs, limit: int | None, has: int, reads: list[int | None]
 ) -> None:
     session = Breaking(items=[user(str(k)) for k in range(has)])
     session.session_settings = SessionSettings(limit=limit)
-    model.reply("done")
+    run.model.reply("done")
     name = new_id("caller")
     for _ in range(2):
         session.times = 1 if not session.adds else 0
@@ -88,11 +86,11 @@ async def test_a_limit_that_shows_too_little_of_a_session_has_it_read_once_more(
 
 @pytest.mark.parametrize("written", [1, None])
 async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
-    run: Runs, model: FakeOpenAI, written: int | None
+    run: Runs, written: int | None
 ) -> None:
     session = Breaking(items=[user("q"), user("q")])  # the same question as that of the turn
     session.adds_before = written
-    model.reply("done")
+    run.model.reply("done")
     name = new_id("caller")
     with pytest.raises(OSError, match="connection"):
         await run("q", session=session, task_id=name)
@@ -103,9 +101,7 @@ async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
     assert session.reads == [None, store.ALL]
 
 
-async def broken_beside_another(
-    run: Runs, model: FakeOpenAI, *, adds: int | None
-) -> tuple[Breaking, str]:
+async def broken_beside_another(run: Runs, *, adds: int | None) -> tuple[Breaking, str]:
     """Run a task whose append fails, and whose tool has another write to the session.
 
     Args:
@@ -124,7 +120,7 @@ async def broken_beside_another(
         session.items.append(user("of another"))
         return "noted"
 
-    model.add(call("note"), "done")
+    run.model.add(call("note"), "done")
     name = new_id("caller")
     with pytest.raises(OSError, match="connection"):
         await run("q", note, session=session, task_id=name)
@@ -133,9 +129,9 @@ async def broken_beside_another(
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_items_that_others_added_during_the_run_are_told_apart_or_make_it_unclear(
-    run: Runs, model: FakeOpenAI, *, written: bool
+    run: Runs, *, written: bool
 ) -> None:
-    session, name = await broken_beside_another(run, model, adds=None if written else 0)
+    session, name = await broken_beside_another(run, adds=None if written else 0)
     again = run("q", session=session, task_id=name, exist_ok=True)
     if written:
         await again

@@ -21,7 +21,7 @@ from holdfast.agents_sdk import OutputGuardrailBlockedMessageArgs
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.errors import InvalidArgumentError, TaskExistsError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.kept_session import Items, Kept
 from tests.support.runs import Runs, look, tools
 from tests.support.workers import said
@@ -39,11 +39,11 @@ async def resume(run: Runs, state: RunState, **options: Any) -> Any:
     return await Runner.run(run.agent, state, runner=run.runner, **options)
 
 
-async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: FakeOpenAI) -> None:
+async def test_two_turns_read_and_write_the_callers_session(run: Runs) -> None:
     session = Kept(items=[{"role": "user", "content": "before"}])
-    model.add(call("look", {"where": "up"}), "done")
+    run.model.add(call("look", {"where": "up"}), "done")
     result = await run("q", look, session=session)
-    assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
+    assert said(run.model.requests[0].messages) == [("user", "before"), ("user", "q")]
     kinds = [each.get("type") or each["role"] for each in session.items]
     assert kinds == ["user", "user", "function_call", "function_call_output", "message"]
     assert session.items[1:] == [
@@ -56,23 +56,23 @@ async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: Fa
     assert session.threads == {threading.get_ident()}
     items: Any = result.input
     assert [each["content"] for each in items] == ["before", "q"]
-    model.reply("again")
+    run.model.reply("again")
     given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     await run(given, look, session=session)
     assert session.adds[1] == [*given, answer("again", "msg_2")]
-    assert [each for each in model.requests[-1].body["input"] if "id" in each] == []
-    seen = [role for role, _ in said(model.requests[2].messages)]
+    assert [each for each in run.model.requests[-1].body["input"] if "id" in each] == []
+    seen = [role for role, _ in said(run.model.requests[2].messages)]
     assert seen == ["user", "user", "assistant", "tool", "assistant", "user", "user"]
 
 
 async def test_a_session_of_openai_gets_items_without_ids_and_notes_of_other_providers(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     class OpenAIConversationsSession(Kept):
         """One like the Agents SDK's, which adds items as they are."""
 
     session = OpenAIConversationsSession()
-    model.reply("done")
+    run.model.reply("done")
     note = {"id": "item_1", "provider_data": {"model": "other"}}
     await run([{"role": "user", "content": "q", **note}], session=session)
     assert [each.get("role") for each in session.items] == ["user", "assistant"]
@@ -90,24 +90,24 @@ class MyOwn(Session):
 
 
 async def test_a_subclass_of_session_with_items_of_its_own_is_made_without_arguments(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    model.reply("done")
+    run.model.reply("done")
     await run("q", session=MyOwn())
-    assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
+    assert said(run.model.requests[0].messages) == [("user", "before"), ("user", "q")]
     with pytest.raises(InvalidArgumentError, match=r"AgentRunner.session\(name\) makes one"):
         Session()
 
 
-async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs) -> None:
     session = Kept()
     _, pay = tools()
-    model.call("pay", {"to": "Kim"})
+    run.model.call("pay", {"to": "Kim"})
     result = await run("q", pay, session=session)
     assert session.items == []
     state = result.to_state()
     state.approve(state.get_interruptions()[0])
-    model.reply("paid")
+    run.model.reply("paid")
     with pytest.raises(UserError, match=r"has session 'mine' of its caller"):
         await resume(run, state, session=Kept("other"))
     await resume(run, state, session=session)
@@ -120,14 +120,14 @@ async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs, model: FakeO
 
 
 async def test_a_run_that_goes_on_without_its_session_leaves_the_turn_to_be_written(
-    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+    run: Runs, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = Kept()
     _, pay = tools()
-    model.call("pay", {"to": "Kim"})
+    run.model.call("pay", {"to": "Kim"})
     state = (await run("q", pay, session=session)).to_state()
     state.approve(state.get_interruptions()[0])
-    model.reply("paid")
+    run.model.reply("paid")
     await resume(run, state)
     assert session.items == []
     assert "'mine'" in caplog.text
@@ -138,12 +138,10 @@ async def test_a_run_that_goes_on_without_its_session_leaves_the_turn_to_be_writ
     assert len(session.items) == 4
 
 
-async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(run: Runs) -> None:
     session = Kept()
     session.fails = True
-    model.reply("done")
+    run.model.reply("done")
     name = new_id("caller")
     with pytest.raises(OSError, match="disk is full"):
         await run("q", session=session, task_id=name)
@@ -153,7 +151,7 @@ async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(
     assert result.final_output == "done"
     assert session.said == [("user", "q"), ("assistant", "done")]
     assert session.reads[reads:] == [store.ALL]  # its history is not read again
-    assert len(model.requests) == 1
+    assert len(run.model.requests) == 1
     with pytest.raises(TaskExistsError):
         await run("another", session=session, task_id=name, exist_ok=True)
 
@@ -171,14 +169,14 @@ def of_the_output(args: Any) -> str:
     [(of_whom, "agent no secrets {'user': 'ann'}"), (of_the_output, WITHHELD), ("gone", "gone")],
 )
 async def test_a_function_words_what_stands_in_the_place_of_blocked_results(
-    run: Runs, model: FakeOpenAI, formatter: Any, text: str
+    run: Runs, formatter: Any, text: str
 ) -> None:
     def trip(*_: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
     await run.serve(look, tool_use_behavior="stop_on_first_tool")
     session = Kept()
-    model.call("look", {"where": "up"})
+    run.model.call("look", {"where": "up"})
     config = RunConfig(
         output_guardrails=[OutputGuardrail(trip, name="no secrets")],
         output_guardrail_blocked_message=formatter,

@@ -8,9 +8,8 @@ import pytest
 
 from holdfast import AgentRunner, Runner, TaskStep, TaskStepOutput
 from holdfast.errors import TaskExistsError
-from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.workers import Counting, Doing, ends
 
 
@@ -36,9 +35,8 @@ def held() -> Held:
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent, held: Held) -> AgentRunner:
-    await rig.serve(make_agent(worker=Doing(held)))
-    return rig.runner()
+async def runner(rig: Rig, held: Held) -> AgentRunner:
+    return await rig.make(worker=Doing(held))
 
 
 async def test_an_output_that_nobody_has_acknowledged_is_given_to_the_next_caller(
@@ -78,12 +76,10 @@ async def test_requests_of_one_caller_side_by_side_run_a_step_each(
     assert sorted(output.output for output in outputs) == [1, 2, 3]
 
 
-async def test_the_same_lines_run_twice_make_one_task(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent()
+async def test_the_same_lines_run_twice_make_one_task(rig: Rig) -> None:
+    agent = rig.agent()
     await rig.serve(agent)
-    model.add("one", "two", "three")
+    rig.model.add("one", "two", "three")
     for _ in range(2):
         runner = rig.runner()
         task = await runner.create_task("q", task_id=f"{rig.app}-a", exist_ok=True)
@@ -92,13 +88,11 @@ async def test_the_same_lines_run_twice_make_one_task(
         assert str(chat) == "two"
         run = await Runner.run(agent, "q", task_id=f"{rig.app}-c", exist_ok=True, runner=runner)
         assert run.final_output == "three"
-    assert len(model.requests) == 3
+    assert len(rig.model.requests) == 3
 
 
-async def test_another_input_under_the_same_id_is_an_error_that_shows_both(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    agent = make_agent(worker=Counting(1))
+async def test_another_input_under_the_same_id_is_an_error_that_shows_both(rig: Rig) -> None:
+    agent = rig.agent(worker=Counting(1))
     await rig.serve(agent)
     runner, task_id = rig.runner(), f"{rig.app}-a"
     await runner.create_task("What is 6 * 7?", task_id=task_id)

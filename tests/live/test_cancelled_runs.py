@@ -9,17 +9,16 @@ import pytest
 from holdfast import Runner, RunState, tool
 from holdfast.reading.streams.hub import local_turns
 from holdfast.reading.streams.reader import RunItemStreamEvent, StreamEvent
-from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call, paced
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 from tests.support.runs import Runs, look, outputs
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Run agents whose turns do not wait for readers, as if those were in another process."""
     monkeypatch.setattr(local_turns, "patience", 0.0)
-    return Runs(rig, make_agent)
+    return Runs(rig)
 
 
 def is_output(event: StreamEvent) -> bool:
@@ -51,72 +50,70 @@ async def until_asked(runs: Runs, task_id: str, times: int) -> None:
     await until(is_asked)
 
 
-async def test_a_cancelled_stream_tells_nothing_more(run: Runs, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.paced("one two three", hold_after=1)
+async def test_a_cancelled_stream_tells_nothing_more(run: Runs) -> None:
+    run.model.call("look")
+    run.model.paced("one two three", hold_after=1)
     stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
 
     async def cancel() -> None:
-        await model.until_held()  # all of the first turn is there to be read
+        await run.model.until_held()  # all of the first turn is there to be read
         stream.cancel()
 
     assert await read_and(stream, lambda event: event.type == "raw_response_event", cancel) == []
     assert stream.is_complete
     await until_status(run.runner, stream.task_id, "abandoned")
-    model.release()
+    run.model.release()
 
 
 async def test_reading_ends_when_the_abandon_is_recorded_though_no_worker_heeds_it_yet(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    model.call("look")
-    model.paced("one two three", hold_after=1)
+    run.model.call("look")
+    run.model.paced("one two three", hold_after=1)
     agent = await run.serve(look)
     stream = Runner.run_streamed(agent, "q", runner=run.runner)
 
     async def stop_and_cancel() -> None:
-        await model.until_held()
+        await run.model.until_held()
         await run.rig.stop()
         stream.cancel()
 
     assert await read_and(stream, is_output, stop_and_cancel) == []
     assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
     assert stream.run_loop_exception is None
-    model.release()
+    run.model.release()
     # The call is tried again where the worker gets it before it gets the abandon.
-    model.when(lambda _: True, "too late")
+    run.model.when(lambda _: True, "too late")
     await run.rig.serve(agent)
     await until_status(run.runner, stream.task_id, "abandoned")
 
 
 async def test_stopping_after_a_turn_keeps_the_next_answer_and_runs_no_tool_of_it(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    model.call("look", id="c1")
-    model.add(paced(call("look", id="c2"), hold_after=1))
+    run.model.call("look", id="c1")
+    run.model.add(paced(call("look", id="c2"), hold_after=1))
     stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner, by="ann")
 
     async def cancel() -> None:
-        await model.until_held()
+        await run.model.until_held()
         stream.cancel(mode="after_turn")
 
     await read_and(stream, is_output, cancel)
     assert len(outputs(stream)) == 1
     assert stream.waiting_for == ("paused by ann: cancelled after the turn; resume the task first",)
-    model.release()
+    run.model.release()
     await until_asked(run, stream.task_id, 2)
-    model.reply("done")
+    run.model.reply("done")
     result = await run(stream.to_state(), by="eve")
-    assert (result.final_output, len(outputs(result)), len(model.requests)) == ("done", 2, 3)
+    assert (result.final_output, len(outputs(result)), len(run.model.requests)) == ("done", 2, 3)
     events = await run.runner.audit(stream.task_id)
     [resumed] = [event.time for event in events if event.verb == "resume"]
     starts = [event.started for event in events if event.kind == "tool_call"]
     assert [start > resumed for start in starts] == [False, True]
 
 
-async def test_a_cancelled_call_of_run_leaves_its_task_running(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_cancelled_call_of_run_leaves_its_task_running(run: Runs) -> None:
     called, go = asyncio.Event(), asyncio.Event()
 
     @tool(effect="read")
@@ -126,8 +123,8 @@ async def test_a_cancelled_call_of_run_leaves_its_task_running(
         await go.wait()
         return "held"
 
-    model.call("hold")
-    model.reply("all is well")
+    run.model.call("hold")
+    run.model.reply("all is well")
     agent, task_id = await run.serve(hold), f"{run.rig.app}-order"
     running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id=task_id))
     await called.wait()
@@ -137,4 +134,4 @@ async def test_a_cancelled_call_of_run_leaves_its_task_running(
     go.set()
     await until_status(run.runner, task_id, "finished")
     result = await Runner.run(agent, RunState.of(task_id), runner=run.runner)
-    assert (result.final_output, len(model.requests)) == ("all is well", 2)
+    assert (result.final_output, len(run.model.requests)) == ("all is well", 2)

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, ModelSettings, RunConfig, Runner, RunState, UserError, tool
-from holdfast.testing import FakeOpenAI
 from holdfast.values.code import code_refs
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.runs import Runs, outputs, tools
 
 
@@ -37,10 +36,10 @@ def here() -> str:
     return "here"
 
 
-async def paused(run: Runs, model: FakeOpenAI, *others: Any, **options: Any) -> RunState:
+async def paused(run: Runs, *others: Any, **options: Any) -> RunState:
     """Begin a run that waits for a person, and reject its call."""
     _, pay = tools()
-    model.call("pay", {"to": "ann"})
+    run.model.call("pay", {"to": "ann"})
     state: RunState = (await run("q", pay, *others, **options)).to_state()
     state.reject(state.get_interruptions()[0])
     return state
@@ -55,10 +54,10 @@ async def changes(run: Runs, task_id: str) -> list[tuple[str, str, Any]]:
 
 @pytest.mark.parametrize(("before", "streams"), [(None, True), (says("old"), False)])
 async def test_a_formatter_given_with_a_state_words_what_the_state_rejects(
-    run: Runs, model: FakeOpenAI, before: Any, *, streams: bool
+    run: Runs, before: Any, *, streams: bool
 ) -> None:
-    state = await paused(run, model, run_config=RunConfig(tool_error_formatter=before))
-    model.reply("sorry")
+    state = await paused(run, run_config=RunConfig(tool_error_formatter=before))
+    run.model.reply("sorry")
     config = RunConfig(tool_error_formatter=says("new"))
     if streams:
         assert run.agent is not None
@@ -71,10 +70,8 @@ async def test_a_formatter_given_with_a_state_words_what_the_state_rejects(
     assert await changes(run, state.task_id) == [("kim", "command", ["tool_error_formatter"])]
 
 
-async def test_a_state_that_is_run_again_with_the_same_settings_changes_nothing(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    state = await paused(run, model)
+async def test_a_state_that_is_run_again_with_the_same_settings_changes_nothing(run: Runs) -> None:
+    state = await paused(run)
     undecided = RunState.of(state.task_id)
     config = RunConfig(
         tool_error_formatter=says("new"), model_settings=ModelSettings(temperature=0.5)
@@ -83,69 +80,65 @@ async def test_a_state_that_is_run_again_with_the_same_settings_changes_nothing(
     for _ in range(2):
         assert (await run(undecided, run_config=config)).interruptions
         assert await changes(run, state.task_id) == [("Runner", "command", names)]
-    model.reply("sorry")
+    run.model.reply("sorry")
     assert outputs(await run(state, run_config=config)) == ["new: approval_rejected pay"]
     over = await run(state, run_config=RunConfig(tool_error_formatter=says("late")))
     assert outputs(over) == ["new: approval_rejected pay"]
     assert await changes(run, state.task_id) == [("Runner", "command", names)]
-    assert model.requests[-1].body["temperature"] == 0.5
+    assert run.model.requests[-1].body["temperature"] == 0.5
 
 
-async def test_a_fork_and_a_new_run_of_the_workflow_have_what_was_given(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    run = Runs(rig, make_agent)
+async def test_a_fork_and_a_new_run_of_the_workflow_have_what_was_given(rig: Rig) -> None:
+    run = Runs(rig)
     run.runner = rig.runner(roll_events=10)
-    state = await paused(run, model, here)
-    model.call("pay", {"to": "bob"})
+    state = await paused(run, here)
+    rig.model.call("pay", {"to": "bob"})
     config = RunConfig(tool_error_formatter=words)
     later = (await run(state, run_config=config)).to_state()
     [step] = await run.runner.get_completed_steps(state.task_id)
     later.reject(later.get_interruptions()[0])
-    model.reply("sorry")
+    rig.model.reply("sorry")
     assert outputs(await run(later)) == ["named: approval_rejected pay"] * 2
     fork = await run.runner.fork(state.task_id, at=step)
-    model.call("pay", {"to": "cid"})
+    rig.model.call("pay", {"to": "cid"})
     await run.runner.run_on(fork)
     [asked] = await run.runner.pending_approvals(fork)
     await run.runner.reject(asked, "kim", "")
-    model.reply("sorry")
+    rig.model.reply("sorry")
     result = await run(RunState.of(fork.task_id))
     assert outputs(result)[-1] == "named: approval_rejected pay"
 
 
-async def test_code_in_whose_place_other_code_was_given_is_let_go(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_code_in_whose_place_other_code_was_given_is_let_go(run: Runs) -> None:
     before = named()
-    state = await paused(run, model, run_config=RunConfig(tool_error_formatter=says("one")))
+    state = await paused(run, run_config=RunConfig(tool_error_formatter=says("one")))
     began = len(named())
     for what in ("two", "three", "three"):
         config = RunConfig(tool_error_formatter=says(what))
         await run(RunState.of(state.task_id), run_config=config)
         assert len(named()) == began
-    model.reply("sorry")
+    run.model.reply("sorry")
     assert outputs(await run(state)) == ["three: approval_rejected pay"]
     assert named() == before
 
 
 async def test_a_filter_of_handoffs_is_refused_where_the_provider_keeps_the_conversation(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     before = named()
-    state = await paused(run, model, conversation_id="conv")
+    state = await paused(run, conversation_id="conv")
     began = named()
     config = RunConfig(handoff_input_filter=lambda data: data)
     with pytest.raises(UserError, match="Leave it out"):
         await run(state, run_config=config)
     assert named() == began
-    model.reply("sorry")
+    run.model.reply("sorry")
     assert (await run(state)).final_output == "sorry"
     assert named() == before
 
 
 async def test_code_stays_when_the_call_that_gave_it_is_cancelled_before_it_knows(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change_run, sent = AgentRunner.change_run, asyncio.Event()
 
@@ -155,7 +148,7 @@ async def test_code_stays_when_the_call_that_gave_it_is_cancelled_before_it_know
         await asyncio.Event().wait()
 
     before = named()
-    state = await paused(run, model)
+    state = await paused(run)
     with monkeypatch.context() as patch:
         patch.setattr(AgentRunner, "change_run", late)
         config = RunConfig(tool_error_formatter=says("new"))
@@ -164,19 +157,17 @@ async def test_code_stays_when_the_call_that_gave_it_is_cancelled_before_it_know
         going.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going
-    model.reply("sorry")
+    run.model.reply("sorry")
     assert outputs(await run(state)) == ["new: approval_rejected pay"]
     assert named() == before
 
 
-async def test_code_is_released_when_a_run_does_not_get_to_use_it(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_code_is_released_when_a_run_does_not_get_to_use_it(run: Runs) -> None:
     def fails(_: Any) -> Any:
         raise ValueError("no context")
 
     before = named()
-    state = await paused(run, model, context={"a": 1})
+    state = await paused(run, context={"a": 1})
     began = named()
     assert run.agent is not None
     text = state.to_string()
@@ -184,7 +175,7 @@ async def test_code_is_released_when_a_run_does_not_get_to_use_it(
     with pytest.raises(ValueError, match="no context"):
         await run(again, run_config=RunConfig(tool_error_formatter=says("new")))
     assert named() == began
-    model.reply("sorry")
+    run.model.reply("sorry")
 
     def no(_: Any) -> bool:
         return False

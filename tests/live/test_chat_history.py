@@ -8,7 +8,7 @@ import pytest
 from holdfast import AgentRunner
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.values.messages import ImagePart, Message, user
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import Counting
 
 BROKEN = ImagePart(kind="image", url="data:image/png;base64,!")
@@ -33,8 +33,8 @@ WRONG: list[tuple[type[Exception], dict[str, Any]]] = [
 
 
 @pytest.fixture
-async def runner(make_runner: MakeRunner) -> AgentRunner:
-    return await make_runner(worker=Counting(1))
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(worker=Counting(1))
 
 
 def streamed(runner: AgentRunner) -> Callable[..., Any]:
@@ -75,9 +75,9 @@ async def test_a_chat_history_takes_the_place_of_what_the_session_had(runner: Ag
 
 
 async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(1), default_session="alice")
+    runner = await rig.make(worker=Counting(1), default_session="alice")
     await runner.chat("one")
     await runner.stream_chat("two").result()
     await runner.chat("three", session="bob")
@@ -88,6 +88,6 @@ async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(
     assert asked == [["one", "two"], ["three"]]
 
 
-async def test_a_default_session_without_a_name_is_refused(make_runner: MakeRunner) -> None:
+async def test_a_default_session_without_a_name_is_refused(rig: Rig) -> None:
     with pytest.raises(InvalidArgumentError, match="default_session"):
-        await make_runner(default_session="")
+        await rig.make(default_session="")

@@ -18,8 +18,9 @@ from holdfast import Agent, HoldfastPlugin
 from holdfast.archive.archive import Archive
 from holdfast.engine.dev_server.server import find_server
 from holdfast.models import OfflineModel
+from holdfast.reading import queries
 from tests.support import forked
-from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, make_cli, unforked
+from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, Here, make_cli, unforked
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -110,7 +111,9 @@ def test_a_watched_task_that_is_blocked_says_by_what_once_and_how_to_give_it_up(
     assert "task  waits." not in left.err
 
 
-def test_a_task_without_a_worker_is_read_from_its_history(cli: Cli) -> None:
+def test_a_task_without_a_worker_is_read_from_its_history(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with cli.running("worker", "my_agents:agents", "--json") as worker:
         worker.first_json()
         cli("run", "calc", QUESTION, "--manual", "--task-id", "alone")
@@ -120,10 +123,12 @@ def test_a_task_without_a_worker_is_read_from_its_history(cli: Cli) -> None:
         known = cli("audit", "alone").lines
         cli("resume", "alone", "--by", "kim", expect=1)  # refused: it is not paused
         worker.end()
-    recorded = cli("abandon", "alone", "--by", "ann", "--reason", "late", "--json")
+    monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.2)  # nobody comes
+    here = Here(cli.home, cli.data_dir)
+    recorded = here("abandon", "alone", "--by", "ann", "--reason", "late", "--json")
     assert recorded.json["status"] == "recorded"
     assert "takes effect when a worker is up" in recorded.err
-    shown = cli("show", "alone", "--json").json
+    shown = here("show", "alone", "--json").json
     assert (shown["source"], shown["task"]["status"]) == ("history", "running")
     assert [shown[each] for each in ("steps", "upcoming")] == [
         asked[each] for each in ("steps", "upcoming")
@@ -132,11 +137,11 @@ def test_a_task_without_a_worker_is_read_from_its_history(cli: Cli) -> None:
     assert [(each["kind"], each["text"]) for each in shown["happenings"]] == [
         ("command", "by ann: late")  # and not the refused one
     ]
-    told = cli("show", "alone")
+    told = here("show", "alone")
     assert "multiply" in told.out
     assert "by ann: late" in told.out
     assert "What has come since:" in told.err
-    assert cli("audit", "alone").lines[: len(known)] == known
+    assert here("audit", "alone").lines[: len(known)] == known
 
 
 def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None:

@@ -10,8 +10,7 @@ from holdfast.activities import heartbeat
 from holdfast.activities.heartbeat import Clocks
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeRunner, activities_of, histories
+from tests.support.rig import Rig, activities_of, histories
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +21,10 @@ def known_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "_clocks", clocks)
 
 
-async def answered(make_runner: MakeRunner, model: FakeOpenAI) -> tuple[AgentRunner, Task]:
+async def answered(rig: Rig) -> tuple[AgentRunner, Task]:
     """Run a task up to its answer; it is not finalized yet."""
-    runner = await make_runner()
-    model.reply("done")
+    runner = await rig.make()
+    rig.model.reply("done")
     task = await runner.create_task("Go.")
     await runner.run_task(task)
     return runner, task
@@ -38,10 +37,8 @@ async def markers_of(runner: Any, task_id: str) -> int:
     return sum(event.HasField("marker_recorded_event_attributes") for event in events)
 
 
-async def test_a_task_that_ends_takes_no_activity_to_close(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner, task = await answered(make_runner, model)
+async def test_a_task_that_ends_takes_no_activity_to_close(rig: Rig) -> None:
+    runner, task = await answered(rig)
     assert str(await runner.finalize_response(task)) == "done"
     assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
     assert await markers_of(runner, task.task_id) == 1
@@ -49,11 +46,9 @@ async def test_a_task_that_ends_takes_no_activity_to_close(
     assert await runner.verify(task) == []
 
 
-async def test_a_turn_for_a_session_is_chosen_by_an_activity(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("done")
+async def test_a_turn_for_a_session_is_chosen_by_an_activity(rig: Rig) -> None:
+    runner = await rig.make()
+    rig.model.reply("done")
     task = await runner.create_task("Go.", session="alice")
     await runner.run_task(task)
     await runner.finalize_response(task)
@@ -63,9 +58,9 @@ async def test_a_turn_for_a_session_is_chosen_by_an_activity(
 
 
 async def test_an_archive_that_fails_is_met_again_by_an_activity(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner, task = await answered(make_runner, model)
+    runner, task = await answered(rig)
     write = Archive.put_record
     failed: list[str] = []
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, Task, TaskStep, tool
 from holdfast.activities import user_loop
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import Rig
@@ -33,7 +33,6 @@ def agent_with(*tools: Any, **options: Any) -> Agent:
 
 async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_person(
     rig: Rig,
-    model: FakeOpenAI,
     door: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -48,7 +47,7 @@ async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_per
         return "done"
 
     await rig.serve(agent_with(blocks), own_loop=True)
-    model.call("blocks")
+    rig.model.call("blocks")
     runner = rig.runner()
     task = await runner.create_task("q")
     with caplog.at_level(logging.WARNING, "holdfast"):
@@ -60,12 +59,12 @@ async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_per
     told = next(text for text in caplog.messages if "has been blocked" in text)
     assert "tool 'blocks'" in told
     assert "door.wait()" in told
-    model.reply("good")
+    rig.model.reply("good")
     assert str(await runner.chat("another")) == "good"  # other tasks go on meanwhile
 
 
 async def test_a_tool_that_cancels_all_tasks_of_its_loop_is_repeated_thrice_and_then_asked_about(
-    rig: Rig, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     ran: list[str] = []
 
@@ -77,7 +76,7 @@ async def test_a_tool_that_cancels_all_tasks_of_its_loop_is_repeated_thrice_and_
             each.cancel()
 
     await rig.serve(agent_with(shut), own_loop=True)
-    model.call("shut")
+    rig.model.call("shut")
     runner = rig.runner()
     task = await runner.create_task("q")
     async with asyncio.timeout(100):
@@ -88,7 +87,7 @@ async def test_a_tool_that_cancels_all_tasks_of_its_loop_is_repeated_thrice_and_
 
 
 async def test_a_predicate_that_hangs_is_tried_some_times_and_then_named(
-    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, door: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(user_loop, "LONGEST_CALL_SECONDS", 0.3)
     asked: list[int] = []
@@ -104,7 +103,7 @@ async def test_a_predicate_that_hangs_is_tried_some_times_and_then_named(
         return "paid"
 
     await rig.serve(agent_with(pay), own_loop=True)
-    model.call("pay")
+    rig.model.call("pay")
     with pytest.raises(StepFailedError, match="needs_approval of tool 'pay'") as raised:
         await rig.runner().chat("q")
     assert "must_ask" in str(raised.value)
@@ -113,7 +112,7 @@ async def test_a_predicate_that_hangs_is_tried_some_times_and_then_named(
 
 
 async def test_code_that_blocks_where_a_text_or_a_session_is_made_runs_in_a_thread(
-    rig: Rig, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     threads: dict[str, str] = {}
 
@@ -139,7 +138,7 @@ async def test_code_that_blocks_where_a_text_or_a_session_is_made_runs_in_a_thre
         raise ValueError("no")
 
     await rig.serve(agent_with(fails, worker=Marking()), own_loop=True)
-    model.add(call("fails"), "done")
+    rig.model.add(call("fails"), "done")
     runner = rig.runner()
     task = await runner.create_task("q", session="s")
     await runner.run_task(task)

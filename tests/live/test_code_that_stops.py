@@ -23,7 +23,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents_sdk import function_tool
-from holdfast.testing import FakeOpenAI, call, calls
+from holdfast.testing import call, calls
 from holdfast.testing.fake_api.replies import call as called
 from holdfast.values.code import user_calls
 from tests.support.runs import Runs, look
@@ -107,10 +107,8 @@ PLACES: dict[str, Callable[[Code], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("place", "code"), list(zip(PLACES, cycle(STOPS), strict=False)))
-async def test_code_that_stops_is_an_error_of_the_run(
-    run: Runs, model: FakeOpenAI, place: str, code: Code
-) -> None:
-    model.when(lambda _: True, called("look") if place == "behaviour" else "done")
+async def test_code_that_stops_is_an_error_of_the_run(run: Runs, place: str, code: Code) -> None:
+    run.model.when(lambda _: True, called("look") if place == "behaviour" else "done")
     agent = await run.serve(look, **PLACES[place](code))
     async with asyncio.timeout(100):
         with pytest.raises(StepFailedError):
@@ -118,10 +116,8 @@ async def test_code_that_stops_is_an_error_of_the_run(
 
 
 @stops
-async def test_the_error_names_the_code_and_what_it_raised(
-    run: Runs, model: FakeOpenAI, code: Code
-) -> None:
-    model.reply("done")
+async def test_the_error_names_the_code_and_what_it_raised(run: Runs, code: Code) -> None:
+    run.model.reply("done")
     agent = await run.serve(output_guardrails=[OutputGuardrail(code, name="check")])
     with pytest.raises(StepFailedError, match="output guardrail 'check'") as raised:
         await Runner.run(agent, "q", runner=run.runner)
@@ -141,7 +137,7 @@ def acting(ran: list[str], **how: Any) -> FunctionTool:
 
 @pytest.mark.parametrize("is_embedded", [False, True])
 async def test_a_tool_that_cancels_its_own_task_is_run_once_and_told(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, *, is_embedded: bool
+    run: Runs, monkeypatch: pytest.MonkeyPatch, *, is_embedded: bool
 ) -> None:
     ran: list[str] = []
 
@@ -153,28 +149,24 @@ async def test_a_tool_that_cancels_its_own_task_is_run_once_and_told(
 
     if not is_embedded:  # as in a worker process, which has no loop of the caller's
         monkeypatch.setattr(user_calls, "callers_loop", ContextVar("none", default=None))
-    model.add(call("scope"), "done")
+    run.model.add(call("scope"), "done")
     agent = await run.serve(scope)
     async with asyncio.timeout(100):
         result = await Runner.run(agent, "q", runner=run.runner)
     assert (result.final_output, ran) == ("done", ["scope"])
 
 
-async def test_a_predicate_for_approvals_that_stops_runs_nothing(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_predicate_for_approvals_that_stops_runs_nothing(run: Runs) -> None:
     code = _cancels
     ran: list[str] = []
-    model.call("act")
+    run.model.call("act")
     agent = await run.serve(acting(ran, needs_approval=code))
     with pytest.raises(StepFailedError, match="needs_approval of tool 'act'"):
         await Runner.run(agent, "q", runner=run.runner)
     assert ran == []
 
 
-async def test_words_for_a_failed_call_that_stop_are_passed_over(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_words_for_a_failed_call_that_stop_are_passed_over(run: Runs) -> None:
     code = _cancels_async
 
     @tool(effect="read")
@@ -186,9 +178,9 @@ async def test_words_for_a_failed_call_that_stop_are_passed_over(
         raise ValueError
 
     worded = function_tool(fails_too, failure_error_function=code)
-    model.add(calls([("fails", {}), ("fails_too", {}), ("nowhere", {})]), "done")
+    run.model.add(calls([("fails", {}), ("fails_too", {}), ("nowhere", {})]), "done")
     config = RunConfig(tool_error_formatter=code, tool_not_found_behavior="return_error_to_model")
     agent = await run.serve(fails, worded)
     async with asyncio.timeout(100):
         result = await Runner.run(agent, "q", runner=run.runner, run_config=config)
-    assert (result.final_output, len(model.requests)) == ("done", 2)
+    assert (result.final_output, len(run.model.requests)) == ("done", 2)

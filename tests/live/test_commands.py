@@ -13,8 +13,6 @@ from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
 from tests.support.rig import (
-    MakeAgent,
-    MakeRunner,
     Rig,
     until_status,
     until_steps,
@@ -27,7 +25,7 @@ def told(entries: list[Entry]) -> list[EventRecord]:
     return [e.event for e in entries if e.event is not None and e.event.kind != "created"]
 
 
-async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) -> None:
+async def test_a_pause_lets_the_step_in_progress_end(rig: Rig) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -35,7 +33,7 @@ async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) ->
         await gate.wait()
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
-    runner = await make_runner(worker=Doing(body))
+    runner = await rig.make(worker=Doing(body))
     task = await runner.create_task("q", step_mode="automatic")
     await begun.wait()  # a task that is paused before runs no step
     await runner.pause(task)
@@ -48,9 +46,9 @@ async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) ->
 
 
 async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting())
+    runner = await rig.make(worker=Counting())
     task = await runner.create_task("q")
     handle = runner.client.get_workflow_handle(task.task_id)
     for _ in range(3):
@@ -71,14 +69,12 @@ async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each
     assert [each.name for each in own if not each.description] == []
 
 
-async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
+async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(rig: Rig) -> None:
     runner = rig.runner()
     task = await runner.create_task("q")
     receipt = await runner.pause(task, reason="lunch", by="ann")
     assert receipt.status == "recorded"
-    agent = make_agent(worker=Counting())
+    agent = rig.agent(worker=Counting())
     await rig.serve(agent)
     assert (await runner.get_task(task)).paused == "ann: lunch"
     assert (await runner.resume(task)).status == "applied"
@@ -92,8 +88,8 @@ async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(
     await until_status(runner, task, "abandoned")
 
 
-async def test_a_misspelt_update_is_refused_and_does_nothing(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(3))
+async def test_a_misspelt_update_is_refused_and_does_nothing(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting(3))
     task = await runner.create_task("q")
     await runner.run_step(task)
     handle: Any = runner.client.get_workflow_handle(task.task_id)

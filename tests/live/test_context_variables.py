@@ -59,14 +59,12 @@ async def test_each_run_and_what_it_calls_see_the_variables_of_its_own_caller_or
         assert list(model.requests[-2].results.values()) == ["creator"]
 
 
-async def test_a_worker_that_did_not_start_the_run_shows_its_tools_no_variables(
-    rig: Rig, model: FakeOpenAI
-) -> None:
+async def test_a_worker_that_did_not_start_the_run_shows_its_tools_no_variables(rig: Rig) -> None:
     await rig.serve(agent_with(whose), own_loop=True)
-    model.add(call("whose"), "done")
+    rig.model.add(call("whose"), "done")
     tenant.set("caller")
     await rig.runner().chat("whose?")
-    assert list(model.requests[-1].results.values()) == ["none"]
+    assert list(rig.model.requests[-1].results.values()) == ["none"]
 
 
 Loops = dict[str, asyncio.AbstractEventLoop]
@@ -158,12 +156,12 @@ def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def test_a_tool_of_a_worker_that_uses_another_loops_future_is_told_what_that_is(
-    rig: Rig, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     answer = asyncio.get_running_loop().create_future()
     await rig.serve(waiting_agent({}, answer), own_loop=True)
-    model.add(call("ask"), "done")
+    rig.model.add(call("ask"), "done")
     await rig.runner().chat("go")
-    [told] = model.requests[-1].results.values()
+    [told] = rig.model.requests[-1].results.values()
     assert "attached to a different loop" in told
     assert "Make the object in the function that uses it" in told

@@ -11,10 +11,9 @@ from pydantic import BaseModel
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StepFailedError, UnfitAnswerError
-from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import CustomAgentWorker, StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 from tests.support.workers import Doing, said
 
 State = dict[str, Any]
@@ -39,7 +38,7 @@ async def anew(state: State, ctx: StepContext) -> tuple[State, bool]:
 
 
 async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     reached, made = asyncio.Event(), list[str]()
 
@@ -59,21 +58,19 @@ async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_on
         state["output"] = state["log"]
         return state, True
 
-    agent = make_agent(worker=Custom(twice, {"log": []}))
+    agent = rig.agent(worker=Custom(twice, {"log": []}))
     await rig.serve(agent, graceful_shutdown_timeout=timedelta())
     runner = rig.runner()
-    model.add("first", "second")
+    rig.model.add("first", "second")
     task = await runner.create_task("q")
     stepping = asyncio.create_task(runner.run_step(task))
     await reached.wait()
     await rig.serve(agent)
     assert (await stepping).output == ["began", "first", 1, "second"]
-    assert (len(model.requests), made) == (2, ["x"])
+    assert (len(rig.model.requests), made) == (2, ["x"])
 
 
-async def test_the_first_state_is_made_once_of_the_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_the_first_state_is_made_once_of_the_task(rig: Rig) -> None:
     numbers = itertools.count(1)
 
     class Made(CustomAgentWorker):
@@ -85,14 +82,14 @@ async def test_the_first_state_is_made_once_of_the_task(
             answer = await ctx.call_model([user(answer.text)])
             return {**state, "output": {**state, "input": len(state["input"])}}, True
 
-    runner = await make_runner(worker=Made())
-    model.add("b", "c")
+    runner = await rig.make(worker=Made())
+    rig.model.add("b", "c")
     task = await runner.create_task("long " * 20_000)
     expected = {"asked": 100_000, "number": 1, "input": 100_000}
     assert (await runner.run_step(task)).output == expected
 
 
-async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> None:
+async def test_what_the_session_keeps_can_be_chosen(rig: Rig) -> None:
     class Own(Custom):
         def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
             return [assistant(f"{len(transcript)} messages")]
@@ -101,7 +98,7 @@ async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> 
         ctx.add(assistant("done"))  # and is not said a second time
         return {"output": "done"}, True
 
-    runner = await make_runner(worker=Own(speaks))
+    runner = await rig.make(worker=Own(speaks))
     await runner.chat("q", session="s")
     assert said(await runner.session("s").chat_history()) == [("assistant", "2 messages")]
 
@@ -130,13 +127,13 @@ MISTAKES: list[tuple[Made, str]] = [
 
 @pytest.mark.parametrize(("make", "text"), MISTAKES)
 async def test_a_mistake_parks_the_step_which_can_be_run_again_when_it_is_corrected(
-    make_runner: MakeRunner, make: Made, text: str
+    rig: Rig, make: Made, text: str
 ) -> None:
     async def mistaken(state: State, ctx: StepContext) -> Any:
         return make(state)
 
     worker = Custom(mistaken)
-    runner = await make_runner(worker=worker)
+    runner = await rig.make(worker=worker)
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=text) as caught:
         await runner.run_step(task)
@@ -152,12 +149,12 @@ async def test_a_reserved_key_is_refused_when_the_worker_is_made(key: str) -> No
 
 
 async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     class Wrong(Custom):
         initial_state = {"output": 1}  # noqa: RUF012  the mistake under test
 
-    runner = await make_runner(worker=Wrong(anew))
+    runner = await rig.make(worker=Wrong(anew))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="The initial state of Wrong has the key 'output'"):
         await runner.run_step(task)
@@ -178,23 +175,23 @@ async def judge_twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
 
 
 async def test_a_model_call_with_a_type_gives_a_validated_object_also_when_replayed(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Doing(judge_twice))
-    model.add('{"good": true}', '{"response": [1, 2]}')
+    runner = await rig.make(worker=Doing(judge_twice))
+    rig.model.add('{"good": true}', '{"response": [1, 2]}')
     task = await runner.create_task("q")
     assert (await runner.run_step(task)).output == [True, [1, 2]]
 
 
 async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_again(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Doing(judge_twice))
-    model.add('{"good": "maybe"}', '{"good": false}', "none", "", "none")
+    runner = await rig.make(worker=Doing(judge_twice))
+    rig.model.add('{"good": "maybe"}', '{"good": false}', "none", "", "none")
     task = await runner.create_task("q")
     with pytest.raises(UnfitAnswerError, match=r"(?s)asked 3 times.*Invalid JSON.*list\[int\]"):
         await runner.run_step(task)
-    assert "valid boolean" in model.requests[1].text
-    assert "neither a text nor a call" in model.requests[4].text
-    model.add('{"good": false}', '{"response": []}')
+    assert "valid boolean" in rig.model.requests[1].text
+    assert "neither a text nor a call" in rig.model.requests[4].text
+    rig.model.add('{"good": false}', '{"response": []}')
     assert (await runner.run_step(task)).output == [False, []]

@@ -24,7 +24,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 
 __all__ = ["logs_are_told_again"]
 
@@ -68,11 +68,9 @@ async def looked(runner: AgentRunner, model: FakeOpenAI) -> Task:
     return task
 
 
-async def test_a_damaged_value_is_one_value_whoever_reads_the_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    task = await looked(runner, model)
+async def test_a_damaged_value_is_one_value_whoever_reads_the_task(rig: Rig) -> None:
+    runner = await rig.make(look)
+    task = await looked(runner, rig.model)
     await runner.run_task(task)
     name = digest(seen(1).encode())
     with damaged(runner, name):
@@ -99,11 +97,9 @@ async def test_a_damaged_value_is_one_value_whoever_reads_the_task(
     assert (await runner.get_completed_steps(task))[0].sources[0].content == seen(1)
 
 
-async def test_a_damaged_answer_is_listed_and_never_given_as_the_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    task = await looked(runner, model)
+async def test_a_damaged_answer_is_listed_and_never_given_as_the_answer(rig: Rig) -> None:
+    runner = await rig.make(look)
+    task = await looked(runner, rig.model)
     await runner.run_task(task)
     name = digest(DONE.encode())
     with damaged(runner, name):
@@ -112,35 +108,31 @@ async def test_a_damaged_answer_is_listed_and_never_given_as_the_answer(
             await runner.response(task)
 
 
-async def test_a_model_is_never_sent_a_conversation_with_a_hole(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    task = await looked(runner, model)
+async def test_a_model_is_never_sent_a_conversation_with_a_hole(rig: Rig) -> None:
+    runner = await rig.make(look)
+    task = await looked(runner, rig.model)
     name = digest(seen(1).encode())
     with damaged(runner, name):
-        await make_runner(look)  # a worker that has nothing in memory
+        await rig.make(look)  # a worker that has nothing in memory
         forked = await runner.fork(task, "s1")
         for each in (task, forked):
             with pytest.raises(StepFailedError, match=name):
                 await runner.run_step(each)
-        assert len(model.requests) == 2
+        assert len(rig.model.requests) == 2
     assert (await runner.run_step(task)).output == DONE
-    assert seen(1) in json.dumps(model.requests[-1].body)
+    assert seen(1) in json.dumps(rig.model.requests[-1].body)
 
 
-async def test_an_undo_is_never_called_with_a_hole(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_an_undo_is_never_called_with_a_hole(rig: Rig) -> None:
     undone: list[Any] = []
     book = tool(seen, name="book", undo=lambda effect: undone.append(effect.result))
-    runner = await make_runner(book)
-    model.call("book", {"n": 1})
+    runner = await rig.make(book)
+    rig.model.call("book", {"n": 1})
     task = await runner.create_task("q")
     await runner.run_step(task)
     name = digest(seen(1).encode())
     with damaged(runner, name):
-        await make_runner(book)  # a worker that has nothing in memory
+        await rig.make(book)  # a worker that has nothing in memory
         with pytest.raises(
             UndoFailedError, match=rf"{name}.* Restore .*backup\. Undone.*Ask again"
         ):
@@ -151,16 +143,14 @@ async def test_an_undo_is_never_called_with_a_hole(
     assert undone == [seen(1)]
 
 
-async def test_a_person_says_what_became_of_an_effect_whose_undo_cannot_be_called(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_person_says_what_became_of_an_effect_whose_undo_cannot_be_called(rig: Rig) -> None:
     book = tool(seen, name="book", undo=lambda _: "never")
-    runner = await make_runner(book)
-    model.call("book", {"n": 1})
+    runner = await rig.make(book)
+    rig.model.call("book", {"n": 1})
     task = await runner.create_task("q")
     await runner.run_step(task)
     with damaged(runner, digest(seen(1).encode())):
-        await make_runner(book)  # a worker that has nothing in memory
+        await rig.make(book)  # a worker that has nothing in memory
         assert (await runner.undo_step(task, residue="keep")).status == "waiting"
         [approval] = await runner.pending_approvals(task)
         assert "Restore" in approval.text
@@ -170,14 +160,12 @@ async def test_a_person_says_what_became_of_an_effect_whose_undo_cannot_be_calle
             return not await runner.get_completed_steps(task)
 
         await until(is_undone)
-    model.reply("done")
+    rig.model.reply("done")
     assert (await runner.run_step(task)).output == "done"
 
 
-async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(
-    make_runner: MakeRunner, rig: Rig
-) -> None:
-    runner, task = await long_task(make_runner)
+async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(rig: Rig) -> None:
+    runner, task = await long_task(rig)
     page = await runner.client.get_workflow_handle(task.task_id).query(
         "entries", EntriesRequest(), result_type=EntriesPage
     )
@@ -203,11 +191,9 @@ async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(
                 await reads
 
 
-async def test_a_task_whose_record_is_damaged_is_read_from_its_history(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    task = await looked(runner, model)
+async def test_a_task_whose_record_is_damaged_is_read_from_its_history(rig: Rig) -> None:
+    runner = await rig.make(look)
+    task = await looked(runner, rig.model)
     await runner.run_task(task)
     await runner.finalize_response(task)
     steps, events = await runner.get_completed_steps(task), await runner.audit(task)
@@ -222,13 +208,11 @@ async def test_a_task_whose_record_is_damaged_is_read_from_its_history(
     assert await runner.audit(task) == events
 
 
-async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(
-    make_runner: MakeRunner, rig: Rig, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
+async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(rig: Rig) -> None:
+    runner = await rig.make()
     session = runner.session("s")
     for said in ("one", "two"):
-        model.reply(said)
+        rig.model.reply(said)
         await runner.chat(f"say {said} in {rig.app}", session="s")
     state = await runner.reader.query(session.id, "state", SessionState)
     whole = await session.chat_history()
@@ -236,10 +220,10 @@ async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(
         lost, *rest = await session.chat_history(legible=True)
         assert state.commits[0].sha256 in lost.text
         assert rest == whole[2:]
-        await make_runner()
+        await rig.make()
         with pytest.raises(StepFailedError, match=state.commits[0].sha256):
             await runner.chat("three", session="s")
-    assert len(model.requests) == 2
+    assert len(rig.model.requests) == 2
 
 
 @pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])

@@ -29,11 +29,11 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.task.data.head import ToolEffect
-from holdfast.testing import FakeOpenAI, call, hang
+from holdfast.testing import call, hang
 from holdfast.values.messages import user
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.people import ask
-from tests.support.rig import MakeAgent
+from tests.support.rig import MakeAgent, Rig
 from tests.support.site import Site
 
 
@@ -79,14 +79,14 @@ class Journey(BaseModel):
     place: str
 
 
-def handing_over(site: Site, make_agent: MakeAgent, said: list[Any], kind: type[Any]) -> Agent:
+def handing_over(site: Site, rig: Rig, said: list[Any], kind: type[Any]) -> Agent:
     """Make an agent that hands over to another one, with this input."""
 
     def on_handoff(_ctx: ToolContext, errand: Any) -> None:
         said.append(errand)
 
-    other = make_agent(name="other")
-    return make_agent(
+    other = rig.agent(name="other")
+    return rig.agent(
         site.ask(), handoffs=[handoff(other, "go", on_handoff=on_handoff, input_type=kind)]
     )
 
@@ -137,8 +137,8 @@ CHANGES: dict[str, tuple[Make, Make, list[Any], str, type[Exception], str, list[
         *([[("ask", {})]], CITY, UserError, "began with another output type", []),
     ),
     "input of a handoff": (
-        lambda site, make, told: handing_over(site, make, told, Errand),
-        lambda site, make, told: handing_over(site, make, told, Journey),
+        lambda site, _, told: handing_over(site, site.rig, told, Errand),
+        lambda site, _, told: handing_over(site, site.rig, told, Journey),
         *(GO_MILK, "done", UserError, f"'go'.*{NOT_TOLD}", [Errand(thing="milk")]),
     ),
     "parameter of a tool": (
@@ -161,39 +161,37 @@ CHANGES: dict[str, tuple[Make, Make, list[Any], str, type[Exception], str, list[
 
 @pytest.mark.parametrize("what", CHANGES)
 async def test_a_run_that_fits_only_the_code_of_before_a_deploy_waits_for_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, what: str
+    site: Site, rig: Rig, what: str
 ) -> None:
     before, after, turns, answer, kind, text, wanted = CHANGES[what]
     given: list[Any] = []
-    old = before(site, make_agent, given)
+    old = before(site, rig.agent, given)
     for calls in turns:
-        model.calls(calls)
-    model.reply(answer)
+        rig.model.calls(calls)
+    rig.model.reply(answer)
     state = await site.waiting(old)
-    await site.parks(after(site, make_agent, given), state, kind, text)
+    await site.parks(after(site, rig.agent, given), state, kind, text)
     assert not given
     result = await site.goes_on(old, state)
     assert result.final_output == (Answer(city="Oslo") if answer == CITY else answer)
     assert given == wanted
-    assert len(model.requests) == len(turns) + 1
+    assert len(rig.model.requests) == len(turns) + 1
 
 
-async def test_a_run_goes_on_without_what_it_does_not_need_any_more(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    other = make_agent(site.ask(), name="other")
+async def test_a_run_goes_on_without_what_it_does_not_need_any_more(site: Site, rig: Rig) -> None:
+    other = rig.agent(site.ask(), name="other")
     for calls in TO_OTHER:
-        model.calls(calls)
-    model.reply("done")
-    state = await site.waiting(make_agent(handoffs=[other]))
-    new = make_agent()  # nobody hands over to the other agent any more
+        rig.model.calls(calls)
+    rig.model.reply("done")
+    state = await site.waiting(rig.agent(handoffs=[other]))
+    new = rig.agent()  # nobody hands over to the other agent any more
     await site.rig.serve(new, other)
     result = await Runner.run(new, state, runner=site.runner)
     assert (result.final_output, result.last_agent.name) == ("done", "other")
     paid: list[Any] = []
-    model.calls(PAY_700[0])
-    model.reply("as you like")
-    state = await site.waiting(make_agent(paying(paid)))
+    rig.model.calls(PAY_700[0])
+    rig.model.reply("as you like")
+    state = await site.waiting(rig.agent(paying(paid)))
     state = RunState.of(state.task_id)
     [asked] = await site.runner.pending_approvals(state.task_id)
     await site.runner.reject(asked, "ann", "no")
@@ -202,9 +200,7 @@ async def test_a_run_goes_on_without_what_it_does_not_need_any_more(
     assert paid == []
 
 
-async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
+async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(site: Site, rig: Rig) -> None:
     @tool(name="pay", needs_approval=True)
     def pay(cents: int | str) -> str:
         """Pay."""
@@ -212,26 +208,26 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
         return "paid"
 
     paid: list[Any] = []
-    model.add(call("pay", {"cents": 700}), "done")
-    state = await site.waiting(make_agent(paying(paid)))
-    new = make_agent(pay)
+    rig.model.add(call("pay", {"cents": 700}), "done")
+    state = await site.waiting(rig.agent(paying(paid)))
+    new = rig.agent(pay)
     await site.rig.serve(new)
     assert (await Runner.run(new, state, runner=site.runner)).final_output == "done"
     assert paid == [700]
 
 
 async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     def guarded(named: str) -> Agent:
         async def check(*_given: Any) -> GuardrailFunctionOutput:
             return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
         guard: Any = output_guardrail(name=named)(check)
-        return make_agent(site.ask(), output_guardrails=[guard])
+        return rig.agent(site.ask(), output_guardrails=[guard])
 
     old = guarded("check")
-    model.add(call("ask"), "done")
+    rig.model.add(call("ask"), "done")
     state = await site.waiting(old)
     new = guarded("renamed")
     await site.parks(new, state, StepFailedError, "began with output guardrail 'check'")
@@ -252,16 +248,16 @@ def cut_once(began: asyncio.Event, done: list[str]) -> Callable[[], Awaitable[st
 
 
 async def test_a_call_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_it_must_not_be(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     began, done = asyncio.Event(), list[str]()
 
     def make(effect: ToolEffect) -> Agent:
         act = cut_once(began, done)
-        return make_agent(tool(act, effect=effect, description="Act."))
+        return rig.agent(tool(act, effect=effect, description="Act."))
 
     await site.rig.serve(make("read"), graceful_shutdown_timeout=timedelta(0))
-    model.call("act")
+    rig.model.call("act")
     task = await site.runner.create_task("q")
     running = asyncio.create_task(site.runner.run_step(task))
     await began.wait()
@@ -279,7 +275,7 @@ async def test_a_call_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_i
 
 
 async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     broken = False
 
@@ -293,8 +289,8 @@ async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
         """Look."""
         return "seen"
 
-    agent = make_agent(site.ask(), look)
-    model.add(call("ask"), "done")
+    agent = rig.agent(site.ask(), look)
+    rig.model.add(call("ask"), "done")
     state = await site.waiting(agent)
     broken = True
     await site.parks(agent, state, (UserError, StepFailedError), "no flags are configured")
@@ -305,7 +301,7 @@ async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
 
 @pytest.mark.parametrize("where", ["tool", "instructions", "guardrail"])
 async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_old_one(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, where: str
+    site: Site, rig: Rig, where: str
 ) -> None:
     seen: list[int] = []
 
@@ -327,8 +323,8 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
         "instructions": {"instructions": read},
         "guardrail": {"output_guardrails": [output_guardrail(check)]},
     }
-    agent = make_agent(ask if where == "tool" else site.ask(), **options[where])
-    model.add(call("ask"), "done")
+    agent = rig.agent(ask if where == "tool" else site.ask(), **options[where])
+    rig.model.add(call("ask"), "done")
     state = await site.waiting(agent, context=Desk(7))
     Desk.strict = True
     await site.parks(agent, state, UserError, "does not fit Desk any more")
@@ -338,17 +334,17 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
 
 
 async def test_the_next_step_runs_new_code_with_the_snapshot_of_the_task(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     def version(name: str) -> Agent:
         @tool(effect="read", description=f"Look, {name}.")
         def look() -> str:
             return f"seen by {name}"
 
-        return make_agent(look, instructions=f"Prompt {name}.")
+        return rig.agent(look, instructions=f"Prompt {name}.")
 
     await site.rig.serve(version("v1"))
-    model.add(call("look"), call("look"), "done", "new")
+    rig.model.add(call("look"), call("look"), "done", "new")
     task = await site.runner.create_task("q")
     first = await site.runner.run_step(task)
     await site.rig.serve(version("v2"))
@@ -356,7 +352,7 @@ async def test_the_next_step_runs_new_code_with_the_snapshot_of_the_task(
     assert [str(each.sources[0]) for each in (first, second)] == ["seen by v1", "seen by v2"]
     await site.runner.run_task(task)
     await site.runner.run_task(await site.runner.create_task("q"))
-    told = [(each.instructions, each.tools[0].description) for each in model.requests]
+    told = [(each.instructions, each.tools[0].description) for each in rig.model.requests]
     assert told == [("Prompt v1.", "Look, v1.")] * 3 + [("Prompt v2.", "Look, v2.")]
 
 
@@ -372,17 +368,15 @@ class TwoQuestions(AgentWorker):
         return TaskStepOutput(output=f"{first.text} + {second.text}", task_step=step, is_last=True)
 
 
-async def test_code_that_changed_in_mid_step_stops_the_step(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    model.add("one", hang("lost"), "one again", "two")
-    before = make_agent(worker=TwoQuestions("v1"))
+async def test_code_that_changed_in_mid_step_stops_the_step(site: Site, rig: Rig) -> None:
+    rig.model.add("one", hang("lost"), "one again", "two")
+    before = rig.agent(worker=TwoQuestions("v1"))
     await site.rig.serve(before, graceful_shutdown_timeout=timedelta(0))
     task = await site.runner.create_task("now")
     running = asyncio.create_task(site.runner.run_step(task))
-    await model.until_held()
-    await site.rig.serve(make_agent(worker=TwoQuestions("v2")))
-    model.release()
+    await rig.model.until_held()
+    await site.rig.serve(rig.agent(worker=TwoQuestions("v2")))
+    rig.model.release()
     with pytest.raises(StepCodeChangedError, match="in mid-step"):
         await running
     assert (await site.runner.get_task(task)).status == "needs_attention"
@@ -390,5 +384,5 @@ async def test_code_that_changed_in_mid_step_stops_the_step(
         await site.runner.run_step(task)
     output = await site.runner.run_step(task, restart="step")
     assert (output.is_last, output.output) == (True, "one again + two")
-    said = [each.last_user for each in model.requests]
+    said = [each.last_user for each in rig.model.requests]
     assert said == ["first v1", "second", "first v2", "second"]

@@ -24,7 +24,7 @@ from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support.desk import serve_desk
 from tests.support.desk_api import client_of
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 
 SECRET = "sk-proj-0123456789abcdefghijklmnop"
 EXISTS = "urn:holdfast:error:TaskExists"
@@ -51,9 +51,8 @@ def model() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
-    await rig.serve(make_agent(pay))
-    return rig.runner()
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(pay)
 
 
 @pytest.fixture
@@ -199,10 +198,10 @@ async def test_who_may_decide_uncovers_what_looks_like_a_secret_and_it_is_record
 
 
 async def test_groups_of_a_token_decide_and_a_card_says_who_may_not(
-    runner: AgentRunner, rig: Rig, make_agent: MakeAgent, tmp_path: Path
+    runner: AgentRunner, rig: Rig, tmp_path: Path
 ) -> None:
     rule = ApprovalRule(by="role:finance", not_asker=True)
-    await rig.serve(make_agent(dataclasses.replace(pay, needs_approval=rule)))
+    await rig.serve(rig.agent(dataclasses.replace(pay, needs_approval=rule)))
     tokens = Tokens(tmp_path / "tokens.json")
     roles = {"anna": ["finance"], "ole": ["operator", "finance"], "eve": []}
     made = {name: tokens.make(name, ["approver", *more]) for name, more in roles.items()}
@@ -231,10 +230,8 @@ async def test_groups_of_a_token_decide_and_a_card_says_who_may_not(
         await done(anna, f"{approval}/approve", digest=digest)
 
 
-async def test_a_new_task_without_an_agent_is_told_which_are_served(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    await rig.serve(make_agent(name="clerk"))
+async def test_a_new_task_without_an_agent_is_told_which_are_served(rig: Rig) -> None:
+    await rig.serve(rig.agent(name="clerk"))
     await rig.runner("clerk").create_task("q")
     other = rig.runner("")
     async with client_of(desk_app(other)) as api:
@@ -309,7 +306,7 @@ async def test_a_key_creates_forks_steps_and_undoes_once_and_another_input_is_re
 
 
 async def test_a_run_that_takes_long_goes_on_behind_its_answer(
-    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -322,8 +319,7 @@ async def test_a_run_that_takes_long_goes_on_behind_its_answer(
 
     monkeypatch.setattr("holdfast.desk.api.access.RUN_SECONDS", 0.1)
     script = ScriptedModel([ToolCall(id="", name="wait", arguments="{}"), "It is over."])
-    await rig.serve(make_agent(wait, name="slow", model=script))
-    runner = rig.runner(agent="slow")
+    runner = await rig.serving(rig.agent(wait, name="slow", model=script))
     async with client_of(desk_app(runner)) as api:
         task_id = await created(api, "wait", step_mode="manual")
         answered = await api.post(f"/api/v1/tasks/{task_id}/run")
@@ -501,10 +497,8 @@ async def test_an_erasure_of_a_person_needs_leave_for_each_task(tmp_path: Path) 
         assert (await runner.get_task(task)).status == "finished"
 
 
-async def test_an_erasure_is_listed_before_it_is_made(
-    rig: Rig, make_agent: MakeAgent, tmp_path: Path
-) -> None:
-    runner = await rig.serving(make_agent(name="clerk", model=ScriptedModel(["Done."])))
+async def test_an_erasure_is_listed_before_it_is_made(rig: Rig, tmp_path: Path) -> None:
+    runner = await rig.serving(rig.agent(name="clerk", model=ScriptedModel(["Done."])))
     task = await runner.create_task("hello")
     await runner.run_task(task)
     await runner.finalize_response(task)

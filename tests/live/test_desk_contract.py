@@ -14,7 +14,7 @@ from holdfast import ToolCall, tool
 from holdfast.desk import Limits, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import client_of
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.scale import times
 
 STREAMS = ("/events", "/stream")
@@ -101,13 +101,10 @@ def misfits(document: dict[str, Any], path: str, method: str, answer: httpx.Resp
     return [error.message[:300] for error in validator.iter_errors(json.loads(answer.content))]
 
 
-async def test_any_request_has_an_answer_of_a_described_shape(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
+async def test_any_request_has_an_answer_of_a_described_shape(rig: Rig) -> None:
     call = ToolCall(id="", name="pay", arguments='{"to": "kim"}')
     model = ScriptedModel(lambda request: (call,) if len(request.messages) < 2 else "done")
-    await rig.serve(make_agent(pay, model=model))
-    known = rig.runner()
+    known = await rig.serving(rig.agent(pay, model=model))
     app = desk_app(known, limits=Limits(writes_per_second=1e6, burst=1_000_000))
     document = app.openapi()
     task = await known.create_task("pay kim", session="s")

@@ -19,7 +19,7 @@ from holdfast.desk import OIDC, Tokens, desk_app
 from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import InvalidArgumentError
 from tests.support.desk_api import client_of
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 
 HOST = "localhost:8400"
 BACK = f"http://{HOST}/login/oidc/callback"
@@ -67,8 +67,8 @@ async def issuer() -> AsyncGenerator[str]:
 
 
 @pytest.fixture
-async def desk(rig: Rig, make_agent: MakeAgent, issuer: str, tmp_path: Path) -> Any:
-    await rig.serve(make_agent())
+async def desk(rig: Rig, issuer: str, tmp_path: Path) -> Any:
+    await rig.serve(rig.agent())
     runner: AgentRunner = rig.runner()
     registered = httpx.post(f"{issuer}/oauth2/clients", json={"redirect_uris": [BACK]}).json()
     known = {each: registered[each] for each in ("client_id", "client_secret")}

@@ -16,13 +16,12 @@ from holdfast import AgentRunner, ApprovalRule, ToolCall, tool
 from holdfast.desk import Identity, Limits, Proxy, Tokens, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import ELSEWHERE, client_of, guarded
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
-    await rig.serve(make_agent())
-    return rig.runner()
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make()
 
 
 IDS = {"task_id": "t1", "approval_id": "t1:1", "rule_id": "t1:1", "name": "s", "step_id": "s1"}
@@ -215,7 +214,7 @@ async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path) 
 
 
 async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
-    rig: Rig, make_agent: MakeAgent, tmp_path: Path
+    rig: Rig, tmp_path: Path
 ) -> None:
     @tool(needs_approval=ApprovalRule(not_asker=True))
     async def pay() -> str:
@@ -223,7 +222,7 @@ async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
         return "paid"
 
     asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}"), "Kim is paid."])
-    runner = await rig.serving(make_agent(pay, name="payer", model=asks))
+    runner = await rig.serving(rig.agent(pay, name="payer", model=asks))
     people = Tokens(tmp_path / "tokens.json")
     app = desk_app(runner, tokens=people)
     ann, bo = (people.make(name, ["operator", "approver"]) for name in ("ann", "bo"))

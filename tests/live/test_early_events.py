@@ -9,8 +9,8 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, tool
-from holdfast.testing import FakeOpenAI, calls
-from tests.support.rig import MakeAgent, Rig
+from holdfast.testing import calls
+from tests.support.rig import Rig
 
 QUERIES = 6
 
@@ -34,11 +34,9 @@ async def arrived(handle: WorkflowHandle[Any, Any]) -> None:
         await handle.describe()
 
 
-async def test_a_decision_and_a_run_that_waited_beside_queries_replay(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    model.add(calls([("pay", {"euros": 3})]), "done")
-    runner = await rig.serving(make_agent(pay))
+async def test_a_decision_and_a_run_that_waited_beside_queries_replay(rig: Rig) -> None:
+    rig.model.add(calls([("pay", {"euros": 3})]), "done")
+    runner = await rig.serving(rig.agent(pay))
     task = await runner.create_task("pay 3")
     await runner.run_task(task)
     await rig.stop()
@@ -48,6 +46,6 @@ async def test_a_decision_and_a_run_that_waited_beside_queries_replay(
     await runner.reject(f"{task.task_id}:1", "ann", "no")
     running = asyncio.create_task(runner.run_task(task))
     await arrived(handle)
-    await rig.serve(make_agent(pay))
+    await rig.serve(rig.agent(pay))
     assert (await running).output == "done"
     await asyncio.gather(*asking)

@@ -11,19 +11,19 @@ from holdfast.reading.queries import why_blocked
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workflows.children import children
 from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, Rig, until, until_rolled, until_status
+from tests.support.rig import Rig, until, until_rolled, until_status
 from tests.support.runs import serve_nested
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent, world: World) -> AgentRunner:
+async def runner(rig: Rig, world: World) -> AgentRunner:
     @tool(needs_approval=True)
     async def pay() -> str:
         """Pay."""
         world.done.append("pay")
         return "paid"
 
-    return await serve_nested(rig, make_agent, pay, roll_events=50)
+    return await serve_nested(rig, pay, roll_events=50)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from holdfast.activities import task_end as closing
 from holdfast.archive import segments
 from holdfast.errors import CommandRefusedError, TaskClosedError
 from holdfast.values.messages import user
-from tests.support.rig import MakeRunner, until_status
+from tests.support.rig import Rig, until_status
 from tests.support.workers import Counting
 
 
@@ -68,9 +68,9 @@ async def answered(runner: AgentRunner) -> Task:
 
 
 async def test_a_finalize_that_failed_stays_and_its_turn_is_in_the_session_once(
-    make_runner: MakeRunner, record: Record
+    rig: Rig, record: Record
 ) -> None:
-    runner = await make_runner(worker=Counting(2))
+    runner = await rig.make(worker=Counting(2))
     task = await answered(runner)
     session = runner.session(f"of {runner.app}")
     with pytest.raises(CommandRefusedError, match="will be finished"):
@@ -90,9 +90,9 @@ async def test_a_finalize_that_failed_stays_and_its_turn_is_in_the_session_once(
 
 
 async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_session(
-    make_runner: MakeRunner, record: Record
+    rig: Rig, record: Record
 ) -> None:
-    runner = await make_runner(worker=Counting(2))
+    runner = await rig.make(worker=Counting(2))
     task = await answered(runner)
     session = runner.session(f"of {runner.app}")
     following = await runner.create_task("next", session=session.name)
@@ -107,9 +107,9 @@ async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_sessi
 
 
 async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_task_goes_on_to_wait(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     session = runner.session(f"of {runner.app}")
     await session.append([user("before")])
 

@@ -161,7 +161,7 @@ async def test_strangers_take_nothing_from_webhooks(
     async def pieces() -> AsyncIterator[bytes]:  # 413 once they are read
         yield large
 
-    app = desk_app(rig.runner(), limits=Limits(writes_per_second=0.001, burst=1))
+    app = desk_app(await rig.make(), limits=Limits(writes_per_second=0.001, burst=1))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
         for _ in range(3):
             assert (await http.post("/hooks/paid", content=pieces())).status_code == 401

@@ -19,10 +19,10 @@ from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import Bundle, write_bundle
 from holdfast.reading.audit.verification import evidence
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import Rig, until_status
 from tests.support.runs import look, serve_nested
 
 Files = dict[str, bytes]
@@ -52,13 +52,11 @@ def record_of(files: Files) -> str:
 
 
 @pytest.fixture
-async def bundle(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path, signed: str
-) -> Bundle:
+async def bundle(rig: Rig, tmp_path: Path, signed: str) -> Bundle:
     """Export a closed task whose child task has looked."""
     del signed
-    runner = await serve_nested(rig, make_agent, look)
-    model.add(call("helper", {"input": "look"}), call("look", {"where": "x"}), "seen", "done")
+    runner = await serve_nested(rig, look)
+    rig.model.add(call("helper", {"input": "look"}), call("look", {"where": "x"}), "seen", "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
@@ -77,7 +75,7 @@ def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_verifies_it(
-    rig: Rig, bundle: Bundle, make_runner: MakeRunner, tmp_path: Path
+    rig: Rig, bundle: Bundle, tmp_path: Path
 ) -> None:
     assert bundle.file.stat().st_mode & 0o777 == 0o600
     code, said = verified(bundle.file)
@@ -90,7 +88,7 @@ async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_veri
         await write_bundle(rig.runner().reader, ["none"], tmp_path / "none.zip")
     assert [each.name for each in tmp_path.glob("none*")] == []
 
-    runner, task = await long_task(make_runner)
+    runner, task = await long_task(rig)
     rolled = await write_bundle(runner.reader, [task.task_id], tmp_path / "rolled.zip")
     code, said = verified(rolled.file)
     assert code == 0, said
@@ -99,13 +97,11 @@ async def test_a_bundle_has_child_tasks_and_archived_parts_and_python_alone_veri
     assert f"The {entries} entries of task {task.task_id} give its digest." in said
 
 
-async def test_a_task_is_open_until_its_run_has_the_seal_of_its_end(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_a_task_is_open_until_its_run_has_the_seal_of_its_end(rig: Rig) -> None:
     """A child sends signals between its end and the end of its run."""
-    runner = await serve_nested(rig, make_agent, look)
+    runner = await serve_nested(rig, look)
     for _ in range(5):
-        model.add(call("helper", {"input": "q"}), "of the helper", "done")
+        rig.model.add(call("helper", {"input": "q"}), "of the helper", "done")
         task = await runner.create_task("q")
         await runner.run_task(task)
         await runner.finalize_response(task)
@@ -241,12 +237,12 @@ async def test_a_ledger_that_goes_round_in_a_forged_bundle_ends(
 
 
 async def test_a_session_is_exported_with_the_turns_that_it_has_taken_back(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path
+    rig: Rig, tmp_path: Path
 ) -> None:
-    runner = await rig.serving(make_agent())
+    runner = await rig.serving(rig.agent())
     tasks: list[str] = []
     for turn in range(3):
-        model.add(f"answer {turn}")
+        rig.model.add(f"answer {turn}")
         task = await runner.create_task("q", session="talk")
         await runner.run_task(task)
         await runner.finalize_response(task)

@@ -13,7 +13,7 @@ from holdfast.models.prices import Price, Prices
 from holdfast.serving.governor import Provider
 from holdfast.serving.governor.shares import Shares
 from holdfast.serving.governor.workflow import QUEUE
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Usage
 from tests.support.rig import Rig, until
 
@@ -22,15 +22,15 @@ PRICES = Prices({"gpt-5": Price(input=5, output=5), "claude": Price(input=3, out
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_run_goes_on_by_the_next_model_and_its_record_says_why(
-    rig: Rig, model: FakeOpenAI, *, streams: bool
+    rig: Rig, *, streams: bool
 ) -> None:
-    place: dict[str, Any] = {"base_url": model.base_url, "api_key": "k"}
+    place: dict[str, Any] = {"base_url": rig.model.base_url, "api_key": "k"}
     models = [ResponsesModel("gpt-5", **place), ChatCompletionsModel("claude", **place)]
     agent = Agent(name="agent", model=models)
     await rig.serve(agent, prices=PRICES)
     runner, config = rig.runner(), RunConfig(max_dollars=1)
-    model.fail(503, message="overloaded")
-    model.reply("hello there", usage=Usage(input_tokens=10, output_tokens=2))
+    rig.model.fail(503, message="overloaded")
+    rig.model.reply("hello there", usage=Usage(input_tokens=10, output_tokens=2))
     if streams:
         run = Runner.run_streamed(agent, "q", runner=runner, run_config=config)
         events = [event async for event in run.stream_events()]
@@ -39,8 +39,8 @@ async def test_a_run_goes_on_by_the_next_model_and_its_record_says_why(
         assert "".join(deltas) == run.final_output == "hello there"
     else:
         assert (await Runner.run(agent, "q", runner=runner, run_config=config)).final_output
-    assert [each.endpoint for each in model.requests] == ["responses", "chat"]
-    assert [each.body.get("stream", False) for each in model.requests] == [streams] * 2
+    assert [each.endpoint for each in rig.model.requests] == ["responses", "chat"]
+    assert [each.body.get("stream", False) for each in rig.model.requests] == [streams] * 2
     [task_id] = rig.ids
     task = await runner.get_task(task_id)
     assert (task.usage.requests, task.usage.cost) == (1, Decimal("0.000036"))

@@ -10,11 +10,11 @@ from holdfast import Agent, Runner, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI, call, calls
+from holdfast.testing import call, calls
 from holdfast.values.messages import FilePart, ImageRef
 from holdfast.values.parts.images import file_with
 from tests.support.pictures import copies, histories_hold, png, url_of
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 
 PDF = b"%PDF-1.7 " + bytes(range(256)) * 200
 PLAIN = base64.b64encode(PDF).decode()
@@ -71,18 +71,16 @@ FILES: list[tuple[Any, list[dict[str, str]] | str]] = [
 """What tools give, and what the model gets; data that only look like a file stay data."""
 
 
-async def test_a_file_of_a_tool_is_part_of_its_result(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_file_of_a_tool_is_part_of_its_result(rig: Rig) -> None:
     @tool(effect="read")
     def fetch(n: int) -> Any:
         """Fetch something."""
         return FILES[n][0] if n < len(FILES) else {"type": "file", "file_data": "no base64!"}
 
-    runner = await make_runner(fetch)
-    model.add(calls([("fetch", {"n": n}) for n in range(len(FILES) + 1)]), "read")
+    runner = await rig.make(fetch)
+    rig.model.add(calls([("fetch", {"n": n}) for n in range(len(FILES) + 1)]), "read")
     response = await runner.chat("q")
-    *sent, broken = (i["output"] for i in model.requests[1].body["input"] if "output" in i)
+    *sent, broken = (i["output"] for i in rig.model.requests[1].body["input"] if "output" in i)
     assert sent == [files for _, files in FILES]
     assert not await histories_hold(runner, response.task_id, PDF)
     assert "[file" in response.sources[0].content
@@ -90,23 +88,21 @@ async def test_a_file_of_a_tool_is_part_of_its_result(
     assert [source.is_error for source in response.sources] == [False] * len(FILES) + [True]
 
 
-async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(rig: Rig) -> None:
     data = PDF + b"of the session"
     url = url_of(data, "application/pdf")
-    agent = make_agent(tool_that_gives({"type": "file", "file_data": url, "filename": "a.pdf"}))
+    agent = rig.agent(tool_that_gives({"type": "file", "file_data": url, "filename": "a.pdf"}))
     runner = await rig.serving(agent)
-    model.add(call("fetch"), "read")
+    rig.model.add(call("fetch"), "read")
     result = await Runner.run(agent, "q", session=runner.session("s"), runner=runner)
     assert copies(runner.archive.url, data) == (1, 0)
     items = result.to_input_list()
     assert items[2]["output"][0]["file_data"].startswith("holdfast:application/pdf;size=")
-    model.reply("again")
+    rig.model.reply("again")
     await Runner.run(agent, [*items, {"role": "user", "content": "Sure?"}], runner=runner)
-    model.reply("once more")
+    rig.model.reply("once more")
     await Runner.run(agent, "And?", session=runner.session("s"), runner=runner)
-    for request in model.requests[1:]:
+    for request in rig.model.requests[1:]:
         assert request.body["input"][2]["output"][0]["file_data"] == url
     forged = items[2]["output"][0]["file_data"].partition(";mac=")[0]
     again = {"type": "input_file", "file_data": forged}
@@ -114,26 +110,26 @@ async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive
         await Runner.run(agent, [{"role": "user", "content": [again]}], runner=runner)
 
 
-async def test_a_file_in_an_input_is_archived_and_reaches_the_model(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent()
+async def test_a_file_in_an_input_is_archived_and_reaches_the_model(rig: Rig) -> None:
+    agent = rig.agent()
     await rig.serve(agent)
     asked = {"role": "user", "content": [PART, {"type": "input_text", "text": "What is it?"}]}
-    model.reply("a report")
+    rig.model.reply("a report")
     result = await Runner.run(agent, [asked], runner=rig.runner())
-    assert model.requests[0].body["input"] == [asked]
+    assert rig.model.requests[0].body["input"] == [asked]
     assert not await histories_hold(rig.runner(), result.task_id, PDF)
 
 
-async def test_chat_completions_get_files_after_the_results(rig: Rig, model: FakeOpenAI) -> None:
-    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
+async def test_chat_completions_get_files_after_the_results(rig: Rig) -> None:
+    chat = ChatCompletionsModel(
+        "gpt-5-mini", base_url=rig.model.base_url, api_key="sk-of-the-tests-1"
+    )
     given = [{"type": "file", **NAMED}, {"type": "file", "file_id": "file_1"}]
     await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
-    model.add(call("fetch"), "read")
+    rig.model.add(call("fetch"), "read")
     await rig.runner().chat("q")
     await chat.close()
-    result, files = model.requests[1].body["messages"][-2:]
+    result, files = rig.model.requests[1].body["messages"][-2:]
     assert result["content"] == "The result is the file in the next user message."
     assert files["role"] == "user"
     named = [{"type": "file", "file": each} for each in (NAMED, {"file_id": "file_1"})]

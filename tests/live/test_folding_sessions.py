@@ -9,9 +9,9 @@ from openai import RateLimitError
 
 from holdfast import ModelSettings, RunConfig, Runner
 from holdfast.agents_sdk import CallModelData, ModelInputData, SessionSettings
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.kept_session import Items, Kept
-from tests.support.rig import MakeAgent
+from tests.support.rig import Rig
 from tests.support.runs import Runs, look
 
 
@@ -28,15 +28,15 @@ class Folding(Kept):
 
 
 async def test_a_session_is_asked_after_each_turn_whose_model_was_shown_all_of_it(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     session = Folding(
         [{"role": "user", "content": "before"}, {"role": "assistant", "content": "a"}]
     )
-    model.add(call("look", {"where": "up"}), "done")
+    run.model.add(call("look", {"where": "up"}), "done")
     result = await run("q", look, session=session)
     assert session.asked == [{"response_id": result.last_response_id}]
-    model.reply("again")
+    run.model.reply("again")
     unstored = RunConfig(model_settings=ModelSettings(store=False))
     result = await run("q", session=session, run_config=unstored)
     assert session.asked[1:] == [{"response_id": result.last_response_id, "store": False}]
@@ -57,10 +57,10 @@ class Limited(Folding):
 
 @pytest.mark.parametrize(("seconds", "asked"), [(None, 3), (0.0001, 1)])
 async def test_a_rate_limit_of_a_session_that_folds_is_waited_out(
-    run: Runs, model: FakeOpenAI, seconds: float | None, asked: int
+    run: Runs, seconds: float | None, asked: int
 ) -> None:
     session = Limited()
-    model.reply("done")
+    run.model.reply("done")
     config = RunConfig(model_settings=ModelSettings(rate_limit_seconds=seconds))
     expected = nullcontext() if seconds is None else pytest.raises(RateLimitError)
     with expected:
@@ -70,12 +70,12 @@ async def test_a_rate_limit_of_a_session_that_folds_is_waited_out(
 
 
 async def test_a_session_is_not_asked_after_a_turn_that_ends_with_a_tools_output(
-    run: Runs, make_agent: MakeAgent, model: FakeOpenAI
+    run: Runs, rig: Rig
 ) -> None:
     session = Folding()
-    agent = make_agent(look, tool_use_behavior="stop_on_first_tool")
+    agent = rig.agent(look, tool_use_behavior="stop_on_first_tool")
     await run.rig.serve(agent)
-    model.call("look", {"where": "up"})
+    rig.model.call("look", {"where": "up"})
     result = await Runner.run(agent, "q", session=session, runner=run.runner)
     assert (result.final_output, session.asked) == ("seen up", [])
     assert len(session.items) == 3
@@ -100,11 +100,11 @@ async def chosen(history: Items, new: Items) -> Items:
     ids=["limit", "callback", "filter"],
 )
 async def test_a_session_is_not_asked_when_the_model_was_shown_a_part_of_it(
-    run: Runs, model: FakeOpenAI, config: RunConfig, caplog: pytest.LogCaptureFixture
+    run: Runs, config: RunConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "a"}]
     session = Folding(before)
-    model.reply("done")
+    run.model.reply("done")
     await run("q", look, session=session, run_config=config)
     assert (session.asked, session.items[:2]) == ([], before)
     assert len(session.items) == 4

@@ -15,7 +15,7 @@ from holdfast import (
 )
 from holdfast.agents.handoffs.filters import remove_all_tools
 from holdfast.models import from_response_items
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import Rig
 from tests.support.runs import Runs, look
@@ -105,9 +105,9 @@ async def test_a_run_before_it_that_was_deleted_is_left_out(
 
 
 async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whole(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    model.add("one", "two", "three")
+    run.model.add("one", "two", "three")
     kept: dict[str, Any] = {"conversation_id": "conv_1", "previous_response_id": "resp_0"}
     first = await run("Q", **kept)
     state = first.to_state()
@@ -115,9 +115,9 @@ async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whol
     second = await run(state, **kept)
     third = await run(second.to_state(), **kept)
     assert texts(third) == ["Q", "one", "And then?", "two", "three"]
-    assert [asked.body["conversation"] for asked in model.requests] == ["conv_1"] * 3
-    assert not any("previous_response_id" in asked.body for asked in model.requests)
-    assert [len(asked.body["input"]) for asked in model.requests] == [1, 1, 0]
+    assert [asked.body["conversation"] for asked in run.model.requests] == ["conv_1"] * 3
+    assert not any("previous_response_id" in asked.body for asked in run.model.requests)
+    assert [len(asked.body["input"]) for asked in run.model.requests] == [1, 1, 0]
 
 
 async def test_a_run_in_a_session_has_what_was_before_in_its_input(rig: Rig) -> None:

@@ -30,7 +30,7 @@ from holdfast.values.messages import assistant
 from holdfast.values.settings import Budget
 from holdfast.workers import StepContext
 from tests.support.people import World
-from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, histories, until_status
+from tests.support.rig import Rig, forget, histories, until_status
 from tests.support.workers import Doing, said
 
 PAST = ("step", "tool_call", "model_call")
@@ -70,10 +70,10 @@ async def everything(runner: AgentRunner, task: Task) -> tuple[Any, ...]:
 
 
 async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, world: World
+    rig: Rig, act: Tool, world: World
 ) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model, extra_state={"n": 1})
+    runner = await rig.make(act)
+    task = await two_steps(runner, rig.model, extra_state={"n": 1})
     before = await everything(runner, task)
     outputs = await runner.get_completed_steps(task)
     fork = await runner.fork(task, at=outputs[0], by="ann", feedback="be brief")
@@ -89,28 +89,28 @@ async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
     assert (mark.actor, mark.body) == ("ann", {"from": task.task_id, "at": 1})
     own = [e for e in await runner.audit(task) if e.step == "s1" and e.kind in PAST]
     assert [e for e in events if e.kind in PAST] == own
-    model.add(call("act", {"thing": "c"}), "of the fork")
+    rig.model.add(call("act", {"thing": "c"}), "of the fork")
     assert str(await runner.run_task(fork)) == "of the fork"
-    assert model.requests[-2].messages[-1].text == "be brief"
+    assert rig.model.requests[-2].messages[-1].text == "be brief"
     assert world.done == ["a", "b", "c"]
     assert await everything(runner, task) == before
-    model.reply("of the source")
+    rig.model.reply("of the source")
     assert str(await runner.run_task(task)) == "of the source"
-    assert all(m.text != "be brief" for m in model.requests[-1].messages)
+    assert all(m.text != "be brief" for m in rig.model.requests[-1].messages)
     assert (await runner.get_task(fork)).extra_state == {"n": 1, "things": ["a", "c"]}
     assert (await runner.get_task(task)).extra_state == {"n": 1, "things": ["a", "b"]}
     assert await runner.verify(fork) == []
 
 
 async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_needs_an_input(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, act: Tool
+    rig: Rig, act: Tool
 ) -> None:
-    two = make_agent(act, name="second", instructions="Second prompt.")
-    runner = await rig.serving(make_agent(act, instructions="First prompt."), two)
-    task = await two_steps(runner, model)
+    two = rig.agent(act, name="second", instructions="Second prompt.")
+    runner = await rig.serving(rig.agent(act, instructions="First prompt."), two)
+    task = await two_steps(runner, rig.model)
     fork = await runner.fork(task, at="s1", input="something else", agent="second")
     assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["something else"]
-    model.reply("well")
+    rig.model.reply("well")
     assert str(await runner.run_task(fork)) == "well"
     assert said(await runner.transcript(fork)) == [
         ("user", "q"),
@@ -120,8 +120,8 @@ async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_ne
         ("assistant", "well"),
     ]
     assert (await runner.get_task(fork)).agent == "second"
-    assert "Second prompt." in str(model.requests[-1].body)
-    model.reply("done")
+    assert "Second prompt." in str(rig.model.requests[-1].body)
+    rig.model.reply("done")
     last = await runner.run_step(task)
     fork = await runner.fork(task, at=last)
     assert (await runner.get_task(fork)).status == "answered"
@@ -138,7 +138,7 @@ async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_ne
 
 
 async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_source(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
     def act(thing: str) -> str:
@@ -151,12 +151,12 @@ async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_sou
         """Pay."""
         raise AssertionError
 
-    runner = await make_runner(act, pay)
-    task = await two_steps(runner, model)
+    runner = await rig.make(act, pay)
+    task = await two_steps(runner, rig.model)
     fork = await runner.fork(task, at="s2")
-    model.call("act", {"thing": "c"})
+    rig.model.call("act", {"thing": "c"})
     await runner.run_step(fork)
-    model.call("pay", {"amount": 5})
+    rig.model.call("pay", {"amount": 5})
     assert (await runner.run_step(fork)).status == "waiting"
     with pytest.raises(InvalidArgumentError, match="only it may undo"):
         await runner.rewind(fork, to="s1")
@@ -169,17 +169,15 @@ async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_sou
     assert world.done == ["a", "b", "c", "undo c", "undo b"]
 
 
-async def test_forks_of_finished_failed_and_abandoned_tasks(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
-) -> None:
-    runner = await make_runner(act)
-    finished = await two_steps(runner, model, session="s")
-    model.reply("done")
+async def test_forks_of_finished_failed_and_abandoned_tasks(rig: Rig, act: Tool) -> None:
+    runner = await rig.make(act)
+    finished = await two_steps(runner, rig.model, session="s")
+    rig.model.reply("done")
     await runner.run_task(finished)
     await runner.finalize_response(finished)
-    abandoned = await two_steps(runner, model)
+    abandoned = await two_steps(runner, rig.model)
     await runner.abandon(abandoned, "enough", by="ann")
-    failed = await two_steps(runner, model, budget=Budget(max_turns=2, on_exceeded="fail"))
+    failed = await two_steps(runner, rig.model, budget=Budget(max_turns=2, on_exceeded="fail"))
     with pytest.raises(MaxTurnsExceeded):
         await runner.run_task(failed)
     for task, status in ((finished, "finished"), (abandoned, "abandoned"), (failed, "failed")):
@@ -188,7 +186,7 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(
             await forget(runner, task)  # the archive keeps it
         before = await everything(runner, task)
         fork = await runner.fork(task, at="s2", input=f"after {status}")
-        model.reply(f"on from {status}")
+        rig.model.reply(f"on from {status}")
         assert str(await runner.run_task(fork)) == f"on from {status}"
         assert await everything(runner, task) == before
         assert await runner.verify(fork) == []
@@ -197,14 +195,14 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(
 
 
 async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.state["sum"] = ctx.state.get("sum", 0) + ctx.n
         ctx.add(assistant(f"step {ctx.n}"))
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
-    runner = await make_runner(worker=Doing(body), roll_events=50)
+    runner = await rig.make(worker=Doing(body), roll_events=50)
     task = await runner.create_task("q")
     for _ in range(14):
         await runner.run_step(task)
@@ -241,9 +239,7 @@ async def no_swearing(_context: Any, _agent: Any, output: Any) -> GuardrailFunct
     return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(output))
 
 
-async def test_what_a_run_brought_along_holds_for_its_forks_too(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI
-) -> None:
+async def test_what_a_run_brought_along_holds_for_its_forks_too(rig: Rig) -> None:
     owners: list[str] = []
 
     @tool(effect="read")
@@ -252,9 +248,9 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
         owners.append(ctx.context.owner)
         return "looked"
 
-    agent = make_agent(look)
+    agent = rig.agent(look)
     runner = await rig.serving(agent)
-    model.add(call("look", {}), "fine")
+    rig.model.add(call("look", {}), "fine")
     run = await Runner.run(
         agent,
         "q",
@@ -268,12 +264,12 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
     assert (await runner.get_task(fork)).budget == fork.budget
     rules = (await runner.reader.head(fork.task_id)).run
     assert (rules.trace_id, rules.group_id) == ("", "g")
-    model.add(call("look", {}), "damn")
+    rig.model.add(call("look", {}), "damn")
     with pytest.raises(OutputGuardrailTripwireTriggered):
         await runner.run_task(fork)
     assert owners == ["ann", "ann"]
     other = await runner.fork(run.task_id, at="s1")
     for _ in range(2):  # its own: what the shared step took is paid already
-        model.call("look", {})
+        rig.model.call("look", {})
     with pytest.raises(MaxTurnsExceeded):
         await runner.run_task(other)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.workers import FunctionAgentWorker, StepContext
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 
 
 class Foreign:
@@ -58,14 +58,14 @@ async def model(text: str) -> Rating:
     ],
 )
 async def test_what_a_function_returns_is_the_answer(
-    make_runner: MakeRunner, function: Callable[..., Any], output: Any
+    rig: Rig, function: Callable[..., Any], output: Any
 ) -> None:
-    runner = await make_runner(worker=FunctionAgentWorker(function))
+    runner = await rig.make(worker=FunctionAgentWorker(function))
     response = await runner.chat("q")
     assert response.output == output
 
 
-async def test_a_function_can_hand_out_further_steps(make_runner: MakeRunner) -> None:
+async def test_a_function_can_hand_out_further_steps(rig: Rig) -> None:
     async def counts(step: TaskStep) -> Any:
         count = step.step_state.get("count", 0) + 1
         if count == 3:
@@ -73,7 +73,7 @@ async def test_a_function_can_hand_out_further_steps(make_runner: MakeRunner) ->
         following = step.get_next_step(step_state={"count": count})
         return TaskStepOutput(output=count, next_steps=(following,))
 
-    runner = await make_runner(worker=FunctionAgentWorker(counts))
+    runner = await rig.make(worker=FunctionAgentWorker(counts))
     task = await runner.create_task("q")
     assert [(await runner.run_step(task)).output for _ in range(2)] == [1, 2]
     await runner.undo_step(task)
@@ -112,13 +112,13 @@ def test_a_function_that_is_no_step_is_refused(function: Any, text: str) -> None
         FunctionAgentWorker(function)
 
 
-async def test_no_answer_and_no_data_are_refused(make_runner: MakeRunner) -> None:
+async def test_no_answer_and_no_data_are_refused(rig: Rig) -> None:
     returned: list[Any] = ["healed", object(), None]
 
     async def gives(text: str) -> Any:
         return returned.pop()
 
-    runner = await make_runner(worker=FunctionAgentWorker(gives))
+    runner = await rig.make(worker=FunctionAgentWorker(gives))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="Function 'gives' returned None, not an answer"):
         await runner.run_step(task)

@@ -22,9 +22,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import AgentRunner, Runner, ToolContext, tool
 from holdfast.engine.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.checks.ids import queue_of
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import Rig, until_status
 from tests.support.workers import Counting
 
 NAN, LONE = float("nan"), "\ud800"
@@ -72,9 +72,9 @@ def pay(amount: int, about: dict[str, Any] | None = None) -> str:
 
 
 async def test_what_no_task_can_keep_begins_no_task_and_no_run_and_enters_no_session(
-    make_runner: MakeRunner, make_agent: MakeAgent, rig: Rig
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting())
+    runner = await rig.make(worker=Counting())
     session = runner.session("s")
     for name, odd in ODD.items():
         with naming(name):
@@ -83,7 +83,7 @@ async def test_what_no_task_can_keep_begins_no_task_and_no_run_and_enters_no_ses
             items: list[Any] = [{"type": "reasoning", "summary": [], "odd": odd}]
             with pytest.raises(InvalidArgumentError, match="Item 0 of the input list"):
                 await Runner.run(
-                    make_agent(), [*items, {"role": "user", "content": "q"}], runner=runner
+                    rig.agent(), [*items, {"role": "user", "content": "q"}], runner=runner
                 )
             with pytest.raises(InvalidArgumentError, match="Item 0 of the input list"):
                 await session.add_items(items)
@@ -91,11 +91,9 @@ async def test_what_no_task_can_keep_begins_no_task_and_no_run_and_enters_no_ses
     await goes_on(runner, await runner.create_task("q", task_id=rig.app))
 
 
-async def test_decisions_commands_and_requests_that_no_task_can_keep_are_not_sent(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(pay)
-    model.call("pay", {"amount": 1})
+async def test_decisions_commands_and_requests_that_no_task_can_keep_are_not_sent(rig: Rig) -> None:
+    runner = await rig.make(pay)
+    rig.model.call("pay", {"amount": 1})
     task = await runner.create_task("q")
     await runner.run_step(task)
     [approval] = await runner.pending_approvals(task)
@@ -121,9 +119,7 @@ async def test_decisions_commands_and_requests_that_no_task_can_keep_are_not_sen
 # ---- what tools, AgentWorkers and guardrails give
 
 
-async def test_a_change_of_the_state_that_no_task_can_keep_is_told_to_the_model(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_change_of_the_state_that_no_task_can_keep_is_told_to_the_model(rig: Rig) -> None:
     ran: list[int] = []
 
     @tool
@@ -133,11 +129,11 @@ async def test_a_change_of_the_state_that_no_task_can_keep_is_told_to_the_model(
         ctx.state["a"] = nested(240)
         return "changed"
 
-    runner = await make_runner(change)
-    model.add(call("change"), "done")
+    runner = await rig.make(change)
+    rig.model.add(call("change"), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
-    assert "its change of the state was not kept" in model.requests[1].results["call_1"]
+    assert "its change of the state was not kept" in rig.model.requests[1].results["call_1"]
     assert ran == [1]
     assert (await runner.get_task(task)).extra_state == {}
 
@@ -190,10 +186,10 @@ async def sent(handle: Any, update: str, values: list[Any]) -> None:
 
 
 async def test_signals_updates_and_queries_that_are_sent_by_hand_do_not_hurt(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     """A task that gets each of the values by each way does a step after each, and goes on."""
-    runner = await make_runner(worker=Counting(100), roll_events=100)
+    runner = await rig.make(worker=Counting(100), roll_events=100)
     task = await runner.create_task("q")
     handle: Any = runner.client.get_workflow_handle(task.task_id)
     for said in ({"number": 1, "end": "abandon"}, {"number": 2, "undo": "do"}, {"paused": "x"}):
@@ -223,9 +219,9 @@ NO_SESSIONS = [name for name in NO_INPUTS if name not in OBJECTS]  # it has a de
     ids=["task", "session"],
 )
 async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(
-    make_runner: MakeRunner, kind: str, names: list[str], rig: Rig
+    rig: Rig, kind: str, names: list[str]
 ) -> None:
-    runner = await make_runner(worker=Counting())
+    runner = await rig.make(worker=Counting())
     for number, name in enumerate(names):
         with naming(name):
             handle = await runner.client.start_workflow(

@@ -19,7 +19,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.runs import Served, look
 
 
@@ -93,8 +93,8 @@ class Guarding(Served):
 
 
 @pytest.fixture
-def guarding(rig: Rig, make_agent: MakeAgent) -> Guarding:
-    return Guarding(rig, make_agent)
+def guarding(rig: Rig) -> Guarding:
+    return Guarding(rig)
 
 
 # ---- input

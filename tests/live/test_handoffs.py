@@ -12,7 +12,7 @@ from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.errors import UndoRefusedError
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import MakeAgent, Rig, activities_of, roles
+from tests.support.rig import Rig, activities_of, roles
 from tests.support.runs import look
 from tests.support.workers import said
 
@@ -47,10 +47,10 @@ class Reason(BaseModel):
 class Team:
     """Ann, who may hand over to Bob, on the test's own worker."""
 
-    def __init__(self, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> None:
+    def __init__(self, rig: Rig) -> None:
         self.rig = rig
-        self.make = make_agent
-        self.model = model
+        self.make = rig.agent
+        self.model = rig.model
         self.runner: AgentRunner = rig.runner("ann")
 
     def bob(self, *tools: Any, **options: Any) -> Agent:
@@ -82,8 +82,8 @@ class Team:
 
 
 @pytest.fixture
-def team(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> Team:
-    return Team(rig, make_agent, model)
+def team(rig: Rig) -> Team:
+    return Team(rig)
 
 
 # ---- the switch
@@ -229,22 +229,22 @@ async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
 
 
 async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_another(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    bob = make_agent(name="bob", instructions="I am bob.")
+    bob = rig.agent(name="bob", instructions="I am bob.")
     handed = handoff(bob, input_filter=only_the_last)
-    ann = make_agent(name="agent", instructions="I am ann.", handoffs=[handed])
-    carl = make_agent(name="carl", instructions="I am carl.")
+    ann = rig.agent(name="agent", instructions="I am ann.", handoffs=[handed])
+    carl = rig.agent(name="carl", instructions="I am carl.")
     runner = await rig.serving(ann, carl)
-    model.add(call("transfer_to_bob", {}), "bob answers")
+    rig.model.add(call("transfer_to_bob", {}), "bob answers")
     task = await runner.create_task("q")
     await runner.run_task(task)
     first, last = await runner.get_completed_steps(task)
 
     async def answers(fork: Task) -> tuple[str, list[str]]:
-        model.reply("so be it")
+        rig.model.reply("so be it")
         await runner.run_task(fork)
-        asked = model.requests[-1]
+        asked = rig.model.requests[-1]
         said = [m.text for m in asked.messages if m.role == "user"]
         return asked.body["instructions"], said
 

@@ -24,7 +24,7 @@ from holdfast.serving.observed.health import Polls
 from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import serving_worker
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.serving import Program, running
 
 AGENTS = """
@@ -115,8 +115,8 @@ async def test_a_worker_is_ready_once_it_polls_and_while_server_and_archive_are_
             worker.process.kill()
 
 
-async def test_a_worker_polls_from_its_start_to_its_end(rig: Rig, make_agent: MakeAgent) -> None:
-    client, agent = rig.engine.client, make_agent()
+async def test_a_worker_polls_from_its_start_to_its_end(rig: Rig) -> None:
+    client, agent = rig.engine.client, rig.agent()
     activities = Activities([agent], rig.engine.archive)
     idle = Workers([serving_worker(client, activities, queue="hf.nobody")])
     with pytest.raises(ConnectError, match="knows no poll of this process"):

@@ -15,7 +15,7 @@ from holdfast.agents_sdk import (
 from holdfast.errors import CommandRefusedError, UndoRefusedError
 from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import MakeAgent, MakeRunner, histories
+from tests.support.rig import Rig, histories
 
 ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
 MADE: dict[str, Any] = {"name": "pay", "arguments": '{"to": "Kim"}', "output": "paid"}
@@ -47,16 +47,14 @@ def inputs(model: FakeOpenAI, n: int) -> list[dict[str, Any]]:
     return found
 
 
-async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(rig: Rig) -> None:
     picture = "A" * 100_000
     made = hosted("image_generation_call", id="ig_1", result=picture, revised_prompt="a cat")
-    runner = await make_runner(ImageGenerationTool())
-    model.add(reply("", items=[made]), reply("Here it is."))
+    runner = await rig.make(ImageGenerationTool())
+    rig.model.add(reply("", items=[made]), reply("Here it is."))
     task = await runner.create_task("A cat, please.")
     await runner.run_task(task)
-    assert inputs(model, 1)[1] == made
+    assert inputs(rig.model, 1)[1] == made
     [run] = await histories(runner.client, task.task_id)
     assert max(event.ByteSize() for event in run.events) < 20_000
     [event] = [each for each in await runner.audit(task) if each.kind == "hosted_call"]
@@ -69,14 +67,16 @@ THOUGHT = "because " * 10_000
 
 
 async def test_large_provider_items_go_to_the_archive_and_back_to_the_model_and_the_session(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(look)
-    model.add(call("look", {"k": 1}, reasoning=THOUGHT), reply("done", reasoning=THOUGHT), "two")
+    runner = await rig.make(look)
+    rig.model.add(
+        call("look", {"k": 1}, reasoning=THOUGHT), reply("done", reasoning=THOUGHT), "two"
+    )
     session = runner.session("s")
     response = await runner.chat("q", session="s")
     await runner.chat("r", session="s")
-    for request, count in zip(model.requests[1:], (1, 2), strict=True):
+    for request, count in zip(rig.model.requests[1:], (1, 2), strict=True):
         items = [item for item in request.body["input"] if item.get("type") == "reasoning"]
         assert [item["summary"][0]["text"] for item in items] == [THOUGHT] * count
     for messages in (await runner.transcript(response.task_id), await session.chat_history()):
@@ -85,16 +85,14 @@ async def test_large_provider_items_go_to_the_archive_and_back_to_the_model_and_
     assert max(event.ByteSize() for event in run.events) < len(THOUGHT) // 4
 
 
-async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision(rig: Rig) -> None:
     left: list[str] = []
 
     def leave(request: Any) -> None:
         left.append(request.data.name)
 
-    runner = await make_runner(crm(on_approval_request=leave), look)
-    model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]))
+    runner = await rig.make(crm(on_approval_request=leave), look)
+    rig.model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]))
     task = await runner.create_task("Pay Kim.")
     waiting = await runner.run_task(task)
     assert (waiting.status, left) == ("waiting", ["pay"])
@@ -107,7 +105,7 @@ async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decisio
         await runner.respond(approval, "paid", "ann")
     await runner.approve(approval, "ann")
     assert (await runner.run_task(task)).output == "Paid."
-    request, answer = inputs(model, 1)[1:]
+    request, answer = inputs(rig.model, 1)[1:]
     assert request == ASK
     assert answer == {
         "type": "mcp_approval_response",
@@ -116,17 +114,15 @@ async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decisio
     }
     [asked] = [each for each in await runner.audit(task) if each.kind == "tool_call"]
     assert (asked.tool, asked.approver, asked.decision) == ("crm.pay", "ann", "approved")
-    assert len(model.requests) == 2
+    assert len(rig.model.requests) == 2
 
 
-async def test_secrets_of_a_server_are_sent_and_never_recorded(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(crm())
-    model.reply("done")
+async def test_secrets_of_a_server_are_sent_and_never_recorded(rig: Rig) -> None:
+    runner = await rig.make(crm())
+    rig.model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
-    assert model.requests[0].body["tools"][0]["authorization"] == TOKEN
+    assert rig.model.requests[0].body["tools"][0]["authorization"] == TOKEN
     [run] = await histories(runner.client, task.task_id)
     assert not any(TOKEN.encode() in event.SerializeToString() for event in run.events)
     head = await runner.reader.head(task.task_id)
@@ -135,11 +131,9 @@ async def test_secrets_of_a_server_are_sent_and_never_recorded(
     assert TOKEN not in recorded
 
 
-async def test_an_undo_names_what_the_provider_has_run(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(crm())
-    model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]), reply("", items=[ASK]))
+async def test_an_undo_names_what_the_provider_has_run(rig: Rig) -> None:
+    runner = await rig.make(crm())
+    rig.model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]), reply("", items=[ASK]))
     task = await runner.create_task("Pay Kim.")
     await runner.run_task(task)
     [approval] = await runner.pending_approvals(task)
@@ -155,14 +149,12 @@ async def test_an_undo_names_what_the_provider_has_run(
     assert await runner.verify(task) == []
 
 
-async def test_a_model_without_the_responses_api_is_refused_before_the_call(
-    make_agent: MakeAgent, make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(WebSearchTool())
+async def test_a_model_without_the_responses_api_is_refused_before_the_call(rig: Rig) -> None:
+    runner = await rig.make(WebSearchTool())
     config = RunConfig(model="chat:gpt-5-mini")
     with pytest.raises(StepFailedError, match="cannot be asked with hosted tools"):
-        await Runner.run(make_agent(WebSearchTool()), "q", runner=runner, run_config=config)
-    assert model.requests == []
+        await Runner.run(rig.agent(WebSearchTool()), "q", runner=runner, run_config=config)
+    assert rig.model.requests == []
 
 
 def test_a_prompt_without_an_id_and_tools_that_are_none_are_refused() -> None:

@@ -12,7 +12,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, ImageRef
 from holdfast.values.parts.images import address
 from tests.support.pictures import png
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 
 SECRET = Image.from_bytes(png(91))
 REFUSED = "is not a reference that was made for this archive"
@@ -36,11 +36,11 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-async def forged(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> Place:
+async def forged(rig: Rig) -> Place:
     """A runner, its agent, and what somebody else can know of an image of the archive."""
-    agent = make_agent()
+    agent = rig.agent()
     runner = await rig.serving(agent)
-    model.reply("a secret")
+    rig.model.reply("a secret")
     task = await runner.create_task("What is it?", images=[SECRET])
     await runner.run_step(task)
     ref = task.images[0].stored

@@ -7,7 +7,7 @@ import pytest
 from holdfast import Image, SQLiteSession, tool
 from holdfast.agents_sdk import CustomTool, ToolOutputImage
 from holdfast.archive.contents import store_image
-from holdfast.testing import FakeOpenAI, FakeRequest, call, hosted, reply
+from holdfast.testing import FakeRequest, call, hosted, reply
 from holdfast.values.checks.gate import as_array
 from holdfast.values.parts.images import address
 from tests.support.pictures import png, url_of
@@ -30,7 +30,7 @@ def told(request: FakeRequest) -> list[Any]:
     ("other", "custom", "asks_session"), [(BY_DATA, False, True), (PDF, True, False)]
 )
 async def test_what_a_tool_names_by_id_beside_data_can_be_given_again(
-    run: Runs, model: FakeOpenAI, *, other: dict[str, Any], custom: bool, asks_session: bool
+    run: Runs, *, other: dict[str, Any], custom: bool, asks_session: bool
 ) -> None:
     @tool(effect="read")
     def show() -> Any:
@@ -44,30 +44,30 @@ async def test_what_a_tool_names_by_id_beside_data_can_be_given_again(
     await run.serve(CustomTool("draw", "Draws.", both) if custom else show)
     session = SQLiteSession("s")
     asked = hosted("custom_tool_call", id="ct_1", call_id="c1", name="draw", input="a cat")
-    model.add(reply("", items=[asked]) if custom else call("show"), reply("seen"))
+    run.model.add(reply("", items=[asked]) if custom else call("show"), reply("seen"))
     first = await run("q", session=session)
-    model.reply("again")
+    run.model.reply("again")
     if asks_session:
         await run("Sure?", session=session)
     else:
         await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])
-    assert told(model.requests[1]) == told(model.requests[2]) == [BY_ID, other]
+    assert told(run.model.requests[1]) == told(run.model.requests[2]) == [BY_ID, other]
     session.close()
 
 
 @pytest.mark.parametrize("beside", [BY_ID, AUDIO])
 async def test_what_a_user_names_beside_data_can_be_given_again(
-    run: Runs, model: FakeOpenAI, beside: dict[str, Any]
+    run: Runs, beside: dict[str, Any]
 ) -> None:
     await run.serve()
     image = await store_image(CAT, run.runner.archive)
     reference = {**BY_DATA, "image_url": address(image)}
     for content in ([beside, BY_DATA, PDF], [beside, reference, PDF]):
-        model.add("a cat", "again")
+        run.model.add("a cat", "again")
         asked = {"role": "user", "content": content}
         first = await run([asked])
         await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])
-    assert [told(request) for request in model.requests] == [[beside, BY_DATA, PDF]] * 4
-    assert model.requests[3].images == (
+    assert [told(request) for request in run.model.requests] == [[beside, BY_DATA, PDF]] * 4
+    assert run.model.requests[3].images == (
         (CAT,) if beside is AUDIO else (Image(file_id="file_1"), CAT)
     )

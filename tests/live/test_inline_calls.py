@@ -7,8 +7,8 @@ import pytest
 
 from holdfast import tool
 from holdfast.archive.archive import record_name
-from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeRunner, activities_of, until, until_status
+from holdfast.testing import call
+from tests.support.rig import Rig, activities_of, until, until_status
 
 APART = ["describe", "step", "tool", "step"]
 INLINE = ["describe", "step", "step"]
@@ -28,24 +28,22 @@ def always(_ctx: object, _agent: object) -> bool:
     ],
 )
 async def test_only_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
-    make_runner: MakeRunner, model: FakeOpenAI, options: dict[str, Any], activities: list[str]
+    rig: Rig, options: dict[str, Any], activities: list[str]
 ) -> None:
     @tool(**options)
     def look(what: str) -> str:
         """Look."""
         return f"saw {what}"
 
-    runner = await make_runner(look)
-    model.add(call("look", {"what": "x"}), "done")
+    runner = await rig.make(look)
+    rig.model.add(call("look", {"what": "x"}), "done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert await activities_of(runner.client, task.task_id) == activities
-    assert model.requests[1].holds("saw x")
+    assert rig.model.requests[1].holds("saw x")
 
 
-async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(rig: Rig) -> None:
     kept: list[Any] = []
 
     @tool(effect="read")
@@ -54,8 +52,8 @@ async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(
         kept.append(await runner.archive.aget_record(record_name("answers", "mine.0")))
         return "seen"
 
-    runner = await make_runner(look)
-    model.add(*[call("look")] * 2, "done")
+    runner = await rig.make(look)
+    rig.model.add(*[call("look")] * 2, "done")
     task = await runner.create_task("q", task_id="mine")
     await runner.run_task(task)
     first, second = (each["paid"]["answer"]["message"]["calls"][0]["id"] for each in kept)
@@ -66,7 +64,7 @@ async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(
 
 
 async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_once(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     starts: list[int] = []
     goes = asyncio.Event()
@@ -83,9 +81,9 @@ async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_o
         """Look."""
         return f"saw {what}"
 
-    runner = await make_runner(slow, look)
-    model.calls([("slow", {"what": "a"}), ("look", {"what": "b"})])
-    model.reply("done")
+    runner = await rig.make(slow, look)
+    rig.model.calls([("slow", {"what": "a"}), ("look", {"what": "b"})])
+    rig.model.reply("done")
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
 
@@ -97,15 +95,15 @@ async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_o
     goes.set()
     assert str(await running) == "done"
     assert starts == [1]
-    assert model.requests[1].holds("slowly saw a")
-    assert model.requests[1].holds("saw b")
+    assert rig.model.requests[1].holds("slowly saw a")
+    assert rig.model.requests[1].holds("saw b")
     done = [e for e in await runner.audit(task) if e.kind == "tool_call" and e.status == "done"]
     assert [e.attempts for e in done] == [1, 1]
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 1
 
 
 async def test_abandoning_a_task_records_calls_that_run_in_the_activity_of_its_step(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     began, was_cancelled = asyncio.Event(), asyncio.Event()
 
@@ -122,8 +120,8 @@ async def test_abandoning_a_task_records_calls_that_run_in_the_activity_of_its_s
             raise
         return ""
 
-    runner = await make_runner(look)
-    model.calls([("look", {"what": "x"}), ("look", {"what": "y"})])
+    runner = await rig.make(look)
+    rig.model.calls([("look", {"what": "x"}), ("look", {"what": "y"})])
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await began.wait()

@@ -15,8 +15,8 @@ from holdfast.agents_sdk import (
     ShellTool,
     apply_diff,
 )
-from holdfast.testing import FakeOpenAI, hosted, reply
-from tests.support.rig import MakeRunner
+from holdfast.testing import hosted, reply
+from tests.support.rig import Rig
 from tests.support.runs import Runs, sent_items
 
 SHELL = hosted(
@@ -83,20 +83,22 @@ class Undoing(Files):
 
 
 async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_providers_form(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     ran = Ran()
     await run.serve(ShellTool(ran))
-    model.add(reply("", items=[SHELL]), reply("done"), reply("again"))
+    run.model.add(reply("", items=[SHELL]), reply("done"), reply("again"))
     result = await run("q")
     assert result.final_output == "done"
-    assert model.requests[0].body["tools"] == [{"type": "shell", "environment": {"type": "local"}}]
+    assert run.model.requests[0].body["tools"] == [
+        {"type": "shell", "environment": {"type": "local"}}
+    ]
     output = [
         {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
         {"stdout": "", "stderr": "fai", "outcome": {"type": "exit", "exit_code": 2}},
     ]
     told = {"type": "shell_call_output", "call_id": "c1", "output": output, "max_output_length": 9}
-    assert sent_items(model) == [SHELL, told]
+    assert sent_items(run.model) == [SHELL, told]
     [request] = ran.requests
     assert request.data.action.commands == ["ls", "false"]
     assert (request.data.action.timeout_ms, request.data.call_id) == (500, "c1")
@@ -105,12 +107,10 @@ async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_provide
     assert answered.raw_item == told
     assert answered.output == "a.txt\nstderr: fai\nexit code: 2"
     await run([*result.to_input_list(), {"role": "user", "content": "more"}])
-    assert sent_items(model) == [SHELL, told]
+    assert sent_items(run.model) == [SHELL, told]
 
 
-async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(run: Runs) -> None:
     asked: list[Any] = []
 
     async def needs(ctx: Any, action: Any, call_id: str) -> bool:
@@ -119,16 +119,18 @@ async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
 
     ran = Ran()
     await run.serve(ShellTool(ran, name="terminal", needs_approval=needs))
-    model.add(reply("", items=[SHELL]))
+    run.model.add(reply("", items=[SHELL]))
     waiting = await run("q")
     [item] = waiting.interruptions
     assert (item.tool_name, item.raw_item["type"]) == ("terminal", "shell_call")
     assert asked == [(["ls", "false"], "c1")]
     state = waiting.to_state()
     state.reject(item, rejection_message="not here")
-    model.add(reply("as you wish"), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done"))
+    run.model.add(
+        reply("as you wish"), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done")
+    )
     assert (await run(state)).final_output == "as you wish"
-    [refused] = sent_items(model)[1:]
+    [refused] = sent_items(run.model)[1:]
     assert refused["output"][0]["stderr"] == "not here"
     assert not ran.requests
     again = await run("q")
@@ -138,7 +140,7 @@ async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
     assert [request.data.call_id for request in ran.requests] == ["c9"]
 
 
-async def test_code_may_decide_in_place_of_a_person(run: Runs, model: FakeOpenAI) -> None:
+async def test_code_may_decide_in_place_of_a_person(run: Runs) -> None:
     ran = Ran()
     decisions: list[Any] = [{"approve": False, "reason": "never"}, {"approve": True}]
 
@@ -148,19 +150,17 @@ async def test_code_may_decide_in_place_of_a_person(run: Runs, model: FakeOpenAI
 
     more: Any = {"max_attempts": 3, "failure_error_function": None}  # a rejection is no failure
     await run.serve(ShellTool(ran, needs_approval=True, on_approval=decide, **more))
-    model.add(
+    run.model.add(
         reply("", items=[SHELL]), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done")
     )
     assert (await run("q")).final_output == "done"
     assert decisions == []
-    refused = sent_items(model)[1]
+    refused = sent_items(run.model)[1]
     assert refused["output"][0]["stderr"] == "never"
     assert [request.data.call_id for request in ran.requests] == ["c9"]
 
 
-async def test_a_call_runs_only_a_tool_of_its_kind(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_call_runs_only_a_tool_of_its_kind(rig: Rig) -> None:
     ran: list[Any] = []
 
     @tool
@@ -170,7 +170,7 @@ async def test_a_call_runs_only_a_tool_of_its_kind(
         return "ran"
 
     files = Files()
-    runner = await make_runner(shell, ApplyPatchTool(files))
+    runner = await rig.make(shell, ApplyPatchTool(files))
     function = hosted(
         "function_call",
         call_id="c8",
@@ -178,16 +178,16 @@ async def test_a_call_runs_only_a_tool_of_its_kind(
         arguments='{"type": "delete_file", "path": "a.txt"}',
     )
     custom = hosted("custom_tool_call", call_id="c9", name="shell", input="{}")
-    model.add(reply("", items=[SHELL, function, custom]), reply("done"))
+    rig.model.add(reply("", items=[SHELL, function, custom]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    told = {item["call_id"]: item["output"] for item in sent_items(model) if "output" in item}
+    told = {item["call_id"]: item["output"] for item in sent_items(rig.model) if "output" in item}
     assert "No shell_call is a call of tool shell" in told["c1"][0]["stderr"]
     assert "No function_call is a call of tool apply_patch" in told["c8"]
     assert "No custom_tool_call is a call of tool shell" in told["c9"]
     assert (ran, files.files) == ([], {"a.txt": "old\n"})
 
 
-async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs) -> None:
     grammar = {"type": "grammar", "syntax": "regex", "definition": "s/.*/"}
     seen: list[Any] = []
 
@@ -196,21 +196,19 @@ async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI
         return text.upper()
 
     await run.serve(CustomTool("edit", "Edits.", edit, format=grammar))
-    model.add(reply("", items=[EDIT]), reply("done"))
+    run.model.add(reply("", items=[EDIT]), reply("done"))
     assert (await run("q")).final_output == "done"
-    [offered] = model.requests[0].body["tools"]
+    [offered] = run.model.requests[0].body["tools"]
     assert offered == {"type": "custom", "name": "edit", "description": "Edits.", "format": grammar}
     assert seen == [("edit", "c3", "s/a/b/")]
     told = {"type": "custom_tool_call_output", "call_id": "c3", "output": "S/A/B/"}
-    assert sent_items(model) == [EDIT, told]
+    assert sent_items(run.model) == [EDIT, told]
 
 
-async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(rig: Rig) -> None:
     files = Undoing()
-    runner = await make_runner(ApplyPatchTool(files))
-    model.add(reply("", items=[PATCH]), reply("done"))
+    runner = await rig.make(ApplyPatchTool(files))
+    rig.model.add(reply("", items=[PATCH]), reply("done"))
     task = await runner.create_task("q")
     await runner.run_step(task)
     assert files.files == {"a.txt": "new\n"}
@@ -221,11 +219,11 @@ async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
         "status": "completed",
         "output": "updated",
     }
-    assert sent_items(model) == [PATCH, told]
+    assert sent_items(rig.model) == [PATCH, told]
     fork = await runner.fork(task, at="s1")
-    model.add(reply("done too"))
+    rig.model.add(reply("done too"))
     assert (await runner.run_task(fork)).output == "done too"
-    assert sent_items(model) == [PATCH, told]
+    assert sent_items(rig.model) == [PATCH, told]
     await runner.undo_step(task)
     receipt = await runner.undo_step(task)
     assert files.files == {"a.txt": "old\n"}
@@ -233,16 +231,14 @@ async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
     assert await runner.verify(task) == []
 
 
-async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(rig: Rig) -> None:
     files = Files()
-    runner = await make_runner(ApplyPatchTool(files))
+    runner = await rig.make(ApplyPatchTool(files))
     other = {**PATCH, "operation": {**PATCH["operation"], "path": "b.txt"}}
     odd = {**PATCH, "call_id": "c7", "operation": {"type": "rename", "path": "a.txt"}}
-    model.add(reply("", items=[other]), reply("", items=[odd]), reply("done"))
+    rig.model.add(reply("", items=[other]), reply("", items=[odd]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    first, second = (item for item in sent_items(model) if "output" in item)
+    first, second = (item for item in sent_items(rig.model) if "output" in item)
     assert (first["status"], first["output"]) == ("failed", "there is no such file")
     assert second["status"] == "failed"
     assert "'rename' is not an operation" in second["output"]

@@ -14,9 +14,9 @@ from temporalio.worker import (
 )
 
 from holdfast import InputGuardrail, StepFailedError, tool
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.text.redact import REDACTED
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 
 KEY = "sk-abcdefghijklmnop"
 
@@ -28,7 +28,7 @@ def everything(caplog: pytest.LogCaptureFixture) -> str:
 
 
 async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def worded(_ctx: Any, _error: Exception) -> NoReturn:
         raise ValueError(KEY)
@@ -43,8 +43,8 @@ async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
         """Break off."""
         raise RuntimeError(KEY)
 
-    runner = await rig.serving(make_agent(look, break_off))
-    model.add(call("look", {}), call("break_off", {}))
+    runner = await rig.serving(rig.agent(look, break_off))
+    rig.model.add(call("look", {}), call("break_off", {}))
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match="break_off"):
         await runner.run_task(await runner.create_task("q"))
     assert KEY not in everything(caplog)
@@ -53,21 +53,21 @@ async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
 
 
 async def test_what_a_tool_raises_is_in_the_log_with_its_traceback_and_its_class_is_told_the_model(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(effect="read")
     async def look() -> str:
         """Look."""
         return {"a": "b"}["secret"]
 
-    await rig.serve(make_agent(look))
-    model.add(call("look"), "sorry")
+    await rig.serve(rig.agent(look))
+    rig.model.add(call("look"), "sorry")
     with caplog.at_level(logging.WARNING, "holdfast"):
         await rig.runner().chat("q")
     [record] = [each for each in caplog.records if "Tool 'look'" in each.getMessage()]
     assert (record.name, record.levelname) == ("holdfast", "WARNING")
     assert 'return {"a": "b"}["secret"]' in str(record.exc_text)
-    assert model.requests[1].results["call_1"] == "Encountered error: KeyError: 'secret'"
+    assert rig.model.requests[1].results["call_1"] == "Encountered error: KeyError: 'secret'"
 
 
 class _Held(WorkflowInboundInterceptor):
@@ -90,21 +90,17 @@ class _Holding(Interceptor):
 
 async def test_what_the_native_part_of_the_sdk_has_to_say_is_not_on_stdout(
     rig: Rig,
-    make_agent: MakeAgent,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    await rig.serve(make_agent(), interceptors=[_Holding()])
+    await rig.serve(rig.agent(), interceptors=[_Holding()])
     runner = rig.runner()
     task = await runner.create_task("q")
     await asyncio.to_thread(_Held.begun.wait)
     await runner.client.get_workflow_handle(task.task_id).terminate()
     _Held.let_go.set()
 
-    async def is_said() -> bool:
-        return "Task not found when completing" in caplog.text
-
-    await until(is_said)
+    await until(lambda: "Task not found when completing" in caplog.text)
     assert capfd.readouterr().out == ""
 
 
@@ -149,8 +145,6 @@ BY_AGENT = " of agent 'agent'"
 )
 async def test_code_that_raises_is_named_with_its_line_and_told_once(
     rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     caplog: pytest.LogCaptureFixture,
     *,
     options: dict[str, Any],
@@ -158,11 +152,11 @@ async def test_code_that_raises_is_named_with_its_line_and_told_once(
     function: Any,
 ) -> None:
     given = dict(options)
-    await rig.serve(make_agent(*given.pop("tools", ()), **given))
+    await rig.serve(rig.agent(*given.pop("tools", ()), **given))
     if "guardrail" in what:
-        model.reply("done")
+        rig.model.reply("done")
     elif "pay" in what:
-        model.call("pay", {})
+        rig.model.call("pay", {})
     with caplog.at_level(logging.WARNING), pytest.raises(StepFailedError) as raised:
         await rig.runner().chat("q")
     [logged] = told(caplog, "mistyped")

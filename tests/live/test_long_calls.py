@@ -14,9 +14,8 @@ from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.agents.tools.decorator import Tool
 from holdfast.task.data.head import ToolEffect
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.rig import (
-    MakeRunner,
     Rig,
     activities_of,
     histories,
@@ -67,10 +66,7 @@ async def begin(runner: AgentRunner, digging: Digging) -> Task:
     """Create a task, and wait until it digs."""
     task = await runner.create_task("q", step_mode="automatic")
 
-    async def begun() -> bool:
-        return bool(digging.begun)
-
-    await until(begun)
+    await until(lambda: bool(digging.begun))
     return task
 
 
@@ -107,9 +103,7 @@ async def until_rejoined(runner: AgentRunner, task: Task) -> None:
 
 
 @pytest.mark.usefixtures("api")
-async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
-    rig: Rig, model: FakeOpenAI
-) -> None:
+async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(rig: Rig) -> None:
     digging, beats = Digging(), list[int]()
 
     @tool(effect="irreversible")
@@ -123,7 +117,7 @@ async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
 
     await rig.serve(Agent(name="agent", model="gpt-5-mini", tools=[dig]), own_loop=True)
     runner = rig.runner(roll_events=ROLL)
-    model.add(call("dig", {"place": "a"}), "done")
+    rig.model.add(call("dig", {"place": "a"}), "done")
     task = await begin(runner, digging)
     for count in (2, 3):
         await rolls(runner, task, count)
@@ -149,20 +143,17 @@ async def undone(runner: AgentRunner, task: Task) -> None:
 
 @pytest.mark.parametrize(("cut", "is_rejoined"), [(abandoned, True), (undone, False)])
 async def test_a_tool_is_cut_off_also_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI, cut: Cut, *, is_rejoined: bool
+    rig: Rig, cut: Cut, *, is_rejoined: bool
 ) -> None:
     digging = Digging()
 
-    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
-    model.call("dig", {"place": "a"})
+    runner = await rig.make(digging.tool("irreversible"), roll_events=ROLL)
+    rig.model.call("dig", {"place": "a"})
     task = await begin(runner, digging)
     await rolls(runner, task)
     if is_rejoined:
         await until_rejoined(runner, task)
     await cut(runner, task)
 
-    async def is_cut() -> bool:
-        return digging.cut == {"a": 1}
-
-    await until(is_cut)
+    await until(lambda: digging.cut == {"a": 1})
     assert digging.begun == {"a": 1}

@@ -6,14 +6,12 @@ import pytest
 
 from holdfast import Agent, RunConfig, Runner, StepFailedError
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
-from holdfast.testing import FakeOpenAI, ScriptedModel, call
+from holdfast.testing import ScriptedModel, call
 from tests.support.runs import Runs, look
 from tests.support.workers import said
 
 
-async def test_a_step_keeps_the_instructions_that_it_began_with(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_step_keeps_the_instructions_that_it_began_with(run: Runs) -> None:
     """A step is run twice here: its tool's result is its end."""
     made: list[str] = []
 
@@ -21,18 +19,16 @@ async def test_a_step_keeps_the_instructions_that_it_began_with(
         made.append(f"{len(made)}".rjust(3000, "."))
         return made[-1]
 
-    model.call("look")
+    run.model.call("look")
     result = await run(
         "q", look, of={"instructions": changing, "tool_use_behavior": "stop_on_first_tool"}
     )
     assert result.final_output == "seen here"
     assert len(made) == 1
-    assert model.requests[0].instructions == made[0]
+    assert run.model.requests[0].instructions == made[0]
 
 
-async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(run: Runs) -> None:
     broken = [True]
 
     def fragile(_ctx: object, _agent: object) -> str:
@@ -43,14 +39,12 @@ async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(
     with pytest.raises(StepFailedError, match="mend me"):
         await run("q", of={"instructions": fragile}, task_id="loop-instructions")
     broken.clear()
-    model.reply("done")
+    run.model.reply("done")
     assert str(await run.runner.run_task("loop-instructions")) == "done"
-    assert model.requests[0].instructions == "now"
+    assert run.model.requests[0].instructions == "now"
 
 
-async def test_a_handler_that_raises_leaves_the_task_to_be_continued(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_handler_that_raises_leaves_the_task_to_be_continued(run: Runs) -> None:
     broken = [True]
 
     def handler(_data: object) -> str:
@@ -58,17 +52,15 @@ async def test_a_handler_that_raises_leaves_the_task_to_be_continued(
             raise ZeroDivisionError("mend me")
         return "mended"
 
-    model.refuse("I will not")
+    run.model.refuse("I will not")
     with pytest.raises(StepFailedError, match="mend me"):
         await run("q", error_handlers={"model_refusal": handler}, task_id="loop-handler")
     broken.clear()
     assert str(await run.runner.run_task("loop-handler")) == "mended"
-    assert len(model.requests) == 1
+    assert len(run.model.requests) == 1
 
 
-async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(run: Runs) -> None:
     seen: list[tuple[Any, str]] = []
 
     async def shorten(data: CallModelData) -> ModelInputData:
@@ -76,7 +68,7 @@ async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
         data.model_data.input.append({"role": "user", "content": "be short"})
         return ModelInputData(input=data.model_data.input[-1:], instructions="new")
 
-    model.add(call("look"), "done")
+    run.model.add(call("look"), "done")
     result = await run(
         "q",
         look,
@@ -85,7 +77,7 @@ async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
         context={"a": 1},
         task_id="loop-filter",
     )
-    assert [(r.instructions, said(r.messages)) for r in model.requests] == [
+    assert [(r.instructions, said(r.messages)) for r in run.model.requests] == [
         ("new", [("user", "be short")])
     ] * 2
     assert seen == [({"a": 1}, "agent")] * 2
@@ -107,12 +99,12 @@ class Provider:
         return self.model
 
 
-async def test_a_provider_makes_models_of_names_only(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_provider_makes_models_of_names_only(run: Runs) -> None:
     provider = Provider()
     named = Agent(name="agent", model="some-name")
     await run.rig.serve(named)
     config = RunConfig(model_provider=provider)
     result = await Runner.run(named, "q", runner=run.runner, run_config=config)
     assert (result.final_output, provider.names) == ("provided", ["some-name"])
-    model.reply("own model")
+    run.model.reply("own model")
     assert (await run("q", run_config=config)).final_output == "own model"

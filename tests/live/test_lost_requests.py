@@ -17,7 +17,7 @@ from holdfast.client.agent_runner.task_client import task_client
 from holdfast.errors import StuckTaskError
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 
 SEVERAL = 3
 """After so many failures the server turns requests away."""
@@ -105,33 +105,29 @@ async def begin_step(
     return task, running, await taking
 
 
-async def test_a_request_that_a_worker_passed_over_is_asked_again(
-    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    task, running, taken = await begin_step(rig.runner(), odd, model)
+async def test_a_request_that_a_worker_passed_over_is_asked_again(rig: Rig, odd: OddWorker) -> None:
+    task, running, taken = await begin_step(rig.runner(), odd, rig.model)
     await odd.answer(taken)
-    await rig.serve(make_agent())
+    await rig.serve(rig.agent())
     assert str(await running) == "done"
-    assert len(model.requests) == 1
+    assert len(rig.model.requests) == 1
     odd.forget(task.task_id)
 
 
 async def test_a_question_that_a_worker_forgot_is_asked_again(
     rig: Rig,
     odd: OddWorker,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.3)
-    model.reply("done")
-    runner = await rig.serving(make_agent())
+    rig.model.reply("done")
+    runner = await rig.serving(rig.agent())
     task = await runner.create_task("q")
     await runner.run_step(task)  # idle from here on, so that a query comes by itself
     await rig.stop()
     asking = asyncio.create_task(runner.get_task(task))
     await odd.take_question()  # and no word about it
-    await rig.serve(make_agent())
+    await rig.serve(rig.agent())
     assert (await asking).task_id == task.task_id
 
 

@@ -13,8 +13,8 @@ from holdfast.agents.tools.arguments import ToolErrorFormatterArgs
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents_sdk import ToolExecutionConfig
 from holdfast.errors import ModelBehaviorError, UserError
-from holdfast.testing import FakeOpenAI, call, calls
-from tests.support.rig import MakeAgent
+from holdfast.testing import call, calls
+from tests.support.rig import Rig
 from tests.support.site import Site
 
 LOST = "Tool {} not found in agent agent"
@@ -40,15 +40,15 @@ def outputs(result: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("lost", "limit"), [("book", None), ("post", 1)])
 async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, lost: str, limit: int | None
+    site: Site, rig: Rig, lost: str, limit: int | None
 ) -> None:
     done: list[str] = []
     tools = {name: acting(name, done) for name in ("book", "pay", "post")}
-    old = make_agent(*tools.values())
-    model.add(calls([(name, {}) for name in tools]), "done")
+    old = rig.agent(*tools.values())
+    rig.model.add(calls([(name, {}) for name in tools]), "done")
     config = RunConfig(tool_execution=ToolExecutionConfig(limit))
     state = await site.waiting(old, run_config=config)
-    new = make_agent(*(each for name, each in tools.items() if name != lost))
+    new = rig.agent(*(each for name, each in tools.items() if name != lost))
     text = f"(?s){LOST.format(lost)}.*or reject the call if it still waits for a person"
     await site.parks(new, state, ModelBehaviorError, text)
     assert done == []
@@ -59,7 +59,7 @@ async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
 
 
 async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_was_shown(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     paid: list[tuple[int, str]] = []
 
@@ -72,8 +72,8 @@ async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_
 
         return pay
 
-    old, new = (make_agent(paying(default)) for default in ("DE00", "DE66"))
-    model.add(call("pay", {"euros": 40}), "done")
+    old, new = (rig.agent(paying(default)) for default in ("DE00", "DE66"))
+    rig.model.add(call("pay", {"euros": 40}), "done")
     state = await site.waiting(old)
     await site.parks(new, state, UserError, "fills in other defaults .*: iban")
     assert paid == []
@@ -87,14 +87,14 @@ def words(args: ToolErrorFormatterArgs[Any]) -> str | None:
 
 
 async def test_a_run_that_was_begun_to_tell_the_model_answers_a_lost_call_in_its_order(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+    site: Site, rig: Rig
 ) -> None:
     done: list[str] = []
     book, pay = acting("book", done), acting("pay", done)
-    model.add(calls([("pay", {}), ("book", {})]), "done")
+    rig.model.add(calls([("pay", {}), ("book", {})]), "done")
     config = RunConfig(tool_not_found_behavior="return_error_to_model", tool_error_formatter=words)
-    state = await site.waiting(make_agent(book, pay), run_config=config)
-    new = make_agent(book)
+    state = await site.waiting(rig.agent(book, pay), run_config=config)
+    new = rig.agent(book)
     await site.rig.serve(new)
     result = await Runner.run(new, state, runner=site.runner)
     assert result.final_output == "done"
@@ -102,17 +102,17 @@ async def test_a_run_that_was_begun_to_tell_the_model_answers_a_lost_call_in_its
     assert done == ["book"]
 
 
-async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
+async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(site: Site, rig: Rig) -> None:
     done: list[str] = []
     send, mail = acting("send", done), acting("mail", done)
     old, new = (
-        make_agent(make_agent(*tools, name="inner").as_tool("look_up", "Look something up."))
+        rig.agent(rig.agent(*tools, name="inner").as_tool("look_up", "Look something up."))
         for tools in ([send, mail], [send])
     )
-    model.add(call("look_up", {"input": "hi"}), calls([("send", {}), ("mail", {})]), "inner done")
-    model.reply("outer done")
+    rig.model.add(
+        call("look_up", {"input": "hi"}), calls([("send", {}), ("mail", {})]), "inner done"
+    )
+    rig.model.reply("outer done")
     state = await site.waiting(old)
     await site.parks(new, state, ModelBehaviorError, "Tool mail not found in agent inner")
     assert done == []

@@ -15,7 +15,7 @@ from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.errors import CommandRefusedError
 from holdfast.task.ledger.recording import NOTES_APART
 from holdfast.task.tool_calls import MOST_AT_ONCE
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
@@ -23,8 +23,6 @@ from holdfast.workflows.core import MOST_CARDS
 from holdfast.workflows.requests.updates import COMMANDS_AT_ONCE, MOST_WAITING
 from tests.support.rig import (
     Engine,
-    MakeAgent,
-    MakeRunner,
     Rig,
     event_types,
     histories,
@@ -65,34 +63,32 @@ async def most_open(runner: AgentRunner, task: Task) -> int:
 
 
 async def test_the_calls_of_an_answer_are_done_a_few_hundred_at_a_time_over_rollovers(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     count = MOST_AT_ONCE + 60
-    runner = await make_runner(look, roll_events=500)
-    model.add(many("look", count), "done")
+    runner = await rig.make(look, roll_events=500)
+    rig.model.add(many("look", count), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
-    assert model.requests[1].results == {f"c{k}": str(k) for k in range(count)}
+    assert rig.model.requests[1].results == {f"c{k}": str(k) for k in range(count)}
     assert await most_open(runner, task) == MOST_AT_ONCE
     assert len(await histories(runner.client, task.task_id)) > 1
 
 
 async def test_an_answer_with_more_calls_than_a_task_holds_is_refused_and_asked_again(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(look)
-    model.add(many("look", MOST_CALLS + 1), "done")
+    runner = await rig.make(look)
+    rig.model.add(many("look", MOST_CALLS + 1), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
-    assert len(model.requests) == 2
+    assert len(rig.model.requests) == 2
 
 
-async def test_lists_show_the_oldest_of_many_approvals_and_the_task_tells_of_all(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_lists_show_the_oldest_of_many_approvals_and_the_task_tells_of_all(rig: Rig) -> None:
     count = MOST_CARDS + 10
-    runner = await make_runner(pay)
-    model.add(many("pay", count), "done")
+    runner = await rig.make(pay)
+    rig.model.add(many("pay", count), "done")
     task = await runner.create_task("q")
     await runner.run_step(task)
 
@@ -106,12 +102,10 @@ async def test_lists_show_the_oldest_of_many_approvals_and_the_task_tells_of_all
     [first, *_] = await runner.pending_approvals(task)
     await runner.approve(first, by="ann", always=True)
     assert (await runner.run_task(task)).output == "done"
-    assert len(model.requests[1].results) == count
+    assert len(rig.model.requests[1].results) == count
 
 
-async def test_clients_that_wait_for_a_task_keep_nobody_from_undoing_its_step(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_clients_that_wait_for_a_task_keep_nobody_from_undoing_its_step(rig: Rig) -> None:
     begun = asyncio.Event()
 
     @tool(effect="read")
@@ -121,8 +115,8 @@ async def test_clients_that_wait_for_a_task_keep_nobody_from_undoing_its_step(
         await asyncio.sleep(60)
         return "seen"
 
-    runner = await make_runner(look)
-    model.when(lambda _: True, call("look"))  # a client that asks again has the step run anew
+    runner = await rig.make(look)
+    rig.model.when(lambda _: True, call("look"))  # a client that asks again has the step run anew
     task = await runner.create_task("q", step_mode="automatic")
     await begun.wait()
     waiting = [asyncio.create_task(runner.run_task(task)) for _ in range(14)]
@@ -154,27 +148,27 @@ async def send(runner: AgentRunner, task: Task, ids: list[str]) -> None:
 
 
 async def test_commands_sent_while_no_worker_is_up_are_taken_in_batches_before_the_next_step(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     runner = rig.runner()
     task = await runner.create_task("q", step_mode="automatic")
     ids = [f"c{k}" for k in range(2 * COMMANDS_AT_ONCE + 50)]
     await send(runner, task, ids)
-    model.reply("done")
-    await rig.serve(make_agent())
+    rig.model.reply("done")
+    await rig.serve(rig.agent())
     assert (await runner.run_task(task)).output == "done"
-    heard = model.requests[0].text
+    heard = rig.model.requests[0].text
     assert all(f"say {id}" in heard for id in ids)
-    assert len(model.requests[0].messages) <= NOTES_APART
+    assert len(rig.model.requests[0].messages) <= NOTES_APART
     found = await event_types(runner.client, task.task_id)
     assert found.count("TIMER_FIRED") == 2
     assert found.count("UPSERT_WORKFLOW_SEARCH_ATTRIBUTES") <= 1
 
 
 async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_new(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = await make_runner(worker=Counting())
+    runner = await rig.make(worker=Counting())
     task = await runner.create_task("q")
     await runner.run_step(task)
     monkeypatch.setattr("holdfast.client.agent_runner.task_client.task_client.MOST_EVENTS", 5)
@@ -209,7 +203,7 @@ async def runs(runner: AgentRunner, task: Task) -> int:
 
 
 async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_tool_runs(
-    few: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    few: Rig, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, let_go = list[str](), asyncio.Event()
 
@@ -228,7 +222,7 @@ async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_too
         return TaskStepOutput(output=output, task_step=step, next_steps=(step.get_next_step(),))
 
     monkeypatch.setattr(long_calls, "LONG_SECONDS", 0.0)
-    await few.serve(make_agent(dig, worker=Doing(body)))
+    await few.serve(rig.agent(dig, worker=Doing(body)))
     runner = few.runner()
     task = await runner.create_task("q")
     ids = [f"r{k}" for k in range(LIMIT + 5)]

@@ -36,7 +36,7 @@ from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter
 from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from tests.support import forked
-from tests.support.rig import MakeAgent, Rig, activities_of
+from tests.support.rig import Rig, activities_of
 from tests.support.tool_servers import Place
 
 THING = {"thing": "x"}
@@ -59,13 +59,13 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-async def serve(rig: Rig, make_agent: MakeAgent) -> AsyncGenerator[Serve]:
+async def serve(rig: Rig) -> AsyncGenerator[Serve]:
     """Serve an agent with servers, and end these after the test."""
     used: list[Any] = []
 
     async def made(*servers: Any, tools: tuple[Any, ...] = (), **options: Any) -> AgentRunner:
         used.extend(servers)
-        await rig.serve(make_agent(*tools, mcp_servers=servers, **options))
+        await rig.serve(rig.agent(*tools, mcp_servers=servers, **options))
         return rig.runner()
 
     yield made
@@ -117,12 +117,12 @@ async def test_a_call_is_a_call_like_any_other(
 
 
 async def test_items_of_a_run_name_the_server_and_the_title_of_a_tool(
-    serve: Serve, model: FakeOpenAI, place: Place, make_agent: MakeAgent
+    serve: Serve, rig: Rig, place: Place
 ) -> None:
     runner = await serve(place.stdio(name="Shelf"), tools=(count,))
-    elsewhere = make_agent(count, mcp_servers=[place.stdio(name="Shelf")])  # never connected
-    model.calls([("look", THING), ("count", {})])
-    model.reply("done")
+    elsewhere = rig.agent(count, mcp_servers=[place.stdio(name="Shelf")])  # never connected
+    rig.model.calls([("look", THING), ("count", {})])
+    rig.model.reply("done")
     result = await Runner.run(elsewhere, "q", runner=runner)
     forms = result.to_state().to_json()["generated_items"]
     assert forms[0]["tool_origin"] == {"type": "mcp", "mcp_server_name": "Shelf"}

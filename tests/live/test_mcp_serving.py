@@ -21,7 +21,7 @@ from holdfast.desk import Tokens
 from holdfast.testing import FakeOpenAI, hang
 from tests.support import forked
 from tests.support.cli import Cli
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 
 Connect = Callable[..., Any]
 
@@ -33,9 +33,9 @@ def pay(amount: int) -> str:
 
 
 @pytest.fixture
-async def connect(rig: Rig, make_agent: MakeAgent) -> Connect:
+async def connect(rig: Rig) -> Connect:
     """Serve an agent, and return what connects a client with it; `by` is whose decisions it has."""
-    agent = make_agent(pay, handoff_description="Pays bills.")
+    agent = rig.agent(pay, handoff_description="Pays bills.")
     await rig.serve(agent)
 
     def connected(by: str = "", **options: Any) -> Client:
@@ -70,9 +70,6 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         if "slow down" in seen[-1] and "attempt 2" in seen[-1]:  # why it waits
             told.set()
 
-    async def is_asked_again() -> bool:
-        return len(model.requests) == 2
-
     async with connect(mode=mode) as client:
         [listed] = (await client.list_tools()).tools
         assert (listed.name, listed.description) == ("agent", "Pays bills.")
@@ -80,7 +77,7 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         call = client.call_tool("agent", given, progress_callback=note)
         called = asyncio.create_task(call)
         await told.wait()
-        await until(is_asked_again)
+        await until(lambda: len(model.requests) == 2)
         model.release()
         result = await called
     assert result.content[0].text == "42"
@@ -90,27 +87,27 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
 
 @pytest.mark.parametrize(("mode", "decision"), [("auto", "approve"), ("legacy", "reject")])
 async def test_a_client_that_can_ask_its_user_is_asked(
-    connect: Connect, model: FakeOpenAI, rig: Rig, mode: str, decision: str
+    connect: Connect, rig: Rig, mode: str, decision: str
 ) -> None:
-    model.call("pay", {"amount": 7})
-    model.reply("done")
+    rig.model.call("pay", {"amount": 7})
+    rig.model.reply("done")
     ask: Any = answering(decision=decision, reason="as agreed")
     async with connect(by="zoe", mode=mode, elicitation_callback=ask) as client:
         result = await client.call_tool("agent", {"message": "Pay 7"})
     assert result.structured_content["status"] == "done"
     [asked] = ask.seen
     assert 'pay {"amount": 7}' in asked
-    assert model.requests[1].holds("paid 7" if decision == "approve" else "as agreed")
+    assert rig.model.requests[1].holds("paid 7" if decision == "approve" else "as agreed")
     entries = await rig.runner().audit(result.structured_content["task_id"])
     assert [e.approver for e in entries if e.kind == "tool_call"] == ["zoe"]
 
 
 @pytest.mark.parametrize("can_ask", [True, False])
 async def test_a_client_without_a_named_user_or_a_question_reads_where_to_decide_and_calls_again(
-    connect: Connect, model: FakeOpenAI, rig: Rig, can_ask: bool
+    connect: Connect, rig: Rig, can_ask: bool
 ) -> None:
-    model.call("pay", {"amount": 7})
-    model.reply("done")
+    rig.model.call("pay", {"amount": 7})
+    rig.model.reply("done")
     given = {"elicitation_callback": answering(decision="approve")} if can_ask else {"by": "zoe"}
     async with connect(**given) as client:
         result = await client.call_tool("agent", {"message": "Pay 7"})
@@ -122,22 +119,22 @@ async def test_a_client_without_a_named_user_or_a_question_reads_where_to_decide
         for _ in range(2):
             again = await client.call_tool("agent", {"task_id": data["task_id"]})
             assert again.content[0].text == "done"
-    assert len(model.requests) == 2
+    assert len(rig.model.requests) == 2
 
 
 @pytest.mark.parametrize(("by", "asker"), [("", "mcp:ann"), ("zoe", "zoe")])
 async def test_where_the_asker_may_not_decide_somebody_else_can(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, by: str, asker: str
+    rig: Rig, by: str, asker: str
 ) -> None:
     @tool(needs_approval=ApprovalRule(not_asker=True))
     def wire(amount: int) -> str:
         """Wire an amount."""
         return f"wired {amount}"
 
-    agent = make_agent(wire)
+    agent = rig.agent(wire)
     await rig.serve(agent)
-    model.call("wire", {"amount": 7})
-    model.reply("done")
+    rig.model.call("wire", {"amount": 7})
+    rig.model.reply("done")
     yes: Any = answering(decision="approve")
     tools = AgentTools([agent], rig.runner, by=by).server
     own: Any = {"client_info": Implementation(name="ann", version="1"), "mode": "legacy"}
@@ -165,21 +162,21 @@ async def test_a_call_with_the_same_key_is_the_same_task(
 
 
 async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_refused(
-    connect: Connect, model: FakeOpenAI, rig: Rig
+    connect: Connect, rig: Rig
 ) -> None:
     await rig.runner().create_task("q", task_id="begun-elsewhere")
     async with connect() as client:
         result = await client.call_tool("agent", {"task_id": "begun-elsewhere"})
         assert result.is_error
         assert "No task 'mcp-begun-elsewhere'" in result.content[0].text
-        model.reply("42")
+        rig.model.reply("42")
         await client.call_tool("agent", {"message": "q", "task_id": "taken"})
         result = await client.call_tool("agent", {"message": "other", "task_id": "taken"})
         assert result.content[0].text == (
             "Task 'mcp-taken' exists already and was left untouched: its input is 'q', and this"
             " one's 'other'. Leave `message` out to go on with it, or choose another `task_id`."
         )
-        model.fail(400)
+        rig.model.fail(400)
         result = await client.call_tool("agent", {"message": "q", "task_id": "fails"})
         said = "Call again with task_id 'mcp-fails' and without `message` to try again."
         assert result.content[0].text.endswith(said)
@@ -192,7 +189,7 @@ async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_re
         for agent, given, said in odd:
             with pytest.raises(MCPError, match=said):
                 await client.call_tool(agent, given)
-    assert len(model.requests) == 2
+    assert len(rig.model.requests) == 2
 
 
 PROGRAM = '''
@@ -283,11 +280,8 @@ async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
         async with over_http(url, mode=mode, elicitation_callback=yes) as client:
             await client.call_tool("payer", given)
 
-    async def is_paid() -> bool:  # and the model reads so
-        return len(model.requests) == before + 2
-
     call = asyncio.create_task(approve_and_hang_up())
-    await until(is_paid)
+    await until(lambda: len(model.requests) == before + 2)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     model.release()

@@ -7,20 +7,18 @@ import pytest
 
 from holdfast.errors import TaskClosedError
 from holdfast.task.data.state import SessionState
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.messages import assistant, user
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 from tests.support.runs import look
 from tests.support.workers import said
 
 
-async def test_a_finalized_task_adds_its_turn_once_and_in_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
+async def test_a_finalized_task_adds_its_turn_once_and_in_order(rig: Rig) -> None:
+    runner = await rig.make(look)
     session = runner.session("s")
-    model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
-    model.add(call("look", {"where": "up"}), "done")
+    rig.model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
+    rig.model.add(call("look", {"where": "up"}), "done")
     task = await runner.create_task("q", session="s")
     for _ in range(2):
         with pytest.raises(ValueError, match="can only be called on the last step output"):
@@ -52,10 +50,8 @@ async def test_a_finalized_task_adds_its_turn_once_and_in_order(
         await runner.run_step(task)
 
 
-async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, default_tool_choice="required")
+async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(rig: Rig) -> None:
+    runner = await rig.make(look, default_tool_choice="required")
     forms: list[Any] = [
         None,
         "look",
@@ -63,34 +59,32 @@ async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
         {"type": "function", "function": {"name": "look"}},
     ]
     for form in forms:
-        model.add(call("look"), "done")
+        rig.model.add(call("look"), "done")
         await runner.chat("q", **({} if form is None else {"tool_choice": form}))
-        first, second = [request.body.get("tool_choice") for request in model.requests[-2:]]
+        first, second = [request.body.get("tool_choice") for request in rig.model.requests[-2:]]
         assert first == ("required" if form is None else {"type": "function", "name": "look"})
         assert second in (None, "auto")
-    model.add(call("look"), call("look"))
+    rig.model.add(call("look"), call("look"))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.run_step(task, tool_choice="required")
-    assert model.requests[-1].body.get("tool_choice") == "required"
+    assert rig.model.requests[-1].body.get("tool_choice") == "required"
 
 
-async def test_a_task_keeps_the_history_it_began_with(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await rig.serving(make_agent(look))
+async def test_a_task_keeps_the_history_it_began_with(rig: Rig) -> None:
+    runner = await rig.serving(rig.agent(look))
     await runner.session("s").append([user("fact"), assistant("noted")])
-    model.add(call("look"), "from b", "from a")
+    rig.model.add(call("look"), "from b", "from a")
     a = await runner.create_task("a", session="s")
     await runner.run_step(a)
     await runner.chat("b", session="s")
-    assert said(model.requests[1].messages)[:2] == [("user", "fact"), ("assistant", "noted")]
+    assert said(rig.model.requests[1].messages)[:2] == [("user", "fact"), ("assistant", "noted")]
     await runner.session("s").reset()
     assert await runner.session("s").chat_history() == []
-    await rig.serve(make_agent(look))  # a worker that remembers nothing
+    await rig.serve(rig.agent(look))  # a worker that remembers nothing
     await runner.run_step(a)
-    assert model.requests[2].holds("fact")
-    assert not model.requests[2].holds("from b")
+    assert rig.model.requests[2].holds("fact")
+    assert not rig.model.requests[2].holds("from b")
     await runner.finalize_response(a)
     texts = [m.text for m in await runner.session("s").chat_history()]
     assert texts == ["a", "", "seen here", "from a"]

@@ -17,9 +17,9 @@ from holdfast import (
 )
 from holdfast.errors import ModelUnavailableError, StepFailedError
 from holdfast.models.openai.responses import ResponsesModel
-from holdfast.testing import FakeOpenAI, Reply, fail
+from holdfast.testing import Reply, fail
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 
 
 @pytest.mark.parametrize(
@@ -36,35 +36,33 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig
     ],
     ids=["refused", "the attempts are over", "limited for longer than is allowed"],
 )
-async def test_a_task_waits_for_a_person_where_no_further_attempt_helps(  # noqa: PLR0917  a row
+async def test_a_task_waits_for_a_person_where_no_further_attempt_helps(
     rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     settings: dict[str, Any],
     failures: list[Reply],
     said: str,
     kind: str,
 ) -> None:
-    runner = await rig.serving(make_agent(model_settings=ModelSettings(**settings)))
-    model.add(*failures)
+    runner = await rig.serving(rig.agent(model_settings=ModelSettings(**settings)))
+    rig.model.add(*failures)
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=said) as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == kind
-    assert len(model.requests) == len(failures)
+    assert len(rig.model.requests) == len(failures)
     found = await runner.get_task(task)
     assert found.status == "needs_attention"
     assert re.search(said, found.error)
-    model.reply("healed")
+    rig.model.reply("healed")
     assert str(await runner.run_step(task)) == "healed"
 
 
-async def test_a_wrong_key_is_in_no_error(rig: Rig, model: FakeOpenAI) -> None:
+async def test_a_wrong_key_is_in_no_error(rig: Rig) -> None:
     key = "sk-proj-abcdefghijklmnop"
-    made = ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key=key)
+    made = ResponsesModel("gpt-5-mini", base_url=rig.model.base_url, api_key=key)
     await rig.serve(Agent(name="agent", model=made))
     runner = rig.runner()
-    model.fail(401, message=f"Incorrect API key provided: {key}")
+    rig.model.fail(401, message=f"Incorrect API key provided: {key}")
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="401") as caught:
         await runner.run_step(task)
@@ -75,39 +73,36 @@ async def test_a_wrong_key_is_in_no_error(rig: Rig, model: FakeOpenAI) -> None:
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-async def test_what_time_heals_is_retried(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, is_slow: bool
-) -> None:
-    await rig.serve(make_agent(model_settings=ModelSettings(timeout_seconds=0.5)))
+async def test_what_time_heals_is_retried(rig: Rig, *, is_slow: bool) -> None:
+    await rig.serve(rig.agent(model_settings=ModelSettings(timeout_seconds=0.5)))
     if is_slow:
-        model.malformed()
-        model.hang("never")
+        rig.model.malformed()
+        rig.model.hang("never")
     else:
-        model.fail(503)
-        model.cut()
-    model.reply("done")
+        rig.model.fail(503)
+        rig.model.cut()
+    rig.model.reply("done")
     output = await rig.runner().run_step(await rig.runner().create_task("q"))
     assert str(output) == "done"
     assert output.usage.requests == 1 + is_slow  # what is not JSON is an answer all the same
-    assert len(model.requests) == 3
+    assert len(rig.model.requests) == 3
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_rate_limits_are_waited_out_by_time_and_use_up_no_attempts(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, is_streamed: bool
+    rig: Rig, *, is_streamed: bool
 ) -> None:
-    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=2)))
-    runner = rig.runner()
-    model.fail(429, retry_after=0.01)
-    model.fail(503, retry_after=0.01)
-    model.fail(500)
-    model.reply("done")
+    runner = await rig.serving(rig.agent(model_settings=ModelSettings(max_attempts=2)))
+    rig.model.fail(429, retry_after=0.01)
+    rig.model.fail(503, retry_after=0.01)
+    rig.model.fail(500)
+    rig.model.reply("done")
     task = await runner.create_task("q")
     if is_streamed:
         assert str(await runner.stream_step(task).result()) == "done"
     else:
         assert str(await runner.run_step(task)) == "done"
-    assert len(model.requests) == 4
+    assert len(rig.model.requests) == 4
 
 
 class Judge:
@@ -125,7 +120,7 @@ class Judge:
 
 @pytest.mark.parametrize("place", ["input", "output", "memo"])
 async def test_rate_limits_of_a_model_that_a_guardrail_or_a_memo_asks_use_up_no_attempts(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, place: str
+    rig: Rig, place: str
 ) -> None:
     judge, model_settings = Judge(), ModelSettings(max_attempts=2)
 
@@ -140,19 +135,17 @@ async def test_rate_limits_of_a_model_that_a_guardrail_or_a_memo_asks_use_up_no_
         "output": {"output_guardrails": [OutputGuardrail(judge)]},
         "memo": {"worker": Judging()},
     }
-    agent = make_agent(model_settings=model_settings, **kinds[place])
+    agent = rig.agent(model_settings=model_settings, **kinds[place])
     await rig.serve(agent)
-    model.reply("done")
+    rig.model.reply("done")
     assert (await Runner.run(agent, "q", runner=rig.runner())).final_output == "done"
     assert judge.asked == 4
 
 
-async def test_failures_of_the_provider_are_no_answers_that_cannot_be_used(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
+async def test_failures_of_the_provider_are_no_answers_that_cannot_be_used(rig: Rig) -> None:
+    runner = await rig.make()
     for _ in range(2):
-        model.fail(500, headers={"retry-after": "0.01"})
-    model.malformed()
-    model.reply("done")
+        rig.model.fail(500, headers={"retry-after": "0.01"})
+    rig.model.malformed()
+    rig.model.reply("done")
     assert str(await runner.run_step(await runner.create_task("q"))) == "done"

@@ -7,7 +7,7 @@ from holdfast import Image, Runner, tool
 from holdfast.models import AnyLLMModel, LitellmModel
 from holdfast.testing import FakeOpenAI, fail, paced
 from tests.support.pictures import png
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -51,7 +51,7 @@ def model_of(library: str, provider: str, api: FakeOpenAI) -> LitellmModel | Any
     ],
 )
 async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(
-    library: str, provider: str, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    library: str, provider: str, rig: Rig
 ) -> None:
     looked: list[str] = []
 
@@ -61,16 +61,18 @@ async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(
         looked.append(city)
         return f"{city} has 700000 people"
 
-    agent = make_agent(
+    agent = rig.agent(
         look_up,
-        model=model_of(library, provider, model),
+        model=model_of(library, provider, rig.model),
         output_type=City,
         instructions="Be exact.",
     )
     await rig.serve(agent)
-    model.fail(429, retry_after=0)
-    model.calls([("look_up", {"city": "Oslo"}), ("look_up", {"city": "Rome"})], reasoning="Both.")
-    model.add(fail(503), paced('{"name": "Oslo", "people": 700000}', piece=6))
+    rig.model.fail(429, retry_after=0)
+    rig.model.calls(
+        [("look_up", {"city": "Oslo"}), ("look_up", {"city": "Rome"})], reasoning="Both."
+    )
+    rig.model.add(fail(503), paced('{"name": "Oslo", "people": 700000}', piece=6))
     image = Image.from_bytes(png(1))
     parts = [
         {"type": "input_text", "text": "Which?"},
@@ -86,9 +88,9 @@ async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(
     assert stream.final_output == City(name="Oslo", people=700000)
     assert "".join(told) == '{"name": "Oslo", "people": 700000}'
     assert sorted(looked) == ["Oslo", "Rome"]
-    assert {request.endpoint for request in model.requests} == {provider}
-    assert len(model.requests) == 4
-    last = model.requests[-1]
+    assert {request.endpoint for request in rig.model.requests} == {provider}
+    assert len(rig.model.requests) == 4
+    last = rig.model.requests[-1]
     assert last.images == (image,)
     assert last.instructions.startswith("Be exact.")
     assert all("700000 people" in text for text in last.results.values())
@@ -98,13 +100,13 @@ async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(
 
 
 async def test_a_name_is_enough_where_the_environment_has_key_and_address(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
-    monkeypatch.setenv("ANTHROPIC_API_BASE", model.origin)
-    agent = make_agent(model="litellm/anthropic/claude-sonnet-4-5")
+    monkeypatch.setenv("ANTHROPIC_API_BASE", rig.model.origin)
+    agent = rig.agent(model="litellm/anthropic/claude-sonnet-4-5")
     await rig.serve(agent)
-    model.reply("here")
+    rig.model.reply("here")
     result = await Runner.run(agent, "Where?", runner=rig.runner())
     assert result.final_output == "here"
-    assert model.requests[0].model == "claude-sonnet-4-5"
+    assert rig.model.requests[0].model == "claude-sonnet-4-5"

@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,13 @@ from holdfast import (
     TaskStep,
     errors,
 )
-from holdfast.testing import FakeOpenAI, call, reply
+from holdfast.testing import call, reply
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
 from tests.live.test_parallel import Graph
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.runs import look
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -35,8 +36,8 @@ DIME = ModelSettings(max_tokens=100)
 """A call costs at most ten cents."""
 
 
-async def serve(rig: Rig, make_agent: MakeAgent, *tools: object, **options: object) -> AgentRunner:
-    await rig.serve(make_agent(*tools, model_settings=DIME, **options), prices=PRICES)
+async def serve(rig: Rig, *tools: object, **options: Any) -> AgentRunner:
+    await rig.serve(rig.agent(*tools, model_settings=DIME, **options), prices=PRICES)
     return rig.runner()
 
 
@@ -44,41 +45,35 @@ async def paid(runner: AgentRunner, task: object) -> Decimal | None:
     return (await runner.get_task(task)).usage.cost  # type: ignore[arg-type]
 
 
-async def test_a_call_that_may_pass_the_budget_of_a_run_is_not_made(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(look)
+async def test_a_call_that_may_pass_the_budget_of_a_run_is_not_made(rig: Rig) -> None:
+    agent = rig.agent(look)
     await rig.serve(agent, prices=PRICES)
     runner = rig.runner()
-    model.call("look", usage=Usage(input_tokens=7, output_tokens=1100))
+    rig.model.call("look", usage=Usage(input_tokens=7, output_tokens=1100))
     with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=1\.5") as caught:
         await Runner.run(agent, "q", run_config=RunConfig(max_dollars="1.5"), runner=runner)
-    [request] = model.requests
+    [request] = rig.model.requests
     assert request.body["max_output_tokens"] == 1500  # what the money pays for
     assert await paid(runner, caught.value.run_data.task_id) == Decimal("1.1")
 
 
-async def test_finish_keeps_money_for_a_last_answer_without_tools(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve(rig, make_agent, look)
-    model.add(*[call("look", usage=CALL)] * 2, reply("all that I know", usage=CALL))
+async def test_finish_keeps_money_for_a_last_answer_without_tools(rig: Rig) -> None:
+    runner = await serve(rig, look)
+    rig.model.add(*[call("look", usage=CALL)] * 2, reply("all that I know", usage=CALL))
     budget = Budget(max_dollars="0.35", on_exceeded="finish")
     task = await runner.create_task("q", budget=budget)
     assert (await runner.run_task(task)).output == "all that I know"
-    assert model.requests[-1].body["tool_choice"] == "none"
+    assert rig.model.requests[-1].body["tool_choice"] == "none"
     assert await paid(runner, task) == Decimal("0.3")
     poor = await runner.create_task("q", budget=Budget(max_dollars="0.05", on_exceeded="finish"))
     with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.05"):
         await runner.run_task(poor)
-    assert len(model.requests) == 3  # there is no money for a last answer
+    assert len(rig.model.requests) == 3  # there is no money for a last answer
 
 
-async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve(rig, make_agent, look)
-    model.call("look", usage=CALL)
+async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(rig: Rig) -> None:
+    runner = await serve(rig, look)
+    rig.model.call("look", usage=CALL)
     task = await runner.create_task("q", budget=Budget(max_dollars="0.2"))
     await runner.run_step(task)
     assert (await runner.run_step(task)).output is None
@@ -92,8 +87,8 @@ async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
     for wrong in (*wrongs, '{"max_dollars": "1e30"}'):
         with pytest.raises(errors.CommandRefusedError, match="raise"):
             await runner.approve(asked, by="ann", arguments=wrong)
-    await rig.serve(make_agent(look, model_settings=DIME), prices=PRICES)  # another worker process
-    model.reply("done", usage=CALL)
+    await rig.serve(rig.agent(look, model_settings=DIME), prices=PRICES)  # another worker process
+    rig.model.reply("done", usage=CALL)
     await runner.approve(asked, by="ann", arguments={"max_dollars": "0.3"})
     assert (await runner.run_step(task)).output == "done"
     await runner.undo_step(task)
@@ -102,27 +97,25 @@ async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
     assert found.budget.max_dollars == Decimal("0.3")
     await runner.run_step(task)
     assert "$0.30 is used up: $0.20 is spent" in (await ask(runner, task)).text
-    assert len(model.requests) == 2
-    model.reply("last words", usage=CALL)
+    assert len(rig.model.requests) == 2
+    rig.model.reply("last words", usage=CALL)
     await runner.reject(await ask(runner, task), by="ann", reason="no more")
     assert (await runner.run_step(task)).output == "last words"
     assert await paid(runner, task) == Decimal("0.3")
 
 
-async def test_steps_side_by_side_do_not_spend_the_same_money(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_steps_side_by_side_do_not_spend_the_same_money(rig: Rig) -> None:
     async def do(step: TaskStep, ctx: StepContext) -> Json:
         return (await ctx.call_model([user(f"about {step.step_id}")])).text
 
-    agent = make_agent(worker=Graph(dict.fromkeys("abcde", ()), do, lasts=()), model_settings=DIME)
+    agent = rig.agent(worker=Graph(dict.fromkeys("abcde", ()), do, lasts=()), model_settings=DIME)
     await rig.serve(agent, prices=PRICES)
     runner = rig.runner()
-    model.add(*[reply("said", usage=CALL)] * 3)
+    rig.model.add(*[reply("said", usage=CALL)] * 3)
     budget = Budget(max_dollars="0.35", on_exceeded="fail")
     task = await runner.create_task("q", budget=budget)
     await runner.run_step(task)
     with pytest.raises(errors.MaxTurnsExceeded):
         await runner.run_steps_in_queue(task)
-    assert len(model.requests) == 3
+    assert len(rig.model.requests) == 3
     assert await paid(runner, task) == Decimal("0.3")

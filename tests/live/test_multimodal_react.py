@@ -3,12 +3,11 @@
 from typing import Any
 
 from holdfast import Image, tool
-from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ImagePart, TextPart
 from holdfast.workers import MultimodalReActAgentWorker
 from holdfast.workers.react.worker import IMAGES
 from tests.support.pictures import png
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 
 CAT, DOG = (Image.from_bytes(png(shade)) for shade in (1, 2))
 ACT = 'Thought: I must see more.\nAction: camera\nAction Input: {"where": "left"}'
@@ -21,18 +20,16 @@ def camera(where: str) -> list[Any]:
     return [f"looked {where}", DOG]
 
 
-async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(camera, worker=MultimodalReActAgentWorker())
-    model.reply(ACT)
-    model.reply(ANSWER)
+async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(rig: Rig) -> None:
+    runner = await rig.make(camera, worker=MultimodalReActAgentWorker())
+    rig.model.reply(ACT)
+    rig.model.reply(ANSWER)
     response = await runner.chat("What is there?", images=[CAT])
     assert str(response) == "two animals"
-    assert model.requests[0].instructions.endswith(IMAGES)
-    assert model.requests[0].tools == ()
-    assert [request.images for request in model.requests] == [(CAT,), (CAT, DOG)]
-    observed = model.requests[1].messages[-1]
+    assert rig.model.requests[0].instructions.endswith(IMAGES)
+    assert rig.model.requests[0].tools == ()
+    assert [request.images for request in rig.model.requests] == [(CAT,), (CAT, DOG)]
+    observed = rig.model.requests[1].messages[-1]
     assert observed.role == "user"
     assert isinstance(observed.content, tuple)
     text, image = observed.content

@@ -15,9 +15,9 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, NoWorkerError, 
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers
-from holdfast.testing import FakeOpenAI, ScriptedModel, call
+from holdfast.testing import ScriptedModel, call
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 
 
 def saying(name: str, *script: Any, **options: Any) -> Agent:
@@ -160,12 +160,10 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
 # ---- walls
 
 
-async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(name="helper")
-    runner = await rig.serving(make_agent(helper.as_tool(), name="agent"))
-    model.reply("a stranger's")
+async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(rig: Rig) -> None:
+    helper = rig.agent(name="helper")
+    runner = await rig.serving(rig.agent(helper.as_tool(), name="agent"))
+    rig.model.reply("a stranger's")
     stranger = await runner.create_task("q")
     child = f"{rig.app}-1~0.1.0.0"
     history = await runner.client.get_workflow_handle(stranger.task_id).fetch_history()
@@ -174,10 +172,10 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     await runner.client.start_workflow("AgentTask", given[0], id=child, task_queue=rig.queue)
     assert str(await runner.run_task(child)) == "a stranger's"
 
-    model.add(call("helper", {"input": "a"}), "done")
+    rig.model.add(call("helper", {"input": "a"}), "done")
     task = await runner.create_task("q", task_id=f"{rig.app}-1")
     assert str(await runner.run_task(task)) == "done"
-    assert "there is a workflow" in next(iter(model.requests[-1].results.values()))
+    assert "there is a workflow" in next(iter(rig.model.requests[-1].results.values()))
     await runner.abandon(task, "no more", by="bob")
     await until_status(runner, task, "abandoned")
     assert (await runner.get_task(child)).status == "answered"

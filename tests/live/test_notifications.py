@@ -20,7 +20,7 @@ from holdfast.errors import (
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.receiver import SECRET, Receiver
-from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
+from tests.support.rig import Rig, histories, until, until_rolled
 
 
 class Book:
@@ -70,12 +70,11 @@ def paying(rule: ApprovalRule | bool = True) -> Tool:
 
 async def serve(
     rig: Rig,
-    make_agent: MakeAgent,
     *notifiers: Notifier,
     rule: ApprovalRule | bool = True,
     **options: Any,
 ) -> AgentRunner:
-    await rig.serve(make_agent(paying(rule)), notify=notifiers)
+    await rig.serve(rig.agent(paying(rule)), notify=notifiers)
     return rig.runner(**options)
 
 
@@ -113,11 +112,11 @@ def _scheduled_id(event: object) -> int:
 
 
 async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
+    rig: Rig, receiver: Receiver
 ) -> None:
     receiver.statuses = [500]
-    runner = await serve(rig, make_agent, Webhook(receiver.url, SECRET))
-    task = await waiting(runner, model, note="key sk-live-A1b2C3d4E5f6G7")
+    runner = await serve(rig, Webhook(receiver.url, SECRET))
+    task = await waiting(runner, rig.model, note="key sk-live-A1b2C3d4E5f6G7")
     question = await ask(runner, task)
 
     async def delivered() -> bool:
@@ -139,23 +138,18 @@ async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
     assert len(receiver.got) == 2
 
 
-async def test_notifiers_that_fail_or_hang_keep_no_other_from_sending_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_notifiers_that_fail_or_hang_keep_no_other_from_sending_once(rig: Rig) -> None:
     class Hangs:
         async def send(self, notice: Notice) -> None:
             await asyncio.Event().wait()
 
     good, bad = Book(), Book(NotificationError("It is closed."))
-    await rig.serve(make_agent(paying()), notify=[bad, good])
+    await rig.serve(rig.agent(paying()), notify=[bad, good])
     runner = rig.runner()
-    task = await waiting(runner, model)
+    task = await waiting(runner, rig.model)
     question = await ask(runner, task)
 
-    async def tried_again() -> bool:
-        return bad.tried > 1
-
-    await until(tried_again)
+    await until(lambda: bad.tried > 1)
     bad.closed = None
 
     async def delivered() -> bool:
@@ -166,29 +160,21 @@ async def test_notifiers_that_fail_or_hang_keep_no_other_from_sending_once(
     assert good.tried == 1
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
-    await rig.serve(make_agent(paying()), notify=[Hangs(), good])
-    task = await waiting(runner, model)
+    await rig.serve(rig.agent(paying()), notify=[Hangs(), good])
+    task = await waiting(runner, rig.model)
     question = await ask(runner, task)
 
-    async def sent_too() -> bool:
-        return good.sent[1:] == [f"{question.id}:asked"]
-
-    await until(sent_too)
+    await until(lambda: good.sent[1:] == [f"{question.id}:asked"])
     await runner.reject(question, "ann", "no")
     assert str(await runner.run_task(task)) == "done"
 
 
-async def test_a_decision_ends_what_is_not_delivered_yet(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
-) -> None:
+async def test_a_decision_ends_what_is_not_delivered_yet(rig: Rig, receiver: Receiver) -> None:
     receiver.always = 503
-    runner = await serve(rig, make_agent, Webhook(receiver.url, SECRET))
-    task = await waiting(runner, model)
+    runner = await serve(rig, Webhook(receiver.url, SECRET))
+    task = await waiting(runner, rig.model)
 
-    async def tried() -> bool:
-        return bool(receiver.got)
-
-    await until(tried)
+    await until(lambda: bool(receiver.got))
     await runner.reject(await ask(runner, task), "ann", "no")
     assert str(await runner.run_task(task)) == "done"
     assert await sent(rig, task, "SCHEDULED") == 1
@@ -196,13 +182,11 @@ async def test_a_decision_ends_what_is_not_delivered_yet(
     assert await sent(rig, task, "COMPLETED") == 0
 
 
-async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(rig: Rig) -> None:
     letters = Letters()
     try:
-        runner = await serve(rig, make_agent, letters, roll_events=50)
-        model.call("pay", {"euros": 3})
+        runner = await serve(rig, letters, roll_events=50)
+        rig.model.call("pay", {"euros": 3})
         task = await runner.create_task("pay 3")
         await runner.run_step(task)
         await asyncio.to_thread(letters.began.wait)
@@ -223,11 +207,11 @@ async def until_noted(runner: AgentRunner, task: Task) -> None:
 
 
 async def test_a_snoozed_approval_comes_back_by_itself_and_says_so_also_after_a_rollover(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     book = Book()
-    runner = await serve(rig, make_agent, book, roll_events=50)
-    task = await waiting(runner, model)
+    runner = await serve(rig, book, roll_events=50)
+    task = await waiting(runner, rig.model)
     question = await ask(runner, task)
 
     async def listed(*, snoozed: bool = False) -> bool:
@@ -259,10 +243,7 @@ async def test_a_snoozed_approval_comes_back_by_itself_and_says_so_also_after_a_
     await runner.snooze(question, "ben", time.time() + 3, reason="lunch")
     await until(listed)
 
-    async def told() -> bool:
-        return len(book.sent) > 1
-
-    await until(told)
+    await until(lambda: len(book.sent) > 1)
     assert [each.rstrip("0123456789") for each in book.sent] == [
         f"{question.id}:asked",
         f"{question.id}:returned",

@@ -12,10 +12,10 @@ from holdfast.errors import (
     InvalidArgumentError,
     UnfitAnswerError,
 )
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call, malformed, raw
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 
 CUT = "Not run: the answer was cut off"
 
@@ -53,31 +53,31 @@ async def finished(runner: AgentRunner) -> Any:
 
 
 async def test_different_calls_of_one_id_get_ids_of_their_own_in_the_step_api(
-    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+    rig: Rig, look: Tool, ran: list[str]
 ) -> None:
-    runner = await make_runner(look)
+    runner = await rig.make(look)
     places = ("a", "b", "a", "b", "c")
-    model.add(odd(*(("c", "look", {"where": place}) for place in places)))
-    model.reply("done")
+    rig.model.add(odd(*(("c", "look", {"where": place}) for place in places)))
+    rig.model.reply("done")
     assert await finished(runner) == "done"
     assert sorted(ran) == ["a", "b", "c"]
-    assert model.requests[1].results == {"c": "seen a", "c_2": "seen b", "c_3": "seen c"}
+    assert rig.model.requests[1].results == {"c": "seen a", "c_2": "seen b", "c_3": "seen c"}
 
 
 async def test_calls_of_an_answer_that_is_cut_off_are_not_run_and_the_model_is_told(
-    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+    rig: Rig, look: Tool, ran: list[str]
 ) -> None:
-    runner = await make_runner(look)
-    model.add(odd(("c", "look", {"where": "a"}), ("d", "look", {}), finish="length"))
-    model.call("look", {"where": "b"})
-    model.reply("done")
+    runner = await rig.make(look)
+    rig.model.add(odd(("c", "look", {"where": "a"}), ("d", "look", {}), finish="length"))
+    rig.model.call("look", {"where": "b"})
+    rig.model.reply("done")
     assert await finished(runner) == "done"
     assert ran == ["b"]
-    assert [text.startswith(CUT) for text in model.requests[1].results.values()] == [True, True]
+    assert [text.startswith(CUT) for text in rig.model.requests[1].results.values()] == [True, True]
 
 
 async def test_names_and_arguments_that_mean_one_thing_alone_are_taken_for_it(
-    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+    rig: Rig, look: Tool, ran: list[str]
 ) -> None:
     @tool
     def ping() -> str:
@@ -85,47 +85,44 @@ async def test_names_and_arguments_that_mean_one_thing_alone_are_taken_for_it(
         ran.append("ping")
         return "pong"
 
-    runner = await make_runner(look, ping)
-    model.calls([("functions.look", {"where": "a"}), (" look ", {"where": "b"})])
-    model.calls([("ping", given) for given in ("null", "[]", "", "{}")])
-    model.calls([("functions.pay", {}), ("look", "null")])
-    model.reply("done")
+    runner = await rig.make(look, ping)
+    rig.model.calls([("functions.look", {"where": "a"}), (" look ", {"where": "b"})])
+    rig.model.calls([("ping", given) for given in ("null", "[]", "", "{}")])
+    rig.model.calls([("functions.pay", {}), ("look", "null")])
+    rig.model.reply("done")
     assert await finished(runner) == "done"
     assert sorted(ran) == ["a", "b", *["ping"] * 4]
-    *_, pay, nothing = model.requests[3].results.values()
+    *_, pay, nothing = rig.model.requests[3].results.values()
     assert ("not found" in pay, "was not run" in nothing.lower()) == (True, True)
 
 
-async def test_an_answer_of_reasoning_alone_is_asked_for_three_times_then_waits_and_goes_on(
-    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+@pytest.mark.parametrize("why", ["The model's answer is empty", ".*not JSON.*base_url"])
+async def test_an_answer_that_is_none_is_asked_for_three_times_then_waits_and_goes_on(
+    rig: Rig, look: Tool, ran: list[str], why: str
 ) -> None:
-    runner = await make_runner(look)
-    model.call("look", {"where": "a"})
+    runner = await rig.make(look)
+    rig.model.call("look", {"where": "a"})
     said: dict[str, Any] = {"content": None, "reasoning_content": "hm", "tool_calls": []}
-    for _ in range(3):
-        model.raw(
-            {
-                "status": "completed",
-                "output": [{"type": "reasoning", "id": "rs_1", "summary": []}],
-                "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
-            }
-        )
+    thought = {
+        "status": "completed",
+        "output": [{"type": "reasoning", "id": "rs_1", "summary": []}],
+        "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+    }
+    rig.model.add(*[malformed() if "JSON" in why else raw(thought)] * 3)
     task = await runner.create_task("q")
-    with pytest.raises(UnfitAnswerError, match="asked 3 times: The model's answer is empty"):
+    with pytest.raises(UnfitAnswerError, match=f"(?s)asked 3 times: {why}"):
         await runner.run_task(task)
     known = await runner.get_task(task)
     assert (known.status, known.usage.requests) == ("needs_attention", 4)
-    model.reply("done")
+    rig.model.reply("done")
     assert (await runner.run_task(task)).output == "done"
-    assert (ran, len(model.requests)) == (["a"], 5)
+    assert (ran, len(rig.model.requests)) == (["a"], 5)
 
 
-async def test_a_task_says_how_often_its_model_is_asked_for_one_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
+async def test_a_task_says_how_often_its_model_is_asked_for_one_answer(rig: Rig) -> None:
+    runner = await rig.make()
     for _ in range(2):
-        model.reply("")
+        rig.model.reply("")
     task = await runner.create_task("q", max_output_attempts=1)
     with pytest.raises(UnfitAnswerError, match="asked 1 times"):
         await runner.run_step(task)
@@ -137,14 +134,14 @@ async def test_a_task_says_how_often_its_model_is_asked_for_one_answer(
 
 @pytest.mark.parametrize("text", ["", "I look again."])
 async def test_a_call_beyond_the_most_is_told_to_the_model_and_no_answer(
-    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str], text: str
+    rig: Rig, look: Tool, ran: list[str], text: str
 ) -> None:
-    runner = await make_runner(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
-    model.call("look", {"where": "a"})
-    model.call("look", {"where": "b"}, text=text)
-    model.reply("done")
+    runner = await rig.make(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
+    rig.model.call("look", {"where": "a"})
+    rig.model.call("look", {"where": "b"}, text=text)
+    rig.model.reply("done")
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    assert "budget of tool calls for this task is used up" in str(model.requests[-1].body)
+    assert "budget of tool calls for this task is used up" in str(rig.model.requests[-1].body)
     assert ran == ["a"]
 
 
@@ -155,53 +152,52 @@ class Order(BaseModel):
 
 
 async def test_an_output_that_does_not_fit_is_asked_for_again_with_what_is_wrong_then_waits(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    await rig.serve(make_agent(output_type=Order))
-    runner = rig.runner()
+    runner = await rig.serving(rig.agent(output_type=Order))
     for text in ('{"id": "x"}', "none", '{"id": 1.5}', '{"id": 7}'):
-        model.reply(text)
+        rig.model.reply(text)
     task = await runner.create_task("q")
     with pytest.raises(UnfitAnswerError, match=r"does not fit, asked 3 times.*1\.5"):
         await runner.run_step(task)
-    assert "valid integer" in str(model.requests[1].body)
+    assert "valid integer" in str(rig.model.requests[1].body)
     assert (await runner.run_step(task)).output == {"id": 7}
 
 
 async def test_a_run_goes_on_after_an_unknown_tool_and_an_unfit_output(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool
+    rig: Rig, look: Tool
 ) -> None:
-    agent = make_agent(look, output_type=Order)
+    agent = rig.agent(look, output_type=Order)
     await rig.serve(agent)
-    model.add(call("lok", {}), "none", '```json\n{"id": 7.0}\n```')
+    rig.model.add(call("lok", {}), "none", '```json\n{"id": 7.0}\n```')
     done = await Runner.run(agent, "q", runner=rig.runner())
     assert done.final_output == Order(id=7)
-    assert [done.context_wrapper.usage.requests, len(model.requests)] == [3, 3]
-    assert "Tool 'lok' not found" in str(model.requests[1].body)
+    assert [done.context_wrapper.usage.requests, len(rig.model.requests)] == [3, 3]
+    assert "Tool 'lok' not found" in str(rig.model.requests[1].body)
     assert "none" not in str(done.to_input_list())  # the next turn sees the answer of use alone
 
 
 @pytest.mark.parametrize("kept", [{"auto_previous_response_id": True}, {"conversation_id": "c"}])
 async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_that_did_not_fit(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool, kept: Any
+    rig: Rig, look: Tool, kept: Any
 ) -> None:
-    agent = make_agent(look, output_type=Order)
+    agent = rig.agent(look, output_type=Order)
     await rig.serve(agent)
-    model.call("look", {})
+    rig.model.call("look", {})
     for text in ("none", "none", "none", "none", '{"id": 7}'):
-        model.reply(text)
+        rig.model.reply(text)
     task_id = f"unfit-{len(kept)}-{next(iter(kept))[0]}"
     with pytest.raises(UnfitAnswerError):
         await Runner.run(agent, "q", runner=rig.runner(), task_id=task_id, **kept)
     await rig.runner().give_feedback(task_id, "It is 7.", by="ann")
     done = await Runner.run(agent, RunState.of(task_id), runner=rig.runner())
     assert done.final_output == Order(id=7)
-    sent = [each.body["input"] for each in model.requests]
+    sent = [each.body["input"] for each in rig.model.requests]
     kinds = [[each.get("type") or each["content"][:8] for each in items] for items in sent]
     again = ["Your ans"]
     told = ["It is 7."] if "conversation_id" in kept else ["function_call_output", "It is 7."]
     assert kinds == [["q"], ["function_call_output"], again, again, told, again]
-    from_answer = [each.body.get("previous_response_id") for each in model.requests]
+    from_answer = [each.body.get("previous_response_id") for each in rig.model.requests]
     assert (from_answer[4], len(set(from_answer))) == (
         from_answer[1],
         1 if "c" in kept.values() else 5,
@@ -210,30 +206,17 @@ async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_th
 
 @pytest.mark.parametrize("kept", [{"auto_previous_response_id": True}, {"conversation_id": "c"}])
 async def test_each_call_that_the_provider_remembers_is_answered_though_none_was_left(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool, kept: Any
+    rig: Rig, look: Tool, kept: Any
 ) -> None:
-    agent = make_agent(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
+    agent = rig.agent(look, worker=FunctionCallingAgentWorker(max_function_calls=1))
     await rig.serve(agent)
     for k in range(4):
-        model.call("look", {}, id=f"c{k}")
-    model.reply("done")
+        rig.model.call("look", {}, id=f"c{k}")
+    rig.model.reply("done")
     task_id = f"calls-{next(iter(kept))[0]}"
     with pytest.raises(UnfitAnswerError):
         await Runner.run(agent, "q", runner=rig.runner(), task_id=task_id, **kept)
     done = await Runner.run(agent, RunState.of(task_id), runner=rig.runner())
-    sent = [[each.get("call_id") for each in asked.body["input"]] for asked in model.requests]
+    sent = [[each.get("call_id") for each in asked.body["input"]] for asked in rig.model.requests]
     last = ["c3", None] if "conversation_id" in kept else ["c0"]
     assert (done.final_output, sent) == ("done", [[None], ["c0"], ["c1"], ["c2"], last])
-
-
-async def test_an_answer_that_cannot_be_read_is_asked_for_three_times_then_waits_and_goes_on(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    for _ in range(3):
-        model.malformed()
-    task = await runner.create_task("q")
-    with pytest.raises(UnfitAnswerError, match=r"(?s)not JSON.*base_url"):
-        await runner.run_step(task)
-    model.reply("done")
-    assert ((await runner.run_step(task)).output, len(model.requests)) == ("done", 4)

@@ -10,7 +10,7 @@ from holdfast import TaskStep, TaskStepOutput, errors, tool
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeRunner, until, until_steps
+from tests.support.rig import Rig, until, until_steps
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,15 +75,12 @@ class Doors:
             self._door(step_id).set()
 
     async def are_inside(self, *step_ids: str) -> None:
-        async def condition() -> bool:
-            return self.inside == set(step_ids)
-
-        await until(condition)
+        await until(lambda: self.inside == set(step_ids))
 
 
-async def test_a_round_runs_at_once_and_answers_in_queue_order(make_runner: MakeRunner) -> None:
+async def test_a_round_runs_at_once_and_answers_in_queue_order(rig: Rig) -> None:
     doors = Doors()
-    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, doors))
+    runner = await rig.make(worker=Graph({"x": (), "y": (), "z": ()}, doors))
     task = await runner.create_task("q")
     await runner.run_step(task)
     running = [
@@ -120,10 +117,10 @@ def failing(*broken: str, error: Callable[[], Exception] = lambda: ValueError("b
 
 
 async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     do = failing("x", "z")
-    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, do))
+    runner = await rig.make(worker=Graph({"x": (), "y": (), "z": ()}, do))
     task = await runner.create_task("q")
     await runner.run_step(task)
     with pytest.raises(errors.StepFailedError, match="broken") as failed:
@@ -161,9 +158,9 @@ async def paying(step: TaskStep, ctx: StepContext) -> Json:
 
 
 async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(pay, worker=Graph({"x": (), "y": (), "z": ()}, paying))
+    runner = await rig.make(pay, worker=Graph({"x": (), "y": (), "z": ()}, paying))
     task = await runner.create_task("q")
     await runner.run_step(task)
     outputs = await runner.run_steps_in_queue(task)
@@ -189,7 +186,7 @@ async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
 
 
 async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     doors = Doors()
 
@@ -199,7 +196,7 @@ async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
         ctx.state["log"] = [*ctx.state["log"], step.step_id]
         return None
 
-    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
+    runner = await rig.make(worker=Graph({"x": (), "y": ()}, do))
     task = await runner.create_task("q", extra_state={"log": []})
     await runner.run_step(task)
     running = asyncio.create_task(runner.run_steps_in_queue(task))

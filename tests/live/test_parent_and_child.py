@@ -2,9 +2,8 @@
 
 from holdfast import AgentRunner
 from holdfast.task.data.children import REPORTS, SAYS, ChildReport, ParentSays
-from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.runs import pay
 
 
@@ -22,15 +21,14 @@ async def refusals(runner: AgentRunner, task: str, count: int) -> list[str]:
 
 
 async def test_signals_in_the_name_of_parent_and_child_are_refused_and_change_nothing(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    helper = make_agent(pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "how?"})
-    model.call("pay", {})
-    model.reply("like this")
-    model.reply("all done")
+    helper = rig.agent(pay, name="helper")
+    runner = await rig.serving(rig.agent(helper.as_tool(tool_description="Helps."), name="agent"))
+    rig.model.call("helper", {"input": "how?"})
+    rig.model.call("pay", {})
+    rig.model.reply("like this")
+    rig.model.reply("all done")
     task = await runner.create_task("please")
     await runner.run_task(task)
     asked = await ask(runner, task)

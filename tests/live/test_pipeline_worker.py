@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI
 from holdfast.workers import (
     ConstantComponent,
     FunctionComponent,
@@ -17,7 +16,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import said
 
 Body = Callable[[Any], Any] | Callable[[Any, Any], Any]
@@ -31,9 +30,7 @@ def calls(name: str, body: Body, **options: Any) -> FunctionComponent:
 # ---- one run
 
 
-async def test_a_question_goes_through_tool_prompt_and_model(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_question_goes_through_tool_prompt_and_model(rig: Rig) -> None:
     def search(query: str, language: str) -> str:
         """Search."""
         return f"{query} in {language}"
@@ -56,12 +53,12 @@ async def test_a_question_goes_through_tool_prompt_and_model(
         ],
         output="answer",
     )
-    runner = await make_runner(search, worker=worker)
-    model.reply("the answer")
+    runner = await rig.make(search, worker=worker)
+    rig.model.reply("the answer")
     response = await runner.chat("Where is {x}?", session="s")
     assert str(response) == "the answer"
     assert [str(source) for source in response.sources] == ["Where is {x} in French"]
-    [request] = model.requests
+    [request] = rig.model.requests
     assert [m.text for m in request.messages] == [
         "Answer Where is {x}? from this: Where is {x} in French"
     ]
@@ -76,9 +73,7 @@ async def test_a_question_goes_through_tool_prompt_and_model(
 # ---- several steps
 
 
-async def test_done_decides_and_previous_is_the_output_of_the_step_before(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_done_decides_and_previous_is_the_output_of_the_step_before(rig: Rig) -> None:
     worker = PipelineAgentWorker(
         [calls("draft", lambda asked, before: [asked, before]), ModelComponent("improve")],
         [
@@ -89,8 +84,8 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
         output="improve",
         done=lambda output, state: output == "good",
     )
-    runner = await make_runner(worker=worker)
-    model.add("bad", "better", "good")
+    runner = await rig.make(worker=worker)
+    rig.model.add("bad", "better", "good")
     task = await runner.create_task("q")
     first = await runner.run_step(task)
     second = await runner.run_step(task, input="shorter")
@@ -100,7 +95,7 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
         ("better", False),
         ("good", True),
     ]
-    assert [json.loads(r.last_user or "") for r in model.requests] == [
+    assert [json.loads(r.last_user or "") for r in rig.model.requests] == [
         ["q", None],
         ["shorter", "bad"],
         ["q", "better"],
@@ -141,9 +136,9 @@ def _raises(x: str) -> str:
     ],
 )
 async def test_an_error_names_its_component(
-    make_runner: MakeRunner, worker: PipelineAgentWorker, text: str
+    rig: Rig, worker: PipelineAgentWorker, text: str
 ) -> None:
-    runner = await make_runner(_refuse, worker=worker)
+    runner = await rig.make(_refuse, worker=worker)
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=text):
         await runner.run_step(task)

@@ -7,7 +7,7 @@ from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.workers import PlanAndSolveAgentWorker, ReActAgentWorker
 from tests.support.people import World
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import said
 
 PLANNING = "plan how to"
@@ -50,9 +50,7 @@ async def steps_of(runner: AgentRunner, task: Task) -> list[str]:
     return [output.task_step.step_id for output in await runner.get_completed_steps(task)]
 
 
-async def test_a_sub_task_is_undone_alone_and_done_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_sub_task_is_undone_alone_and_done_again(rig: Rig) -> None:
     world = World()
 
     def cancel(effect: Effect) -> str:
@@ -65,11 +63,15 @@ async def test_a_sub_task_is_undone_alone_and_done_again(
         world.done.append(f"book {what}")
         return f"booked {what}"
 
-    runner = await make_runner(book, worker=PlanAndSolveAgentWorker(refine=False))
-    model.reply(DIAMOND, match=PLANNING)
-    solves(model, a="res a", c="res c", d="res d")
-    model.add(call("book", {"what": "plane"}, match=part("b")), reply("by plane", match=part("b")))
-    model.add(call("book", {"what": "train"}, match=part("b")), reply("by train", match=part("b")))
+    runner = await rig.make(book, worker=PlanAndSolveAgentWorker(refine=False))
+    rig.model.reply(DIAMOND, match=PLANNING)
+    solves(rig.model, a="res a", c="res c", d="res d")
+    rig.model.add(
+        call("book", {"what": "plane"}, match=part("b")), reply("by plane", match=part("b"))
+    )
+    rig.model.add(
+        call("book", {"what": "train"}, match=part("b")), reply("by train", match=part("b"))
+    )
     task = await runner.create_task("the request")
     for _ in range(2):
         await runner.run_step(task)
@@ -80,12 +82,12 @@ async def test_a_sub_task_is_undone_alone_and_done_again(
     assert await runner.get_upcoming_steps(task) == before
     assert str(await runner.run_step(task)) == "by train"
     assert world.done == ["book plane", "cancel plane", "book train"]
-    again = [r for r in model.requests if r.holds(part("b"))][2]
+    again = [r for r in rig.model.requests if r.holds(part("b"))][2]
     assert again.holds("too loud")  # the sub-task's model is told, on its own messages
     assert str(await runner.run_task(task)) == "res d"
-    assert model.requests[-1].holds("by train")
-    assert not model.requests[-1].holds("by plane")
-    assert asked(model) == {"a": 1, "b": 4, "c": 1, "d": 1}
+    assert rig.model.requests[-1].holds("by train")
+    assert not rig.model.requests[-1].holds("by plane")
+    assert asked(rig.model) == {"a": 1, "b": 4, "c": 1, "d": 1}
     response = await runner.finalize_response(task)
     assert [source.content for source in response.sources] == ["booked train"]
 
@@ -93,27 +95,25 @@ async def test_a_sub_task_is_undone_alone_and_done_again(
 # ---- sub-tasks done by another AgentWorker
 
 
-async def test_sub_tasks_are_done_by_the_steps_of_another_worker(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_sub_tasks_are_done_by_the_steps_of_another_worker(rig: Rig) -> None:
     @tool(effect="read")
     def look(what: str) -> str:
         """Look."""
         return f"found {what}"
 
     worker = PlanAndSolveAgentWorker(refine=False, worker=ReActAgentWorker())
-    runner = await make_runner(look, worker=worker)
-    model.reply(written(a="", b="a"), match=PLANNING)
-    model.reply('Thought: I look.\nAction: look\nAction Input: {"what": "x"}', match=part("a"))
-    model.reply("Thought: I can answer.\nAnswer: res a", match="found x")
-    model.reply("Thought: I can answer.\nAnswer: res b", match=part("b"))
+    runner = await rig.make(look, worker=worker)
+    rig.model.reply(written(a="", b="a"), match=PLANNING)
+    rig.model.reply('Thought: I look.\nAction: look\nAction Input: {"what": "x"}', match=part("a"))
+    rig.model.reply("Thought: I can answer.\nAnswer: res a", match="found x")
+    rig.model.reply("Thought: I can answer.\nAnswer: res b", match=part("b"))
     task = await runner.create_task("the request")
     assert str(await runner.run_task(task)) == "res b"
     assert await steps_of(runner, task) == ["s1", "p1:a", "p1:b"]
-    observed = model.requests[2]
+    observed = rig.model.requests[2]
     assert observed.holds("Observation: found x")
     assert observed.holds("Thought: I look.")
-    assert model.requests[3].holds("res a")
-    assert not model.requests[3].holds("found x")
+    assert rig.model.requests[3].holds("res a")
+    assert not rig.model.requests[3].holds("found x")
     assert said(await runner.transcript(task)) == [("user", "the request"), ("assistant", "res b")]
     assert await runner.verify(task) == []

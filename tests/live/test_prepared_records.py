@@ -18,7 +18,7 @@ from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang
-from tests.support.rig import MakeAgent, Rig, activities_of, event_types, forget, read_record
+from tests.support.rig import Rig, activities_of, event_types, forget, read_record
 
 
 class Writes:
@@ -90,12 +90,12 @@ async def thrown_away(
 
 
 async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_end(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
+    rig: Rig, writes: Writes
 ) -> None:
-    agent = make_agent()
+    agent = rig.agent()
     await rig.serve(agent)
     runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    running = await thrown_away(runner, agent, model, writes, task_id)
+    running = await thrown_away(runner, agent, rig.model, writes, task_id)
 
     task = await runner.get_task(task_id)
     assert (task.status, task.steps) == ("running", 1)
@@ -116,7 +116,7 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
     with pytest.raises(TaskExistsError):
         await runner.create_task("Go.", task_id=task_id)
 
-    model.release()
+    rig.model.release()
     assert (await running).final_output == "late"
     first, kept, last = writes.names
     assert (first, kept.partition("/")[0]) == (last, "superseded")
@@ -136,13 +136,11 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
         await other.create_task("Go.", task_id=task_id)
 
 
-async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
-) -> None:
-    agent = make_agent()
+async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(rig: Rig, writes: Writes) -> None:
+    agent = rig.agent()
     await rig.serve(agent)
     runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    model.reply("early")
+    rig.model.reply("early")
     running = asyncio.create_task(Runner.run(agent, "Go.", runner=runner, task_id=task_id))
     await writes.first()
     await runner.client.get_workflow_handle(task_id).signal("abandon", {"id": "a", "by": "ann"})

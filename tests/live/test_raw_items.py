@@ -21,10 +21,10 @@ def ids(items: Any) -> list[str]:
 
 
 async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent_them(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     agent = await run.serve(look)
-    model.add(call("look", {"where": "there"}), "done")
+    run.model.add(call("look", {"where": "there"}), "done")
     result: Any = Runner.run_streamed(agent, "q", runner=run.runner, session="s")
     events: list[Any] = [event async for event in result.stream_events()]
     called, told, said = (each.raw_item for each in result.new_items)
@@ -43,10 +43,10 @@ async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent
 
     assert [each.get("id") for each in result.to_input_list()[1:]] == [made[0], None, made[1]]
 
-    model.reply("more")
+    run.model.reply("more")
     more = await run("and?", session="s")
     assert more.to_input_list()[:4] == result.to_input_list()
-    assert sent_ids(model) == []
+    assert sent_ids(run.model) == []
     assert await run.runner.session("s").get_items() == more.to_input_list()
 
 
@@ -57,10 +57,10 @@ def sent_ids(model: FakeOpenAI) -> list[str]:
 
 
 async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
-    run: Runs, model: FakeOpenAI, openai_client: AsyncOpenAI
+    run: Runs, openai_client: AsyncOpenAI
 ) -> None:
     agent = await run.serve(look)
-    model.add(call("look", {"where": "there"}), "done")
+    run.model.add(call("look", {"where": "there"}), "done")
     result = await run("q")
     called, told, said = (each.raw_item for each in result.new_items)
     made = [each.model_dump(exclude_unset=True) for each in (called, said)]
@@ -72,22 +72,22 @@ async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
     assert list(listed[3]) == ["id", "content", "role", "status", "type"]
     assert list(listed[3]["content"][0]) == ["annotations", "text", "type", "logprobs"]
 
-    model.reply("again")
+    run.model.reply("again")
     given = [*listed, {"content": "more", "role": "user"}]
     again = await run(given)
     assert again.to_input_list()[: len(given)] == given
-    assert sent_ids(model) == []
-    before = [item.get("role") or item["type"] for item in model.requests[-1].body["input"]]
+    assert sent_ids(run.model) == []
+    before = [item.get("role") or item["type"] for item in run.model.requests[-1].body["input"]]
     assert before == ["user", "function_call", "function_call_output", "assistant", "user"]
-    assert model.requests[-1].body["input"][3] == {"role": "assistant", "content": "done"}
+    assert run.model.requests[-1].body["input"][3] == {"role": "assistant", "content": "done"}
     read = await Runner.run(agent, RunState.of(again.task_id), runner=run.runner)
     assert json.dumps(read.to_input_list()) == json.dumps(again.to_input_list())
 
-    client = openai_client.with_options(base_url=model.base_url)
+    client = openai_client.with_options(base_url=run.model.base_url)
     other = await run.serve(look, model=ChatCompletionsModel("m", client=client))
-    model.reply("there")
+    run.model.reply("there")
     asked = [*again.to_input_list(), {"role": "user", "content": "where?"}]
     last = await Runner.run(other, asked, runner=run.runner)
-    roles = [each["role"] for each in model.requests[-1].body["messages"]]
+    roles = [each["role"] for each in run.model.requests[-1].body["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
     assert last.to_input_list()[-1]["id"] == FAKE_ID

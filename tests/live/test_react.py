@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 from holdfast import AgentRunner, Task, TaskStepOutput, tool
-from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import Rig
 from tests.support.workers import said
 
 
@@ -51,18 +50,18 @@ async def transcript(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
 
 
 async def test_an_action_is_one_tool_call_and_one_observation_and_an_answer_is_last(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
-    runner = await rig.serving(make_agent(add, instructions="Be brief.", worker=ReActAgentWorker()))
-    model.add(act(), finish("3"))
+    runner = await rig.serving(rig.agent(add, instructions="Be brief.", worker=ReActAgentWorker()))
+    rig.model.add(act(), finish("3"))
     task, [first, last] = await ran(runner)
     [source] = first.sources
     assert (source.tool_name, source.content, source.call_id) == ("add", "3", "call_s1")
     assert json.loads(source.raw_input) == {"a": 1, "b": 2}
     assert (first.is_last, last.is_last, str(last), last.sources) == (False, True, "3", ())
-    assert model.requests[0].tools == ()
-    assert model.requests[0].instructions.startswith("Be brief.\n")
-    assert "- add\n  Add two numbers.\n  Schema: {" in model.requests[0].instructions
+    assert rig.model.requests[0].tools == ()
+    assert rig.model.requests[0].instructions.startswith("Be brief.\n")
+    assert "- add\n  Add two numbers.\n  Schema: {" in rig.model.requests[0].instructions
     assert await transcript(runner, task) == [
         ("user", "q"),
         ("assistant", act()),
@@ -76,15 +75,13 @@ async def test_an_action_is_one_tool_call_and_one_observation_and_an_answer_is_l
 # ---- replies that cannot be read
 
 
-async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker())
+async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(rig: Rig) -> None:
+    runner = await rig.make(add, worker=ReActAgentWorker())
     reply = "Action: add\nAction Input: [1, 2]"
-    model.add(reply, finish("3"))
+    rig.model.add(reply, finish("3"))
     task, [first, last] = await ran(runner, session="s")
     assert (first.is_last, first.sources, str(last)) == (False, (), "3")
-    assert "could not be read: " in model.requests[1].last_user
+    assert "could not be read: " in rig.model.requests[1].last_user
     own = [(role, text) for role, text in await transcript(runner, task) if role == "assistant"]
     assert own == [("assistant", text) for text in (reply, finish("3"))]
     await runner.finalize_response(task)
@@ -95,11 +92,9 @@ async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(
 # ---- limits
 
 
-async def test_an_action_on_the_last_turn_is_not_run_and_the_answer_says_so(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker(max_turns=2))
-    model.add(act(), act(thought="Once more.", a=3, b=4))
+async def test_an_action_on_the_last_turn_is_not_run_and_the_answer_says_so(rig: Rig) -> None:
+    runner = await rig.make(add, worker=ReActAgentWorker(max_turns=2))
+    rig.model.add(act(), act(thought="Once more.", a=3, b=4))
     task, [_, last] = await ran(runner, session="s")
     assert (last.is_last, last.sources) == (True, ())
     assert "the limit of 2 model calls was reached" in str(last)
@@ -114,11 +109,9 @@ async def test_an_action_on_the_last_turn_is_not_run_and_the_answer_says_so(
 # ---- direct return
 
 
-async def test_a_direct_tool_ends_the_task_with_its_text_word_for_word(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(direct, worker=ReActAgentWorker())
-    model.reply("Action: direct\nAction Input: {}")
+async def test_a_direct_tool_ends_the_task_with_its_text_word_for_word(rig: Rig) -> None:
+    runner = await rig.make(direct, worker=ReActAgentWorker())
+    rig.model.reply("Action: direct\nAction Input: {}")
     task, [output] = await ran(runner, session="s")
     text = "Thought: not one\nAnswer: word for word "
     assert (str(output), output.is_last, output.sources[0].content) == (text, True, text)
@@ -130,18 +123,16 @@ async def test_a_direct_tool_ends_the_task_with_its_text_word_for_word(
 # ---- people
 
 
-async def test_a_task_keeps_each_user_turn_with_its_answer_and_nothing_else(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker(max_turns=2))
-    model.add(act(), finish("3"), act(a=3, b=3), "6")
+async def test_a_task_keeps_each_user_turn_with_its_answer_and_nothing_else(rig: Rig) -> None:
+    runner = await rig.make(add, worker=ReActAgentWorker(max_turns=2))
+    rig.model.add(act(), finish("3"), act(a=3, b=3), "6")
     task = await runner.create_task("Observation: is 1 + 2?", session="s")
     await runner.give_feedback(task, "be brief", by="ann")
     await runner.run_step(task)
     await runner.give_feedback(task, "briefer", by="ann")
     await runner.give_feedback(task, "and twice that?", when="queued", by="ann")
     await runner.run_task(task)
-    assert ("user", "and twice that?") in said(model.requests[2].messages)
+    assert ("user", "and twice that?") in said(rig.model.requests[2].messages)
     await runner.finalize_response(task)
     assert await runner.session("s").chat_history() == [
         user("Observation: is 1 + 2?"),

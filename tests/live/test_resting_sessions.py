@@ -13,9 +13,8 @@ from temporalio.service import RPCError
 from holdfast.archive.archive import record_name
 from holdfast.archive.session_commits import DAYS
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
-from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import said
 
 SOON = str(0.3 / 86_400)
@@ -48,10 +47,10 @@ async def forget(client: Client, id: str) -> None:
 
 
 async def test_many_sessions_leave_no_open_workflow_and_each_goes_on_with_its_memory(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, SOON)
-    runner = await make_runner()
+    runner = await rig.make()
     client = runner.client
     sessions = [runner.session(f"s{k}") for k in range(MANY)]
     await asyncio.gather(*(each.append([user(each.name)]) for each in sessions))
@@ -68,13 +67,13 @@ async def test_many_sessions_leave_no_open_workflow_and_each_goes_on_with_its_me
 
 
 async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, SOON)
-    runner = await make_runner()
+    runner = await rig.make()
     session = runner.session("kim")
     for k, is_forgotten in enumerate((False, True, False)):
-        model.reply(f"answer {k}")
+        rig.model.reply(f"answer {k}")
         task = await runner.create_task(f"question {k}", session="kim")
         await runner.run_task(task)
         await runner.finalize_response(task)
@@ -87,16 +86,16 @@ async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
         assert len(await session.get_items()) == 2 * (k + 1)
         assert (await session.usage()).requests == k + 1
         assert await session.standing_rules(ended=True) == []
-    assert len(model.requests[-1].messages) == 5
+    assert len(rig.model.requests[-1].messages) == 5
     assert await session.pop_item() is not None
     assert len(await session.get_items()) == 5
 
 
 async def test_a_session_that_rests_without_its_record_is_not_begun_anew(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, SOON)
-    runner = await make_runner()
+    runner = await rig.make()
     session = runner.session("lost")
     await session.append([user("hello")])
     await until_resting(runner.client, session.id)
@@ -107,10 +106,10 @@ async def test_a_session_that_rests_without_its_record_is_not_begun_anew(
 
 
 async def test_a_session_that_was_ended_from_outside_after_a_rest_is_not_begun_anew(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, SOON)
-    runner = await make_runner()
+    runner = await rig.make()
     session = runner.session("ended")
     await session.append([user("hello")])
     await until_resting(runner.client, session.id)
@@ -125,9 +124,9 @@ async def test_a_session_that_was_ended_from_outside_after_a_rest_is_not_begun_a
 
 @pytest.mark.parametrize("days", ["a day", "-1", "nan", "inf", "1e9"])
 async def test_a_wrong_number_of_days_is_refused(
-    days: str, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    days: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, days)
-    runner: Any = await make_runner()
+    runner: Any = await rig.make()
     with pytest.raises(InvalidArgumentError, match="Set a number of days"):
         await runner.session("s").append([user("hello")])

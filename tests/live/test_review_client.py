@@ -23,13 +23,13 @@ from holdfast.errors import (
 )
 from holdfast.reading import queries
 from holdfast.values.messages import user
-from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until, until_status
+from tests.support.rig import Rig, event_types, until, until_status
 from tests.support.workers import Counting
 
 
 @pytest.fixture
-async def runner(make_runner: MakeRunner) -> AgentRunner:
-    return await make_runner(worker=Counting(2))
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(worker=Counting(2))
 
 
 def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
@@ -45,23 +45,20 @@ def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
 # ---- nobody serves the task
 
 
-async def test_a_step_refused_for_want_of_a_worker_does_not_run_later(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
+async def test_a_step_refused_for_want_of_a_worker_does_not_run_later(rig: Rig) -> None:
     task = await rig.runner().create_task("q")
     with pytest.raises(NoWorkerError) as caught:
         await rig.runner().run_step(task, request_id="r1")
     assert (caught.value.request_id, caught.value.is_sent) == ("r1", False)
     assert caught.value.task_id == task.task_id
-    await rig.serve(make_agent(worker=Counting()))
-    runner = rig.runner()
+    runner = await rig.make(worker=Counting())
     await until_status(runner, task, "running")
     assert not [e for e in await event_types(runner.client, task.task_id) if "UPDATE" in e]
     assert (await runner.run_step(task, request_id="r1")).output["count"] == 1
 
 
 async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by_its_id(
-    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = rig.runner()
     task = await runner.create_task("q")
@@ -71,7 +68,7 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
         with pytest.raises(NoWorkerError, match="request_id") as caught:
             await runner.run_step(task)
     assert caught.value.is_sent
-    await rig.serve(make_agent(worker=Counting()))
+    await rig.serve(rig.agent(worker=Counting()))
     output = await runner.run_step(task, request_id=caught.value.request_id)
     assert output.output["count"] == 1
     assert (await runner.get_task(task)).steps == 1
@@ -202,12 +199,12 @@ async def history(session: Session) -> list[str]:
 
 
 async def test_a_session_cancelled_before_any_worker_saw_it_or_later_keeps_its_memory(
-    rig: Rig, make_agent: MakeAgent
+    rig: Rig,
 ) -> None:
     session = rig.runner().session("s")
     await session.append([user("one")])
     await rig.engine.client.get_workflow_handle(session.id).cancel()
-    await rig.serve(make_agent(worker=Counting()))
+    await rig.serve(rig.agent(worker=Counting()))
     await session.append([user("two")])
     assert await history(session) == ["one", "two"]
     await rig.engine.client.get_workflow_handle(session.id).cancel()

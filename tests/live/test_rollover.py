@@ -7,7 +7,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UndoRefusedError
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import World
-from tests.support.rig import MakeAgent, Rig, histories, until, until_status
+from tests.support.rig import Rig, histories, until, until_status
 from tests.support.runs import serve_nested
 
 ROLL = 40
@@ -37,10 +37,10 @@ async def answered(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, list[s
 
 
 async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_reached(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool, world: World
+    rig: Rig, book: Tool, world: World
 ) -> None:
-    runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
-    task, children = await answered(runner, model)
+    runner = await serve_nested(rig, book, roll_events=ROLL)
+    task, children = await answered(runner, rig.model)
     sizes = await carried_bytes(runner, task)
     assert len(sizes) >= 3
     assert sizes[-1] <= sizes[1] + 250, "less than one call more"

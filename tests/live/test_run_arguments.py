@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from holdfast import Runner, UserError, tool
-from holdfast.testing import FakeOpenAI
 from tests.support.rig import until
 from tests.support.runs import Runs, look
 
@@ -49,22 +48,20 @@ async def test_an_argument_that_there_is_not_is_refused_by_each_way_to_run(run: 
         await asyncio.to_thread(Runner.run_sync, agent, "q", **options)
 
 
-async def test_a_state_may_be_run_with_the_session_that_it_has(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("pay")
+async def test_a_state_may_be_run_with_the_session_that_it_has(run: Runs) -> None:
+    run.model.call("pay")
     result = await run("q", pay, session="s1")
     state = result.to_state()
     state.approve(state.get_interruptions()[0])
     with pytest.raises(UserError, match=r"has session 's1', and keeps it: .* session 's2'"):
         await run(state, session="s2")
-    model.reply("done")
+    run.model.reply("done")
     assert (await run(state, session="s1")).final_output == "done"
     assert (await run(state, session=run.runner.session("s1"))).final_output == "done"
 
 
-async def test_a_state_without_a_session_is_given_none(run: Runs, model: FakeOpenAI) -> None:
-    model.call("pay")
+async def test_a_state_without_a_session_is_given_none(run: Runs) -> None:
+    run.model.call("pay")
     state = (await run("q", pay)).to_state()
     with pytest.raises(UserError, match="has no session, and keeps it"):
         await run(state, session="s1")
@@ -84,10 +81,8 @@ async def test_a_state_without_a_session_is_given_none(run: Runs, model: FakeOpe
     ],
     ids=["items", "a large text"],
 )
-async def test_a_list_of_tasks_shows_what_was_asked_last(
-    run: Runs, model: FakeOpenAI, given: Any
-) -> None:
-    model.reply("Rome.")
+async def test_a_list_of_tasks_shows_what_was_asked_last(run: Runs, given: Any) -> None:
+    run.model.reply("Rome.")
     result = await Runner.run(await run.serve(), given, runner=run.runner)
 
     async def shown() -> list[str]:

@@ -4,14 +4,13 @@ import pytest
 
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import CommandRefusedError, TaskClosedError
-from holdfast.testing import FakeOpenAI
 from tests.support.runs import Runs, tools
 
 
-async def waiting(run: Runs, model: FakeOpenAI, *names: str) -> tuple[list[str], RunState]:
+async def waiting(run: Runs, *names: str) -> tuple[list[str], RunState]:
     """Begin a run that waits for a person with a payment to each of these."""
     ran, pay = tools()
-    model.calls([("pay", {"to": name}) for name in names])
+    run.model.calls([("pay", {"to": name}) for name in names])
     return ran, (await run("q", pay)).to_state()
 
 
@@ -22,9 +21,9 @@ async def refusals(run: Runs, state: RunState) -> list[str]:
 
 
 async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_nothing_is_sent(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    ran, state = await waiting(run, model, "ann", "bob")
+    ran, state = await waiting(run, "ann", "bob")
     first, second = state.get_interruptions()
     await run.runner.reject(second.approval_id, by="eve", reason="too much")
     state.approve(first)
@@ -42,17 +41,17 @@ async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_not
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
 async def test_input_added_beside_a_decision_is_read_or_its_sender_is_told_that_the_task_has_ended(
-    run: Runs, model: FakeOpenAI, verb: str
+    run: Runs, verb: str
 ) -> None:
-    _, state = await waiting(run, model, "ann")
+    _, state = await waiting(run, "ann")
     late = (await run(RunState.of(state.task_id))).to_state()
     state.add_input("keep the report")
     getattr(state, verb)(state.get_interruptions()[0])
-    model.reply("done")
+    run.model.reply("done")
     for _ in range(2):
         assert (await run(state)).final_output == "done"
-    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
-    assert (said, len(model.requests)) == (["q", "keep the report"], 2)
+    said = [m.text for m in run.model.requests[-1].messages if m.role == "user"]
+    assert (said, len(run.model.requests)) == (["q", "keep the report"], 2)
     given = [e.verb for e in await run.runner.audit(state.task_id) if e.kind == "command"]
     assert given == ["feedback", verb]
     late.add_input("and stop")

@@ -9,8 +9,8 @@ from holdfast import RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.errors import StepFailedError
 from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeAgent, Rig, until_status
+from holdfast.testing import call
+from tests.support.rig import Rig, until_status
 from tests.support.runs import Runs
 
 
@@ -24,7 +24,7 @@ class Counter(RunHooks):
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, streams: bool
+    rig: Rig, *, streams: bool
 ) -> None:
     @tool
     def buy(ctx: RunContextWrapper[dict[str, Any]], euros: int) -> str:
@@ -34,9 +34,9 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
         ctx.context["of"]["a"] = euros
         return "bought"
 
-    agent = make_agent(buy)
+    agent = rig.agent(buy)
     await rig.serve(agent)
-    model.add(call("buy", {"euros": 3}), "done")
+    rig.model.add(call("buy", {"euros": 3}), "done")
     bought: list[int] = []
     context: dict[str, Any] = {"calls": 0, "spent": 0, "bought": bought, "own": {1, 2}}
     context["of"] = {"z": 0}
@@ -52,9 +52,7 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
     assert context["bought"] is bought
 
 
-async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(run: Runs) -> None:
     @tool(effect="read")
     async def hold() -> None:
         """Wait for ever."""
@@ -70,7 +68,7 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
         async def on_llm_start(self, *_: Any, **__: Any) -> None:
             raise BrokenError("the hook is broken")
 
-    model.call("hold")
+    run.model.call("hold")
     with pytest.raises(BrokenError, match="the hook is broken"):
         await run("q", hold, hooks=Broken(), task_id=f"{run.rig.app}-hook")
     task = await until_status(run.runner, f"{run.rig.app}-hook", "abandoned")
@@ -78,9 +76,7 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     assert "the hook is broken" in task.error
 
 
-async def test_usage_of_a_nested_agent_counts_from_the_end_of_its_call(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_usage_of_a_nested_agent_counts_from_the_end_of_its_call(rig: Rig) -> None:
     told: list[tuple[str, int]] = []
 
     class Told(RunHooks):
@@ -93,10 +89,10 @@ async def test_usage_of_a_nested_agent_counts_from_the_end_of_its_call(
         async def on_agent_end(self, context: Any, *_: Any) -> None:
             told.append(("agent_end", context.usage.requests))
 
-    helper = make_agent(name="helper")
-    agent = make_agent(helper.as_tool(), name="agent")
+    helper = rig.agent(name="helper")
+    agent = rig.agent(helper.as_tool(), name="agent")
     await rig.serve(agent)
-    model.add(call("helper", {"input": "q"}), "of the helper", "done")
+    rig.model.add(call("helper", {"input": "q"}), "of the helper", "done")
     result = await Runner.run(agent, "q", hooks=Told(), runner=rig.runner())
     assert result.context_wrapper.usage.requests == 3
     assert told == [("llm_end", 1), ("tool_end", 2), ("llm_end", 3), ("agent_end", 3)]

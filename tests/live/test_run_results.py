@@ -8,7 +8,6 @@ import pytest
 from holdfast import MaxTurnsExceeded, tool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner.runner import ItemHelpers
-from holdfast.testing import FakeOpenAI
 from tests.support.runs import Runs, look
 
 
@@ -16,9 +15,9 @@ def types(data: Any) -> list[str]:
     return [item.type for item in data.new_items]
 
 
-async def test_a_result_has_its_items_responses_and_agent(run: Runs, model: FakeOpenAI) -> None:
-    model.call("look", {"where": "there"})
-    model.reply("done")
+async def test_a_result_has_its_items_responses_and_agent(run: Runs) -> None:
+    run.model.call("look", {"where": "there"})
+    run.model.reply("done")
     result = await run("q", look)
     assert types(result) == ["tool_call_item", "tool_call_output_item", "message_output_item"]
     call, output, message = result.new_items
@@ -50,10 +49,8 @@ def count(ctx: ToolContext[Any]) -> str:
     return str(ctx.context.n)
 
 
-async def test_an_error_has_what_the_run_had_made_and_the_context_too(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("count")
+async def test_an_error_has_what_the_run_had_made_and_the_context_too(run: Runs) -> None:
+    run.model.call("count")
     context = Counted()
     with pytest.raises(MaxTurnsExceeded) as caught:
         await run("q", count, context=context, max_turns=1)

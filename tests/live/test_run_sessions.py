@@ -8,9 +8,9 @@ from holdfast import RunState
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import StepFailedError
 from holdfast.task.data.state import SessionState
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.messages import assistant, user
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.runs import Runs, look
 from tests.support.workers import said
 
@@ -19,19 +19,19 @@ async def kept(run: Runs, name: str = "s") -> list[tuple[str, str]]:
     return said(await run.runner.session(name).chat_history())
 
 
-async def test_a_list_is_committed_with_what_it_led_to(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_list_is_committed_with_what_it_led_to(run: Runs) -> None:
     session = run.runner.session("s")
     await session.append([user("before"), assistant("yes")])
-    model.reply("done")
+    run.model.reply("done")
     given = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     given += [{"role": "user", "content": "three"}]
     result = await run(given, look, session=session)
     seen = [("user", "before"), ("assistant", "yes"), ("user", "one"), ("assistant", "two")]
-    assert said(model.requests[0].messages) == [*seen, ("user", "three")]
+    assert said(run.model.requests[0].messages) == [*seen, ("user", "three")]
     assert await kept(run) == [*seen, ("user", "three"), ("assistant", "done")]
     items: list[Any] = result.input
     assert [item["content"] for item in items] == ["before", "yes", "one", "two", "three"]
-    model.reply("again")
+    run.model.reply("again")
     await run("more", session="s")
     assert await kept(run) == [
         *seen,
@@ -42,15 +42,13 @@ async def test_a_list_is_committed_with_what_it_led_to(run: Runs, model: FakeOpe
     ]
 
 
-async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(run: Runs) -> None:
 
-    model.fail(401)
+    run.model.fail(401)
     with pytest.raises(StepFailedError) as caught:
         await run("q", look, session="s")
     assert await kept(run) == []
-    model.reply("done")
+    run.model.reply("done")
     state = RunState.of(caught.value.task_id)
     await run(state)
     await run(state)
@@ -64,13 +62,11 @@ async def contents(session: Session) -> list[Any]:
     return [item.get("content") or item["type"] for item in await session.get_items()]
 
 
-async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
+async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(rig: Rig) -> None:
+    runner = await rig.make(look)
     session = runner.session("s")
     await session.add_items([{"role": "user", "content": "first"}])
-    model.add(call("look"), "done")
+    rig.model.add(call("look"), "done")
     await runner.chat("q", session="s")
     whole = await session.get_items()
     assert [item.get("type", item.get("role")) for item in whole] == [
@@ -90,8 +86,8 @@ async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(
     assert await contents(session) == ["anew"]
 
 
-async def test_a_turn_that_came_meanwhile_is_not_lost(make_runner: MakeRunner) -> None:
-    runner = await make_runner()
+async def test_a_turn_that_came_meanwhile_is_not_lost(rig: Rig) -> None:
+    runner = await rig.make()
     session = runner.session("s")
     await session.append([user("old")])
     handle = runner.client.get_workflow_handle(session.id)

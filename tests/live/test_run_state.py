@@ -9,20 +9,20 @@ from holdfast import RunHooks, Runner, UserError, tool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.rig import Rig
 from tests.support.runs import Runs, look, tools
 
 
 async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
-    run: Runs, model: FakeOpenAI, rig: Rig
+    run: Runs, rig: Rig
 ) -> None:
-    model.fail(401)
+    rig.model.fail(401)
     context: dict[str, int] = {"n": 1}
     agent = await run.serve(look)
     with pytest.raises(StepFailedError) as caught:
         await run([{"role": "user", "content": "q"}], context=context)
-    model.reply("done")
+    rig.model.reply("done")
     other = rig.runner()
     result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=other)
     assert result.final_output == "done"
@@ -46,7 +46,7 @@ class Office:
 
 @pytest.mark.parametrize(("kind", "is_streamed"), [(Desk, False), (Office, True)])
 async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
-    run: Runs, model: FakeOpenAI, kind: Any, *, is_streamed: bool
+    run: Runs, kind: Any, *, is_streamed: bool
 ) -> None:
     @tool(needs_approval=True)
     def pay(ctx: ToolContext[Desk], to: str) -> str:
@@ -60,7 +60,7 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
             seen.append(context.context)
 
-    model.call("pay", {"to": "ann"})
+    run.model.call("pay", {"to": "ann"})
     text = (await run("q", pay, context=Desk())).to_state().to_string()
     agent: Any = run.agent
     state = await RunState.from_string(
@@ -69,7 +69,7 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
     waits = await run(state)
     assert type(waits.context_wrapper.context) is kind
     state.approve(state.get_interruptions()[0])
-    model.reply("done")
+    run.model.reply("done")
     result: Any
     if is_streamed:
         result = Runner.run_streamed(agent, state, runner=run.runner, hooks=Hooks())
@@ -83,15 +83,15 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
     assert (await run(state, context=given)).context_wrapper.context is given
 
 
-async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs) -> None:
     _, pay = tools()
-    model.add(call("pay", {"to": "ann"}), call("pay", {"to": "bob"}))
+    run.model.add(call("pay", {"to": "ann"}), call("pay", {"to": "bob"}))
     one = await run("q", pay)
     two = await run("q")
     with pytest.raises(UserError, match="another run"):
         one.to_state().approve(two.interruptions[0])
     with pytest.raises(UserError, match="began with agent"):
-        await Runner.run(run.make_agent(name="other"), one.to_state(), runner=run.runner)
+        await Runner.run(run.rig.agent(name="other"), one.to_state(), runner=run.runner)
     with pytest.raises(UserError, match="not a state"):
         await RunState.from_string(run.agent, "{}")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="session"):

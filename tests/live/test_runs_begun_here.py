@@ -7,8 +7,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig, as_embedded, event_types, histories
+from tests.support.rig import Rig, as_embedded, event_types, histories
 from tests.support.runs import Runs, look, tools
 
 ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
@@ -23,13 +22,13 @@ activity for the answer and one to describe the agent, the archive's record, the
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Runs:
     as_embedded(rig, monkeypatch)
-    return Runs(rig, make_agent)
+    return Runs(rig)
 
 
 async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+    run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     real: Any = vars(WorkflowHandle)["execute_update"]
@@ -40,8 +39,8 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
 
     monkeypatch.setattr(WorkflowHandle, "execute_update", ask)
 
-    model.call("look")
-    model.reply("done")
+    run.model.call("look")
+    run.model.reply("done")
     result = await run("q", look)
     assert result.final_output == "done"
     [history] = await histories(run.runner.client, result.task_id)
@@ -51,26 +50,24 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
     assert ACCEPTED not in await event_types(run.runner.client, result.task_id)
 
 
-async def test_a_run_that_waits_for_a_person_is_asked_once(run: Runs, model: FakeOpenAI) -> None:
+async def test_a_run_that_waits_for_a_person_is_asked_once(run: Runs) -> None:
     ran, pay = tools()
-    model.call("pay", {"to": "ann"})
+    run.model.call("pay", {"to": "ann"})
     result = await run("q", pay)
     [call] = result.interruptions
     found = await event_types(run.runner.client, result.task_id)
     assert found.count(ACCEPTED) == found.count(COMPLETED) == 1
     state = result.to_state()
     state.approve(call)
-    model.reply("done")
+    run.model.reply("done")
     assert ((await run(state)).final_output, ran) == ("done", ["ann"])
 
 
-async def test_a_run_elsewhere_costs_its_turns_and_five_actions(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_a_run_elsewhere_costs_its_turns_and_five_actions(rig: Rig) -> None:
     for _ in range(4):
-        model.call("look")
-    model.reply("done")
-    run = Runs(rig, make_agent)
+        rig.model.call("look")
+    rig.model.reply("done")
+    run = Runs(rig)
     result = await run("q", look)
     found = Counter(await event_types(run.runner.client, result.task_id))
     passing = {"ACTIVITY_TASK_STARTED", "ACTIVITY_TASK_COMPLETED", "WORKFLOW_EXECUTION_COMPLETED"}
@@ -80,32 +77,30 @@ async def test_a_run_elsewhere_costs_its_turns_and_five_actions(
 
 
 @pytest.fixture
-def elsewhere(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def elsewhere(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Serve runs on a worker of which no hint comes, as on one of another process."""
     monkeypatch.setattr("holdfast.workflows.requests.updates.may_rest", print)
-    run = Runs(rig, make_agent)
+    run = Runs(rig)
     run.runner = rig.runner(roll_events=50)
     return run
 
 
-async def test_a_run_elsewhere_that_waits_is_seen_to_wait_and_asked_once(
-    elsewhere: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_run_elsewhere_that_waits_is_seen_to_wait_and_asked_once(elsewhere: Runs) -> None:
     _, pay = tools()
-    model.call("pay", {"to": "ann"})
+    elsewhere.model.call("pay", {"to": "ann"})
     result = await elsewhere("q", pay)
     assert [each.name for each in result.interruptions] == ["pay"]
     assert (await event_types(elsewhere.runner.client, result.task_id)).count(ACCEPTED) == 1
 
 
 async def test_a_run_elsewhere_that_failed_after_it_went_on_as_new_tries_nothing_again(
-    elsewhere: Runs, model: FakeOpenAI
+    elsewhere: Runs,
 ) -> None:
     for n in range(12):
-        model.call("look", {"where": f"there {n}"})
-    model.fail(400)
+        elsewhere.model.call("look", {"where": f"there {n}"})
+    elsewhere.model.fail(400)
     with pytest.raises(StepFailedError) as failed:
         await elsewhere("q", look, max_turns=20)
     found = await event_types(elsewhere.runner.client, str(failed.value.task_id))
     assert found.count("WORKFLOW_EXECUTION_CONTINUED_AS_NEW") == 1
-    assert len(model.requests) == 13
+    assert len(elsewhere.model.requests) == 13

@@ -11,7 +11,7 @@ from temporalio.client import ScheduleActionStartWorkflow, ScheduleSpec
 from holdfast import AgentRunner
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
-from tests.support.rig import MakeRunner, until, until_status
+from tests.support.rig import Rig, until, until_status
 from tests.support.workers import Counting
 
 LATER = datetime(2990, 1, 1, tzinfo=UTC)
@@ -29,9 +29,9 @@ async def finished(runner: AgentRunner, name: str, count: int) -> list[str]:
 
 
 async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-tick"
     made = await runner.add_schedule(name, "count", every="1 s", extra_state={"k": 1}, by="anna")
     assert (made.every, made.agent, made.input) == (("0:00:01",), runner.agent, "count")
@@ -62,9 +62,9 @@ async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
 
 
 async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_and_counted(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-slow"
     await runner.add_schedule(name, "count", every="1 s", extra_state={})
     await finished(runner, name, 1)
@@ -96,8 +96,8 @@ async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_a
     await runner.delete_schedule(name)
 
 
-async def test_a_schedule_of_other_workflows_is_left_alone(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
+async def test_a_schedule_of_other_workflows_is_left_alone(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-report"
     action = ScheduleActionStartWorkflow("Report", id=name, task_queue="reports")
     other = TemporalSchedule(action=action, spec=ScheduleSpec())
@@ -126,17 +126,17 @@ async def test_a_schedule_of_other_workflows_is_left_alone(make_runner: MakeRunn
     ],
 )
 async def test_what_is_no_time_is_refused_in_words(
-    make_runner: MakeRunner, every: Any, zone: str, said: str
+    rig: Rig, every: Any, zone: str, said: str
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     with pytest.raises(InvalidArgumentError, match=said):
         await runner.add_schedule(f"{runner.app}-odd", "q", every=every, time_zone=zone)
 
 
 async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-week"
     made = await runner.add_schedule(
         name, "q", every=["Sat,Sun,Mon 09:00", "0 7 1 * *"], time_zone="Europe/Berlin"
@@ -154,9 +154,9 @@ async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
 
 
 async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(1))
+    runner = await rig.make(worker=Counting(1))
     first = await runner.create_task("q", start_at=LATER, step_mode="automatic", by="anna")
     assert first.paused.startswith("anna, starts at ")
     second = await runner.create_task("q", start_at=LATER.timestamp(), step_mode="automatic")
@@ -174,9 +174,9 @@ async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
 
 
 async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Counting(3))
+    runner = await rig.make(worker=Counting(3))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.pause(task, "lunch", by="anna", until=LATER)

@@ -15,8 +15,8 @@ from agents.extensions.memory import (
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from holdfast import SQLiteSession
-from holdfast.testing import FakeOpenAI, call
-from tests.support.rig import MakeAgent, Rig
+from holdfast.testing import call
+from tests.support.rig import Rig
 from tests.support.runs import Runs, look
 from tests.support.workers import said
 
@@ -45,15 +45,13 @@ async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
             plain.close()
 
 
-async def test_a_session_of_the_sdk_keeps_the_turns_of_our_runs(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, session: Any
-) -> None:
-    run = Runs(rig, make_agent)
-    model.add(call("look"), "one")
+async def test_a_session_of_the_sdk_keeps_the_turns_of_our_runs(rig: Rig, session: Any) -> None:
+    run = Runs(rig)
+    rig.model.add(call("look"), "one")
     await run("q", look, session=session)
-    model.reply("two")
+    rig.model.reply("two")
     await run("more", session=session)
-    assert [role for role, _ in said(model.requests[2].messages)] == [
+    assert [role for role, _ in said(rig.model.requests[2].messages)] == [
         "user",
         "assistant",
         "tool",
@@ -82,15 +80,15 @@ async def test_a_file_of_the_sdk_is_read_by_our_session_and_back(tmp_path: Path)
 
 
 async def test_a_wrapped_session_of_ours_holds_nothing_that_can_be_read_and_has_its_settings(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path
+    rig: Rig, tmp_path: Path
 ) -> None:
-    run = Runs(rig, make_agent)
+    run = Runs(rig)
     inner = SQLiteSession("s", tmp_path / "s.db", session_settings={"limit": 2})
     session: Any = EncryptedSession("s", cast("Any", inner), "key")
     for text in ("one", "two"):
-        model.reply(text)
+        rig.model.reply(text)
         await run(f"after {text}", session=session)
-    assert [text for _, text in said(model.requests[1].messages)] == [
+    assert [text for _, text in said(rig.model.requests[1].messages)] == [
         "after one",
         "one",
         "after two",

@@ -7,20 +7,18 @@ from agents.extensions import ToolOutputTrimmer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
 from holdfast import Agent, RunConfig, Runner, StepFailedError
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.runs import look
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_the_scripted_model_of_the_sdk_answers_a_run(
-    rig: Rig, make_agent: MakeAgent, *, streamed: bool
-) -> None:
+async def test_the_scripted_model_of_the_sdk_answers_a_run(rig: Rig, *, streamed: bool) -> None:
     steps: list[Any] = [
         [function_call("look", {"where": "up"}, call_id="c1")],
         ModelStep(output=[assistant_message("done")]),
     ]
     model = ScriptedModel(steps)
-    agent = make_agent(look, model=model)
+    agent = rig.agent(look, model=model)
     await rig.serve(agent)
     if streamed:
         stream = Runner.run_streamed(agent, "q", runner=rig.runner())

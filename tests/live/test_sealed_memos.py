@@ -16,8 +16,7 @@ from holdfast.reading.listing import UNREAD, plain_memo
 from holdfast.reading.queries import why_blocked
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.follower import Attempts
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 
 
 class Sealed(PayloadCodec):
@@ -31,9 +30,9 @@ class Sealed(PayloadCodec):
 
 
 async def test_a_task_whose_memo_cannot_be_read_is_a_row_that_says_so_and_the_list_goes_on(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner()
+    runner = await rig.make()
     task = await runner.create_task("q")
     own = runner.client
     sealed = dataclasses.replace(own.data_converter, payload_codec=Sealed())
@@ -76,9 +75,7 @@ class Lost(Turned):
         raise RuntimeError("no key")
 
 
-async def test_why_something_is_tried_again_is_decoded_for_every_reader(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_why_something_is_tried_again_is_decoded_for_every_reader(rig: Rig) -> None:
     own = rig.engine.client
     converter = dataclasses.replace(
         own.data_converter,
@@ -87,9 +84,8 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(
     )
     client = Client(own.service_client, namespace=own.namespace, data_converter=converter)
     rig.engine = dataclasses.replace(rig.engine, client=client)
-    await rig.serve(make_agent())
-    runner = rig.runner()
-    model.fail(429, message="slow down", retry_after=3000)
+    runner = await rig.make()
+    rig.model.fail(429, message="slow down", retry_after=3000)
     task = await runner.create_task("q", step_mode="automatic")
 
     async def says_why() -> str:
@@ -102,10 +98,7 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(
     view = LiveView(client, runner.archive, task.task_id, Console(file=printed, width=200))
     following = asyncio.ensure_future(view.follow())
 
-    async def is_printed() -> bool:
-        return "slow down" in printed.getvalue()
-
-    await until(is_printed)
+    await until(lambda: "slow down" in printed.getvalue())
     lost = dataclasses.replace(converter, payload_codec=Lost())
     blind = Client(own.service_client, namespace=own.namespace, data_converter=lost)
     of_task = await blind.get_workflow_handle(task.task_id).describe()

@@ -12,7 +12,7 @@ from holdfast.errors import CommandRefusedError
 from holdfast.reading.reader import Reader
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeRunner, until
+from tests.support.rig import Rig, until
 
 
 def paying(world: World) -> Tool:
@@ -37,18 +37,18 @@ async def asked_to_pay(
 
 
 async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
-    runner = await make_runner(paying(world))
+    runner = await rig.make(paying(world))
     session = runner.session("books")
-    first, status = await asked_to_pay(runner, model, "Kim")
+    first, status = await asked_to_pay(runner, rig.model, "Kim")
     assert status == "waiting"
     asked = await ask(runner, first)
     friday = datetime.now(UTC) + timedelta(days=3)
     bounds = Always(same=["to"], until=friday, scope="session")
     await runner.approve(asked, "ann", always=bounds)
-    model.call("pay", {"to": "Kim"})
-    model.reply("done")
+    rig.model.call("pay", {"to": "Kim"})
+    rig.model.reply("done")
     await runner.run_task(first)
     assert world.done == ["Kim", "Kim"]  # it holds for the rest of its own task, too
     await runner.finalize_response(first)
@@ -63,16 +63,16 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     )
     assert rule.until == friday.timestamp()
 
-    second, status = await asked_to_pay(runner, model, "Kim")
+    second, status = await asked_to_pay(runner, rig.model, "Kim")
     assert (status, world.done) == ("done", ["Kim"] * 3)
     [used] = [each for each in await runner.audit(second) if each.kind == "standing"]
     assert (used.actor, used.decision) == ("ann", "approved")
     assert (used.body["rule"], used.body["session"]) == (asked.id, "books")
-    _, status = await asked_to_pay(runner, model, "Bob")
+    _, status = await asked_to_pay(runner, rig.model, "Bob")
     assert status == "waiting"  # other values
-    _, status = await asked_to_pay(runner, model, "Kim", session="other")
+    _, status = await asked_to_pay(runner, rig.model, "Kim", session="other")
     assert status == "waiting"
-    _, status = await asked_to_pay(runner, model, "Kim", session=None)
+    _, status = await asked_to_pay(runner, rig.model, "Kim", session=None)
     assert status == "waiting"
 
     async def listed() -> bool:
@@ -87,7 +87,7 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     assert await session.standing_rules() == []
     [ended] = await session.standing_rules(ended=True)
     assert (ended.id, ended.revoked) == (asked.id, "ben")
-    _, status = await asked_to_pay(runner, model, "Kim")
+    _, status = await asked_to_pay(runner, rig.model, "Kim")
     assert status == "waiting"
     with pytest.raises(CommandRefusedError, match="there are: none"):
         await session.revoke_rule(asked.id, "ben")

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast import Retrieved, SourceNode, tool
 from holdfast.agents.tools.decorator import render_result
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.parts.sources import content_of, nodes_of, union
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 
 
 @dataclass
@@ -94,12 +94,10 @@ def test_of_nodes_with_one_id_the_first_is_kept_where_it_stands() -> None:
 # ---- tasks
 
 
-async def test_nodes_of_all_steps_are_joined_in_call_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(search, engine)
-    model.calls([("search", {"query": "a"}), ("engine", {"query": "b"})])
-    model.add(call("search", {"query": "c"}), "done")
+async def test_nodes_of_all_steps_are_joined_in_call_order(rig: Rig) -> None:
+    runner = await rig.make(search, engine)
+    rig.model.calls([("search", {"query": "a"}), ("engine", {"query": "b"})])
+    rig.model.add(call("search", {"query": "c"}), "done")
     response = await runner.chat("q")
     assert [node.id for node in response.source_nodes] == ["a", "shared", "n1", "c"]
     assert response.source_nodes[0].metadata == {"page": 7}
@@ -108,4 +106,4 @@ async def test_nodes_of_all_steps_are_joined_in_call_order(
     ]
     steps = await runner.get_completed_steps(response.task_id)
     assert [node.id for source in steps[1].sources for node in source.nodes] == ["c", "shared"]
-    assert model.requests[1].results == {"call_1": "found a", "call_2": "answer to b"}
+    assert rig.model.requests[1].results == {"call_1": "found a", "call_2": "answer to b"}

@@ -3,9 +3,8 @@
 from decimal import Decimal
 
 from holdfast import AgentRunner, Price, Prices, Task
-from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.runs import look
 
 
@@ -13,19 +12,17 @@ async def spent(runner: AgentRunner, task: Task | str) -> Usage:
     return (await runner.get_task(task)).usage
 
 
-async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(look)
+async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(rig: Rig) -> None:
+    agent = rig.agent(look)
     cheap, dear = (Prices({"gpt-5-mini": Price(input=1, output=price)}) for price in (10, 1000))
     await rig.serve(agent, prices=cheap)
     runner = rig.runner()
-    model.call("look", usage=Usage(input_tokens=10, output_tokens=2))
+    rig.model.call("look", usage=Usage(input_tokens=10, output_tokens=2))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.undo_step(task)
     await rig.serve(agent, prices=dear)
-    model.reply("done", usage=Usage(input_tokens=10, output_tokens=2))
+    rig.model.reply("done", usage=Usage(input_tokens=10, output_tokens=2))
     await runner.run_task(task)
     answer = await runner.finalize_response(task)
     assert answer.usage == await spent(runner, task)
@@ -43,15 +40,13 @@ async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(
     await rig.assert_replays()
 
 
-async def test_a_session_has_cost_what_all_its_tasks_have_also_before_a_reset(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(look), prices=Prices({"gpt-5-mini": Price(input=1, output=1)}))
+async def test_a_session_has_cost_what_all_its_tasks_have_also_before_a_reset(rig: Rig) -> None:
+    await rig.serve(rig.agent(look), prices=Prices({"gpt-5-mini": Price(input=1, output=1)}))
     runner = rig.runner()
     session = runner.session("alice")
     assert await session.usage() == Usage()
     for text in ("one", "two"):
-        model.reply(text, usage=Usage(input_tokens=3, output_tokens=1))
+        rig.model.reply(text, usage=Usage(input_tokens=3, output_tokens=1))
         await runner.chat("hi", session="alice")
         await session.append([user("by hand")])
         await session.reset()

@@ -21,7 +21,7 @@ from holdfast.errors import (
     StepNotFoundError,
     TaskClosedError,
 )
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.values.messages import Message
 from holdfast.workers import (
     FunctionAgentWorker,
@@ -30,19 +30,17 @@ from holdfast.workers import (
     StepContext,
 )
 from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
+from tests.support.rig import Rig, until_status, until_steps
 from tests.support.runs import look
 
 # ---- feedback
 
 
 @pytest.mark.parametrize("how", ["queued", "next_model_call", "run_step"])
-async def test_what_is_asked_after_an_undo_follows_the_note_of_it(
-    make_runner: MakeRunner, model: FakeOpenAI, how: Any
-) -> None:
-    runner = await make_runner()
+async def test_what_is_asked_after_an_undo_follows_the_note_of_it(rig: Rig, how: Any) -> None:
+    runner = await rig.make()
     task = await runner.create_task("q", session=f"s-{how}")
-    model.add("1", "2", "3")
+    rig.model.add("1", "2", "3")
     await runner.run_step(task)
     await runner.run_step(task, input="f")
     await runner.undo_step(task, by="ann", reason="because")
@@ -53,7 +51,7 @@ async def test_what_is_asked_after_an_undo_follows_the_note_of_it(
     else:
         await runner.give_feedback(task, "g", when=how, by="ann")
         await runner.run_step(task)
-    said = [(m.role, m.text[:5]) for m in model.requests[-1].messages]
+    said = [(m.role, m.text[:5]) for m in rig.model.requests[-1].messages]
     assert said == [("user", "q"), ("assistant", "1"), ("system", "Steps"), ("user", "g")]
     await runner.finalize_response(task)
     kept = [m.text for m in await runner.session(f"s-{how}").chat_history()]
@@ -71,12 +69,14 @@ async def _asks(question: str, ctx: StepContext) -> str:
     ids=lambda worker: type(worker).__name__,
 )
 async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_with_their_task(
-    make_runner: MakeRunner, model: FakeOpenAI, worker: Any
+    rig: Rig, worker: Any
 ) -> None:
-    runner = await make_runner(**({} if worker is None else {"worker": worker}))
+    runner = await rig.make(**({} if worker is None else {"worker": worker}))
 
     def said() -> list[str]:
-        return [m.text for m in model.requests[-1].messages if m.text in ("q", "no", "r") or by(m)]
+        return [
+            m.text for m in rig.model.requests[-1].messages if m.text in ("q", "no", "r") or by(m)
+        ]
 
     def by(message: Message) -> bool:
         return "Reason: because" in message.text
@@ -84,7 +84,7 @@ async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_wi
     task = await runner.create_task("q", session="s")
     await runner.give_feedback(task, "no", by="ann")
     for n in range(3):
-        model.reply(f"Answer: {n}")
+        rig.model.reply(f"Answer: {n}")
     await runner.run_step(task)
     assert said() == ["q", "no"]
     await runner.undo_step(task, by="ann", reason="because")
@@ -95,20 +95,20 @@ async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_wi
     assert kept[:1] == ["q"]
     later = await runner.create_task("r", session="s")
     await runner.run_step(later)
-    assert not any(map(by, model.requests[-1].messages))
+    assert not any(map(by, rig.model.requests[-1].messages))
     assert "because" not in str(kept)
 
 
 async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_and_who_has_ended(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     @tool(needs_approval=True)
     def pay() -> str:
         """Pay."""
         return "paid"
 
-    runner = await make_runner(look, pay)
-    model.add(call("look"), call("pay"))
+    runner = await rig.make(look, pay)
+    rig.model.add(call("look"), call("pay"))
     task = await runner.create_task("q")
     await runner.run_task(task)
     approval = await ask(runner, task)
@@ -126,17 +126,15 @@ async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_
 # ---- the queue
 
 
-async def test_a_budget_that_is_used_up_asks_and_each_approval_is_one_more_call(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
+async def test_a_budget_that_is_used_up_asks_and_each_approval_is_one_more_call(rig: Rig) -> None:
+    runner = await rig.make(look)
+    rig.model.call("look")
     task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="ask"))
     output = await runner.run_task(task)
-    assert (output.status, len(model.requests)) == ("waiting", 1)
+    assert (output.status, len(rig.model.requests)) == ("waiting", 1)
     assert "max_turns" in output.waiting_for[0]
     assert (await runner.get_task(task)).status == "waiting"
-    model.call("look")
+    rig.model.call("look")
     approval = await ask(runner, task)
     assert approval.kind == "limit"
     with pytest.raises(CommandRefusedError):
@@ -146,12 +144,12 @@ async def test_a_budget_that_is_used_up_asks_and_each_approval_is_one_more_call(
     await runner.approve(approval, "ann")
     await until_steps(runner, task, 2)
     assert (await runner.run_task(task)).status == "waiting"  # one call, not more
-    model.reply("so far")
+    rig.model.reply("so far")
     second = await ask(runner, task)
     assert second.id != approval.id
     await runner.reject(second, "ann", "that will do")
     assert str(await runner.run_task(task)) == "so far"
-    assert model.requests[-1].body.get("tool_choice") == "none"
+    assert rig.model.requests[-1].body.get("tool_choice") == "none"
 
 
 # ---- unknown effects
@@ -179,12 +177,12 @@ class Refund:
 
 
 async def lost(
-    rig: Rig, agent: Agent, refund: Refund, model: FakeOpenAI, *, edit: int = 0
+    rig: Rig, agent: Agent, refund: Refund, *, edit: int = 0
 ) -> tuple[AgentRunner, Task]:
     """Lose the worker inside a call of the tool, and start another."""
     await rig.serve(agent, graceful_shutdown_timeout=timedelta(0))
     runner = rig.runner()
-    model.add(call("refund", {"amount": 100}), "done")
+    rig.model.add(call("refund", {"amount": 100}), "done")
     task = await runner.create_task("q", step_mode="automatic")
     if edit:
         await runner.approve(await ask(runner, task), "ann", {"amount": edit})
@@ -195,7 +193,7 @@ async def lost(
 
 @pytest.mark.parametrize("verdict", ["probe: no", "probe: yes", "did not"])
 async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World, verdict: str
+    rig: Rig, world: World, verdict: str
 ) -> None:
     probed: list[Any] = []
 
@@ -205,7 +203,7 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
 
     options: dict[str, Any] = {"probe": probe} if verdict.startswith("probe") else {}
     refund = Refund(world, needs_approval=True, **options)
-    runner, task = await lost(rig, make_agent(refund.tool), refund, model, edit=7)
+    runner, task = await lost(rig, rig.agent(refund.tool), refund, edit=7)
     if not options:
         approval = await ask(runner, task)
         assert (approval.kind, approval.arguments) == ("unknown", '{"amount": 7}')
@@ -217,7 +215,7 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
         [told] = [e for e in await runner.audit(task) if e.kind == "probed"]
         assert told.body["happened"] is (verdict == "probe: yes")
     again = verdict != "probe: yes"
-    assert model.requests[1].results["call_1"] == ("refunded 7" if again else "found")
+    assert rig.model.requests[1].results["call_1"] == ("refunded 7" if again else "found")
     assert world.done == ["refund 7"] * (2 if again else 1)
     assert len(set(world.keys)) == 1
     [source] = [s for o in await runner.get_completed_steps(task) for s in o.sources]

@@ -18,8 +18,7 @@ from holdfast.reading.step_events import (
     ToolCalled,
     ToolDone,
 )
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeRunner, Rig, histories
+from tests.support.rig import Rig, histories
 from tests.support.runs import look
 from tests.support.workers import Counting
 
@@ -84,8 +83,6 @@ def in_call_order(events: Sequence[StepEvent]) -> list[tuple[str, ...]]:
 
 async def test_followers_handlers_and_later_readers_get_one_story_and_a_verbose_runner_prints_it(
     rig: Rig,
-    make_runner: MakeRunner,
-    model: FakeOpenAI,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -96,16 +93,16 @@ async def test_followers_handlers_and_later_readers_get_one_story_and_a_verbose_
         heard.append(event)
         raise ValueError("a broken handler")
 
-    await make_runner(look)
+    await rig.make(look)
     runner, task = rig.runner(verbose=True), f"{rig.app}-story"
-    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})])
-    model.hang("done")
+    rig.model.calls([("look", {"where": "a"}), ("look", {"where": "b"})])
+    rig.model.hang("done")
     with pytest.raises(TaskNotFoundError):
         await read(runner, "nobody")
     chatting = asyncio.create_task(runner.chat("q", task_id=task, on_event=handler))
-    await model.until_held()
+    await rig.model.until_held()
     following = asyncio.create_task(read(runner, task, poll=0.01))
-    model.release()
+    rig.model.release()
     response = await chatting
     events = await read(runner, task)
     assert in_call_order(events) == STORY
@@ -135,9 +132,9 @@ async def test_followers_handlers_and_later_readers_get_one_story_and_a_verbose_
 
 
 async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after_a_rollover(
-    make_runner: MakeRunner, rig: Rig, capsys: pytest.CaptureFixture[str]
+    rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runner = await make_runner(worker=Counting(20), roll_events=50)
+    runner = await rig.make(worker=Counting(20), roll_events=50)
     task = await runner.create_task("q")
     for _ in range(8):
         await runner.run_step(task)

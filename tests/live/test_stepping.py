@@ -14,14 +14,14 @@ from holdfast.errors import (
     StepNotFoundError,
 )
 from holdfast.workers import StepContext
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import Counting, Doing, Forking, ends
 
 
 async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Forking({}))
+    runner = await rig.make(worker=Forking({}))
     task = await runner.create_task("q")
     for _ in range(2):
         with pytest.raises(StalledTaskError, match="is_last"):
@@ -31,8 +31,8 @@ async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
     assert (await runner.get_task(task)).status == "needs_attention"
 
 
-async def test_a_request_for_a_step_that_cannot_run_is_refused(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
+async def test_a_request_for_a_step_that_cannot_run_is_refused(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting(1))
     task = await runner.create_task("q")
     [step] = await runner.get_upcoming_steps(task)
     wrong: Any = 7
@@ -51,9 +51,9 @@ async def test_a_request_for_a_step_that_cannot_run_is_refused(make_runner: Make
 
 
 async def test_a_queued_step_is_run_before_others_once_and_the_rest_in_their_order(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
-    runner = await make_runner(worker=Forking({"start": ["a", "b", "c"], "a": ["d"]}))
+    runner = await rig.make(worker=Forking({"start": ["a", "b", "c"], "a": ["d"]}))
     task = await runner.create_task("q")
     await runner.run_step(task)
     results = await asyncio.gather(
@@ -66,7 +66,7 @@ async def test_a_queued_step_is_run_before_others_once_and_the_rest_in_their_ord
 
 
 async def test_a_step_that_fails_stays_first_with_its_error_and_can_be_run_again(
-    make_runner: MakeRunner,
+    rig: Rig,
 ) -> None:
     tried = 0
 
@@ -83,7 +83,7 @@ async def test_a_step_that_fails_stays_first_with_its_error_and_can_be_run_again
             case _:
                 return ends(step, "mended")
 
-    runner = await make_runner(worker=Doing(body))
+    runner = await rig.make(worker=Doing(body))
     task = await runner.create_task("q")
     [upcoming] = await runner.get_upcoming_steps(task)
     with pytest.raises(StepFailedError, match="a bug in the worker") as caught:

@@ -10,7 +10,7 @@ from holdfast import Runner
 from holdfast.agents.hooks import RunHooks
 from holdfast.errors import MaxTurnsExceeded, TaskExistsError, UserError
 from holdfast.reading.streams.reader import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
-from holdfast.testing import FakeOpenAI, call, paced
+from holdfast.testing import call, paced
 from tests.support.runs import Runs, look, pay
 
 
@@ -22,7 +22,7 @@ async def take(stream: AsyncIterable[StreamEvent], got: list[StreamEvent]) -> No
 
 
 async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_nobody(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     told: list[Any] = []
 
@@ -34,9 +34,9 @@ async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_no
 
     agent, name = await run.serve(), f"{run.rig.app}-taken"
     given: Any = {"runner": run.runner, "task_id": name}
-    model.hang("done")
+    run.model.hang("done")
     running = asyncio.create_task(Runner.run(agent, "q", **given))
-    await model.until_held()
+    await run.model.until_held()
     with pytest.raises(TaskExistsError):
         await Runner.run(agent, "q", hooks=Broken(), **given)
     modes: Any = ("immediate", "after_turn", "")
@@ -52,7 +52,7 @@ async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_no
     with pytest.raises(TaskExistsError):
         await take(run.runner.stream_chat("q", task_id=name), told)
     assert told == []
-    model.release()
+    run.model.release()
     assert (await running).final_output == "done"
 
 
@@ -69,10 +69,8 @@ MEMBERS: dict[str, Any] = {
 """What a run has that has made nothing, as the Agents SDK has it."""
 
 
-async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look")
+async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(run: Runs) -> None:
+    run.model.call("look")
     agent = await run.serve(look)
     context = {"a": 1}
     stream = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1, context=context)
@@ -104,9 +102,9 @@ def standing(events: list[StreamEvent]) -> list[str]:
 
 
 async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_later(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
-    model.add(call("look", id="c1"), call("pay", id="c2"))
+    run.model.add(call("look", id="c1"), call("pay", id="c2"))
     result = await run("q", look, pay)
     state, task_id, runner = result.to_state(), result.task_id, run.runner
     live: list[StreamEvent] = []
@@ -123,7 +121,7 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     calls = ["tool_call_item c1", "tool_call_output_item c1", "tool_call_item c2"]
     assert standing(live) == calls
     await runner.undo_step(task_id, by="ann", reason="not so much")
-    model.call("pay", id="c3")
+    run.model.call("pay", id="c3")
     await run(state)
     anew = await catch_up()
     assert standing(anew) == standing(live) == [*calls[:2], "tool_call_item c3"]
@@ -132,7 +130,7 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     assert (undone.steps, undone.by, undone.reason) == (("s2",), "ann", "not so much")
     await runner.undo_step(task_id)
     await runner.undo_step(task_id)
-    model.add(call("look", id="c4"), call("pay", id="c5"))
+    run.model.add(call("look", id="c4"), call("pay", id="c5"))
     again = await run(state)
     anew = await catch_up()
     items = [item for item in again.new_items if item.type.startswith("tool_call")]
@@ -146,28 +144,28 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     assert [e.steps for e in events if e.kind == "step_undone"] == [("s2",), ("s2",), ("s1",)]
 
 
-async def test_a_printed_stream_says_how_far_the_run_is(run: Runs, model: FakeOpenAI) -> None:
-    model.add(paced("done", hold_after=1))
+async def test_a_printed_stream_says_how_far_the_run_is(run: Runs) -> None:
+    run.model.add(paced("done", hold_after=1))
     agent = await run.serve(look)
     stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    await model.until_held()
+    await run.model.until_held()
     assert str(stream).startswith("RunResultStreaming (in progress, turn 0):\n  task: ")
     assert "final output: none" in str(stream)
-    model.release()
+    run.model.release()
     await stream.result()
     assert str(stream).startswith("RunResultStreaming (complete):")
     assert "final output (str): done" in str(stream)
-    model.call("look", {})
+    run.model.call("look", {})
     failed = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1)
     with pytest.raises(MaxTurnsExceeded) as caught:
         await failed.result()
     assert str(failed).startswith("RunResultStreaming (failed with MaxTurnsExceeded):")
     assert "new items: 2" in str(failed)
     assert str(caught.value.run_data).startswith("RunData:")
-    model.add(paced("done", hold_after=1))
+    run.model.add(paced("done", hold_after=1))
     left = Runner.run_streamed(agent, "q", runner=run.runner)
-    await model.until_held()
+    await run.model.until_held()
     left.cancel()
     assert str(left).startswith("RunResultStreaming (cancelled):")
-    model.release()
+    run.model.release()
     await take(left, [])

@@ -25,7 +25,7 @@ from holdfast.reading.streams.reader import (
 from holdfast.testing import FakeOpenAI, call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, Rig, event_types, histories
+from tests.support.rig import Rig, event_types, histories
 from tests.support.runs import Served, look
 from tests.support.workers import Doing, ends
 
@@ -94,19 +94,19 @@ class Streaming(Served):
     """Runs agents on the test's own worker."""
 
     async def __call__(self, *tools: Any, agent: Agent | None = None, **options: Any) -> Any:
-        self.agent = agent or self.make_agent(*tools)
+        self.agent = agent or self.rig.agent(*tools)
         await self.rig.serve(self.agent)
         return Runner.run_streamed(self.agent, "Q", runner=self.runner, **options)
 
     async def plain(self, *tools: Any) -> Any:
-        agent = self.make_agent(*tools)
+        agent = self.rig.agent(*tools)
         await self.rig.serve(agent)
         return await Runner.run(agent, "Q", runner=self.runner)
 
 
 @pytest.fixture
-def streaming(rig: Rig, make_agent: MakeAgent) -> Streaming:
-    return Streaming(rig, make_agent)
+def streaming(rig: Rig) -> Streaming:
+    return Streaming(rig)
 
 
 async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: FakeOpenAI) -> None:
@@ -183,7 +183,7 @@ async def elsewhere(
 
 async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
     model.add(call("look"), paced("all is well", hold_after=1))
-    await streaming.rig.serve(streaming.make_agent(look))
+    await streaming.rig.serve(streaming.rig.agent(look))
     runner = streaming.runner
     task = await runner.create_task("Q")
     first = runner.stream_step(task)
@@ -240,10 +240,10 @@ async def test_steps_of_other_shapes_are_told_alike_live_and_later(
 ) -> None:
     if kind == "direct":
         model.call("direct_look", {"where": "a"})
-        agent = streaming.make_agent(direct_look)
+        agent = streaming.rig.agent(direct_look)
     else:
         model.add("one", "two")
-        agent = streaming.make_agent(look, worker=Doing(ask_act_ask))
+        agent = streaming.rig.agent(look, worker=Doing(ask_act_ask))
     run = await streaming(agent=agent)
     live = await read(run.stream_events())
     if kind == "direct":

@@ -20,10 +20,9 @@ from holdfast.mcp import MCPServerStreamableHttp
 from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import Log
-from holdfast.testing import FakeOpenAI
 from holdfast.workflows.core import Core
 from tests.support.desk import person, serve_desk
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.runs import pay
 from tests.support.workers import Counting
 
@@ -72,9 +71,9 @@ async def stuck(
 
 
 async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_mended(
-    make_runner: MakeRunner, bugs: list[str]
+    rig: Rig, bugs: list[str]
 ) -> None:
-    runner = await make_runner(worker=Counting(3))
+    runner = await rig.make(worker=Counting(3))
     task, asked = await stuck(runner, bugs)
     found = await runner.get_task(task)
     assert (found.status, found.input) == ("running", "q")
@@ -107,9 +106,9 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
 
 
 async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_record(
-    make_runner: MakeRunner, bugs: list[str]
+    rig: Rig, bugs: list[str]
 ) -> None:
-    runner = await make_runner(worker=Counting(3))
+    runner = await rig.make(worker=Counting(3))
     calm = await runner.create_task("q")
     with pytest.raises(CommandRefusedError, match="without force"):
         await runner.abandon(calm, "why not", by="anna", force=True)
@@ -132,9 +131,9 @@ async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_recor
 
 
 async def test_a_person_at_the_desk_ends_it_by_force_also_on_a_page_that_was_open_before(
-    make_runner: MakeRunner, bugs: list[str], browser: Browser
+    rig: Rig, bugs: list[str], browser: Browser
 ) -> None:
-    runner = await make_runner(worker=Counting(3))
+    runner = await rig.make(worker=Counting(3))
     task = await runner.create_task("q")
     async with serve_desk(runner) as desk, person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks/{task.task_id}")
@@ -154,9 +153,9 @@ async def test_a_person_at_the_desk_ends_it_by_force_also_on_a_page_that_was_ope
 
 
 async def test_a_task_that_never_began_cannot_be_read_by_a_replay(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = await make_runner()
+    runner = await rig.make()
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
@@ -177,11 +176,9 @@ async def test_a_task_that_never_began_cannot_be_read_by_a_replay(
     asked.cancel()
 
 
-async def test_a_forced_end_withdraws_what_a_person_was_asked(
-    make_runner: MakeRunner, model: FakeOpenAI, bugs: list[str]
-) -> None:
-    runner = await make_runner(pay)
-    model.call("pay")
+async def test_a_forced_end_withdraws_what_a_person_was_asked(rig: Rig, bugs: list[str]) -> None:
+    runner = await rig.make(pay)
+    rig.model.call("pay")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"
     bugs.append("a deploy too early")
@@ -193,9 +190,9 @@ async def test_a_forced_end_withdraws_what_a_person_was_asked(
 
 
 async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_its_end_says_so(
-    make_runner: MakeRunner, bugs: list[str]
+    rig: Rig, bugs: list[str]
 ) -> None:
-    runner = await make_runner(worker=Counting(30), roll_events=50)
+    runner = await rig.make(worker=Counting(30), roll_events=50)
     task = await runner.create_task("q")
     handle = runner.client.get_workflow_handle(task.task_id)
     first = (await handle.describe()).run_id
@@ -216,16 +213,16 @@ async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_it
 
 @pytest.mark.parametrize("cause", ["limit", "server"])
 async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, cause: str
+    rig: Rig, cause: str
 ) -> None:
     parts: tuple[str, ...]
     if cause == "limit":
-        runner = await rig.serving(make_agent())
-        model.fail(429, message="slow down", retry_after=3000)
+        runner = await rig.serving(rig.agent())
+        rig.model.fail(429, message="slow down", retry_after=3000)
         parts = ("'step' begins at 20", "HTTP 429", "slow down", "repeated after 3000 s")
     else:
         down = MCPServerStreamableHttp(params={"url": "http://127.0.0.1:9/mcp"}, name="git")
-        runner = await rig.serving(make_agent(mcp_servers=[down]))
+        runner = await rig.serving(rig.agent(mcp_servers=[down]))
         parts = ("'describe' begins at 20", "MCP server 'git' cannot be reached")
     task = await runner.create_task("q", step_mode="automatic")
 

@@ -10,13 +10,13 @@ from holdfast.errors import (
     TaskExistsError,
 )
 from holdfast.task.data.head import TaskHead
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.workers import Counting
 
 
 @pytest.fixture
-async def runner(make_runner: MakeRunner) -> AgentRunner:
-    return await make_runner(worker=Counting(2))
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(worker=Counting(2))
 
 
 async def test_a_task_is_found_and_listed_and_two_of_them_do_not_touch(runner: AgentRunner) -> None:
@@ -115,14 +115,12 @@ async def test_a_closed_task_is_read_from_the_archive_and_refuses_every_change(
     assert committed
 
 
-async def test_an_agent_that_no_worker_serves_parks_the_task(
-    runner: AgentRunner, rig: Rig, make_agent: MakeAgent
-) -> None:
+async def test_an_agent_that_no_worker_serves_parks_the_task(runner: AgentRunner, rig: Rig) -> None:
     task = await runner.create_task("q", agent="nobody")
     with pytest.raises(StepFailedError, match=r"'nobody'.*serves: agent") as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == "AgentNotFoundError"
     assert (await runner.get_task(task)).status == "needs_attention"
-    await rig.serve(make_agent(worker=Counting(), name="nobody"))
+    await rig.serve(rig.agent(worker=Counting(), name="nobody"))
     assert (await runner.run_step(task)).output["count"] == 1
     assert (await runner.get_task(task)).status == "running"

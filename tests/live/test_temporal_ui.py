@@ -8,9 +8,8 @@ from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents_sdk import Tool
-from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 
 
 @tool(effect="read")
@@ -54,13 +53,11 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
     return found
 
 
-async def test_a_task_tells_its_story_in_temporals_ui(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
-) -> None:
-    runner = await make_runner(multiply, pay)
-    model.call("multiply", {"a": 121, "b": 3})
-    model.call("pay", {"to": "bob", "cents": 363})
-    model.reply("Bob has it.")
+async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> None:
+    runner = await rig.make(multiply, pay)
+    rig.model.call("multiply", {"a": 121, "b": 3})
+    rig.model.call("pay", {"to": "bob", "cents": 363})
+    rig.model.reply("Bob has it.")
     task = await runner.create_task("Pay Bob what 121 times 3 is")
     await runner.run_task(task)
     approval = await ask(runner, task)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import KeywordToolRetriever, TaskStep, TaskStepOutput, tool
-from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.workers import Doing, ends
 
 
@@ -49,21 +48,17 @@ def offered(request: FakeRequest) -> list[str]:
     return [spec["name"] for spec in request.body.get("tools", [])]
 
 
-async def test_each_step_offers_what_fits_the_tasks_input(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=KeywordToolRetriever(CATALOGUE, top_k=1)))
-    model.call("weather", {"city": "Rome"})
-    model.reply("It rains.")
+async def test_each_step_offers_what_fits_the_tasks_input(rig: Rig) -> None:
+    await rig.serve(rig.agent(tool_retriever=KeywordToolRetriever(CATALOGUE, top_k=1)))
+    rig.model.call("weather", {"city": "Rome"})
+    rig.model.reply("It rains.")
     response = await rig.runner().chat("Will there be rain in Rome?")
     assert str(response) == "It rains."
-    assert [offered(request) for request in model.requests] == [["weather"], ["weather"]]
+    assert [offered(request) for request in rig.model.requests] == [["weather"], ["weather"]]
     assert [str(source) for source in response.sources] == ["rain in Rome"]
 
 
-async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
+async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(rig: Rig) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         answer = await ctx.call_model()
         results = await ctx.call_tools(answer.message.calls)
@@ -71,13 +66,13 @@ async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(
         return ends(step, [*names, *map(str, results)])
 
     retriever = Chosen("pay")
-    await rig.serve(make_agent(worker=Doing(body), tool_retriever=retriever))
-    model.call("pay", {"euros": 5})
+    await rig.serve(rig.agent(worker=Doing(body), tool_retriever=retriever))
+    rig.model.call("pay", {"euros": 5})
     runner = rig.runner()
     task = await runner.create_task("q")
     assert (await runner.run_step(task)).status == "waiting"
     retriever.names = ["weather"]
-    await rig.serve(make_agent(worker=Doing(body), tool_retriever=retriever))
+    await rig.serve(rig.agent(worker=Doing(body), tool_retriever=retriever))
     [approval] = await runner.pending_approvals(task)
     await runner.approve(approval.id, by="ann")
     assert (await runner.run_task(task)).output == ["pay", "paid 5"]

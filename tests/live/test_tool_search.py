@@ -7,8 +7,8 @@ import pytest
 from holdfast import HostedToolRan, ModelSettings, ToolContext, UserError, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents_sdk import HostedMCPTool, ToolSearchTool, tool_namespace
-from holdfast.testing import FakeOpenAI, calls, hosted, reply
-from tests.support.rig import MakeRunner, Rig
+from holdfast.testing import calls, hosted, reply
+from tests.support.rig import Rig
 from tests.support.runs import Runs
 
 SEARCH = hosted("tool_search_call", id="tsc_1", call_id=None, arguments={"paths": ["crm"]})
@@ -67,12 +67,10 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
-async def test_the_record_knows_namespaced_calls_by_their_whole_names(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
+async def test_the_record_knows_namespaced_calls_by_their_whole_names(rig: Rig) -> None:
     books = Books()
-    runner = await make_runner(*books.tools, ToolSearchTool())
-    model.add(
+    runner = await rig.make(*books.tools, ToolSearchTool())
+    rig.model.add(
         reply("", items=[SEARCH, FOUND]),
         calls([("put", {"text": "x"}, "crm"), ("put", {"text": "x"}, "billing")]),
         reply("done"),
@@ -124,9 +122,9 @@ CRM, OTHER = (
     ],
 )
 async def test_what_the_search_cannot_serve_is_refused_before_the_call(
-    run: Runs, model: FakeOpenAI, tools: list[Any], choice: str | None, wrong: str
+    run: Runs, tools: list[Any], choice: str | None, wrong: str
 ) -> None:
     await run.serve(*tools, model_settings=ModelSettings(tool_choice=choice))
     with pytest.raises(UserError, match=wrong):
         await run("q")
-    assert model.requests == []
+    assert run.model.requests == []

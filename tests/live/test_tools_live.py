@@ -8,9 +8,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from holdfast import AgentRunner, ToolContext, tool
-from holdfast.testing import FakeOpenAI, call, calls
+from holdfast.testing import call, calls
 from holdfast.workflows.agent_task import AgentTask
-from tests.support.rig import MakeRunner, histories
+from tests.support.rig import Rig, histories
 from tests.support.runs import look
 
 
@@ -20,7 +20,7 @@ async def results(runner: AgentRunner, task: Any) -> list[tuple[str, bool]]:
 
 
 async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_on(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig,
 ) -> None:
     ran: list[str] = []
 
@@ -61,7 +61,7 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
         """Close."""
         raise GeneratorExit
 
-    runner = await make_runner(look, sync, asynchronous, act, leave, panic, close)
+    runner = await rig.make(look, sync, asynchronous, act, leave, panic, close)
     told = {
         ("nope", ""): "nope not found.*look",
         ("sync", ""): "^Encountered error: ValueError: sync trouble$",
@@ -73,20 +73,18 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
         ("panic", ""): "PanicError: index out of bounds",
         ("close", ""): "GeneratorExit",
     }
-    model.add(calls([(name, arguments or {}) for name, arguments in told]), "sorry")
+    rig.model.add(calls([(name, arguments or {}) for name, arguments in told]), "sorry")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "sorry"
     found = await results(runner, task)
     for (text, is_error), pattern in zip(found, told.values(), strict=True):
         assert (is_error, bool(re.search(pattern, text))) == (True, True), text
-    assert list(model.requests[1].results.values()) == [text for text, _ in found]
+    assert list(rig.model.requests[1].results.values()) == [text for text, _ in found]
     assert sorted(ran) == ["async", "sync", "there"]
     assert (await runner.get_task(task)).extra_state == {}
 
 
-async def test_a_history_that_the_code_would_not_write_is_noticed(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+async def test_a_history_that_the_code_would_not_write_is_noticed(rig: Rig) -> None:
     """Every live test ends with a replay: here it is seen to fail."""
 
     @tool
@@ -94,8 +92,8 @@ async def test_a_history_that_the_code_would_not_write_is_noticed(
         """Act."""
         return "did it"
 
-    runner = await make_runner(act)
-    model.add(call("act"), "done")
+    runner = await rig.make(act)
+    rig.model.add(call("act"), "done")
     task = (await runner.chat("q")).task_id
     [history] = await histories(runner.client, task)
     replayer = Replayer(workflows=[AgentTask], data_converter=runner.client.data_converter)

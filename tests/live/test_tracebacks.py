@@ -8,8 +8,7 @@ import pytest
 
 from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError, TaskNotFoundError
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 
 PLUMBING = ("/holdfast/", "/temporalio/", "/asyncio/")
 
@@ -50,24 +49,20 @@ CALLS: dict[str, Callable[[AgentRunner, Task], Awaitable[Any]]] = {
 ASKING = ("run_step", "run_task", "chat", "stream_step", "result")
 
 
-async def test_an_error_shows_at_most_three_frames_of_plumbing(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
+async def test_an_error_shows_at_most_three_frames_of_plumbing(rig: Rig) -> None:
+    runner = await rig.make()
     task = await runner.create_task("q")
     for name, call in CALLS.items():
         if name in ASKING:
-            model.fail(401)
+            rig.model.fail(401)
         with pytest.raises(HoldfastError) as caught:
             await call(runner, task)
         assert len(plumbing_of(caught.value)) <= 3, name
 
 
-async def test_all_frames_are_there_on_demand(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_frames_are_there_on_demand(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
-    runner = await make_runner()
+    runner = await rig.make()
     with pytest.raises(TaskNotFoundError) as caught:
         await runner.get_task("nowhere")
     assert len(plumbing_of(caught.value)) > 3

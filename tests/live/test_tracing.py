@@ -14,11 +14,11 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.testing import FakeOpenAI, call, calls, fail
+from holdfast.testing import call, calls, fail
 from holdfast.tracing import trace
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli
-from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types
+from tests.support.rig import Rig, event_types
 from tests.support.runs import look, pay
 from tests.support.spans import Spans, assert_joined, tree
 
@@ -36,19 +36,17 @@ trace.set_tracer_provider(provider)
 """
 
 
-async def run(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> Any:
+async def run(rig: Rig, *tools: Any, **options: Any) -> Any:
     """Run an agent of tools to its end."""
-    agent = make_agent(*tools)
+    agent = rig.agent(*tools)
     await rig.serve(agent)
     return await Runner.run(agent, options.pop("input", "q"), runner=rig.runner(), **options)
 
 
-async def test_a_turn_with_a_tool_is_a_tree(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
-    model.call("look", {"where": "up"})
-    model.reply("blue", usage=Usage(input_tokens=20, output_tokens=3, cached_tokens=5))
-    result = await run(rig, make_agent, look, session="alice")
+async def test_a_turn_with_a_tool_is_a_tree(rig: Rig, spans: Spans) -> None:
+    rig.model.call("look", {"where": "up"})
+    rig.model.reply("blue", usage=Usage(input_tokens=20, output_tokens=3, cached_tokens=5))
+    result = await run(rig, look, session="alice")
     assert tree(spans.all) == [
         "invoke_agent agent",
         "  step s1",
@@ -93,11 +91,9 @@ async def test_a_turn_with_a_tool_is_a_tree(
     assert len(spans.all) == 6  # a replay is silent
 
 
-async def test_an_error_of_a_model_is_where_it_happened(
-    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
-) -> None:
-    runner = await make_runner()
-    model.add(fail(503), fail(401, message="bad key"), "hello")
+async def test_an_error_of_a_model_is_where_it_happened(rig: Rig, spans: Spans) -> None:
+    runner = await rig.make()
+    rig.model.add(fail(503), fail(401, message="bad key"), "hello")
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError):
         await runner.run_step(task)
@@ -122,55 +118,34 @@ async def test_an_error_of_a_model_is_where_it_happened(
     assert not spans.one("invoke_agent agent").failed
 
 
-async def test_a_run_without_tracing_records_nothing(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
-    model.add(call("look"), "done")
-    await run(rig, make_agent, look, run_config=RunConfig(tracing_disabled=True))
-    model.reply("done")
+async def test_a_run_without_tracing_records_nothing(rig: Rig, spans: Spans) -> None:
+    rig.model.add(call("look"), "done")
+    await run(rig, look, run_config=RunConfig(tracing_disabled=True))
+    rig.model.reply("done")
     with trace("t", disabled=True):
-        await run(rig, make_agent, look)
+        await run(rig, look)
     assert spans.all == []
 
 
-async def test_two_runs_in_one_block_are_one_trace(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
-    model.add("one", "two")
-    with trace("Two questions", group_id="thread 1", metadata={"tier": "gold"}):
-        await run(rig, make_agent)
-        await run(rig, make_agent)
-    assert tree(spans.all) == [
-        "invoke_workflow Two questions",
-        *("  invoke_agent agent", "    step s1", "      chat gpt-5-mini") * 2,
-    ]
-    assert_joined(spans.all)
-    for span in spans.named("invoke_agent agent"):
-        assert span["gen_ai.workflow.name"] == "Two questions"
-        assert span["holdfast.group.id"] == span["gen_ai.conversation.id"] == "thread 1"
-        assert span["holdfast.metadata.tier"] == "gold"
-
-
 async def test_a_run_can_name_its_trace_and_calls_of_one_answer_have_a_span_each(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+    rig: Rig, spans: Spans
 ) -> None:
-    model.add(calls([("look", {"where": "left"}), ("look", {"where": "right"})]), "one")
+    rig.model.add(calls([("look", {"where": "left"}), ("look", {"where": "right"})]), "one")
     config = RunConfig(
         workflow_name="Ask", trace_id="order 7", group_id="g", trace_metadata={"a": [1]}
     )
-    await run(rig, make_agent, look, run_config=config)
+    await run(rig, look, run_config=config)
     assert_joined(spans.all)
     left, right = spans.named("execute_tool look")
     assert left.id != right.id
     assert left.parent == right.parent == spans.one("step s1").id
     task = spans.one("invoke_agent agent")
     assert task.trace == trace_digits("order 7")
+    assert task["holdfast.group.id"] == task["gen_ai.conversation.id"] == "g"
     assert (task["gen_ai.workflow.name"], task["holdfast.metadata.a"]) == ("Ask", "[1]")
 
 
-async def test_what_a_tool_records_hangs_below_its_call(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
+async def test_what_a_tool_records_hangs_below_its_call(rig: Rig, spans: Spans) -> None:
     inner = rig.runner()
 
     @tool(effect="read")
@@ -180,10 +155,10 @@ async def test_what_a_tool_records_hangs_below_its_call(
             made = await inner.create_task("inner")
             return str(await inner.run_task(made))
 
-    model.add(call("delegate"), "inner answer", "outer answer")
+    rig.model.add(call("delegate"), "inner answer", "outer answer")
     outer = spans.provider.get_tracer("mine")
     with outer.start_as_current_span("request"):
-        await run(rig, make_agent, delegate)
+        await run(rig, delegate)
     for task_id in rig.ids:
         if (await inner.get_task(task_id)).status == "answered":
             await inner.finalize_response(task_id)
@@ -205,11 +180,11 @@ async def test_what_a_tool_records_hangs_below_its_call(
 
 
 async def test_a_resumed_task_keeps_its_trace_over_workers_and_rollovers(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+    rig: Rig, spans: Spans
 ) -> None:
-    agent = make_agent(look)
+    agent = rig.agent(look)
     runner = await rig.serving(agent, roll_events=1)
-    model.add(*[call("look")] * 8, "done")
+    rig.model.add(*[call("look")] * 8, "done")
     task = await runner.create_task("q")
     for _ in range(3):
         await runner.run_step(task)
@@ -234,9 +209,7 @@ def test_a_command_hands_over_its_spans_before_it_ends(tmp_path: Path) -> None:
     assert {"chat offline", "step s1", "execute_tool add", "step s2"} < set(names)
 
 
-async def test_what_was_undone_has_spans_of_its_own(
-    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
-) -> None:
+async def test_what_was_undone_has_spans_of_its_own(rig: Rig, spans: Spans) -> None:
     def cancel(ctx: ToolContext, effect: Any) -> str:
         return "cancelled"
 
@@ -245,14 +218,14 @@ async def test_what_was_undone_has_spans_of_its_own(
         """Book."""
         return f"booked {where}"
 
-    runner = await make_runner(book, pay)
-    model.add(call("book", {"where": "rome"}), call("pay"))
+    runner = await rig.make(book, pay)
+    rig.model.add(call("book", {"where": "rome"}), call("pay"))
     task = await runner.create_task("q")
     await runner.run_step(task)
     await runner.run_step(task)  # waits for approval
     await runner.undo_step(task)
     await runner.undo_step(task)
-    model.reply("done")
+    rig.model.reply("done")
     await runner.run_step(task)
     await runner.finalize_response(task)
     assert_joined(spans.all)
@@ -289,17 +262,15 @@ def search(what: str) -> str:
     return "found"
 
 
-async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
-    low = make_agent(search, name="low")
-    helper = make_agent(low.as_tool(), name="helper")
-    bob = make_agent(name="bob", output_guardrails=[OutputGuardrail(polite, "of the output")])
+async def test_guardrails_handoffs_and_nested_agents_are_one_tree(rig: Rig, spans: Spans) -> None:
+    low = rig.agent(search, name="low")
+    helper = rig.agent(low.as_tool(), name="helper")
+    bob = rig.agent(name="bob", output_guardrails=[OutputGuardrail(polite, "of the output")])
     guard = InputGuardrail(polite, "of the input")
-    agent = make_agent(helper.as_tool(), handoffs=[bob], input_guardrails=[guard])
+    agent = rig.agent(helper.as_tool(), handoffs=[bob], input_guardrails=[guard])
     await rig.serve(agent)
-    model.add(call("helper", {"input": "q"}), call("low", {"input": "q"}))
-    model.add(call("search", {"what": "q"}), "found", "helped", call("transfer_to_bob"), "done")
+    rig.model.add(call("helper", {"input": "q"}), call("low", {"input": "q"}))
+    rig.model.add(call("search", {"what": "q"}), "found", "helped", call("transfer_to_bob"), "done")
     await Runner.run(agent, "q", runner=rig.runner())
     await spans.until("invoke_agent helper")
     await spans.until("invoke_agent low")

@@ -12,11 +12,10 @@ from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, too
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
-from holdfast.testing import FakeOpenAI
 from holdfast.tracing import trace
 from holdfast.tracing.spans import SENSITIVE
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import Rig, until_status
 from tests.support.spans import Seen, Spans
 
 MARK = "qzmark"
@@ -62,10 +61,8 @@ def switch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 @pytest.mark.parametrize("switch", ["told", "environment"], indirect=True)
-async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
+async def test_a_run_with_everything_in_it(
     rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     spans: Spans,
     switch: Switch,
     caplog: pytest.LogCaptureFixture,
@@ -90,37 +87,36 @@ async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
         assert reason.why == MARK
 
     caplog.set_level(logging.INFO)
-    helper = make_agent(stumble, name="helper").as_tool()
+    helper = rig.agent(stumble, name="helper").as_tool()
     refusing = replace(
-        make_agent(name="refusing").as_tool(), tool_input_guardrails=[ToolInputGuardrail(rejects)]
+        rig.agent(name="refusing").as_tool(), tool_input_guardrails=[ToolInputGuardrail(rejects)]
     )
-    agent = make_agent(
+    agent = rig.agent(
         stumble,
         pay,
         helper,
         refusing,
         name="agent",
-        handoffs=[handoff(make_agent(name="bob"), on_handoff=on_handoff, input_type=Reason)],
+        handoffs=[handoff(rig.agent(name="bob"), on_handoff=on_handoff, input_type=Reason)],
         input_guardrails=[InputGuardrail(passes)],
         instructions=MARK,
     )
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("stumble", {"where": MARK})
-    model.call("helper", {"input": MARK})
-    model.call("stumble", {"where": MARK})
-    model.fail(503, message=MARK)
-    model.reply(MARK)
-    model.call("helper", {"question": MARK})
-    model.call("refusing", {"input": MARK})
-    model.call("pay", {"amount": MARK})
+    runner = await rig.serving(agent)
+    rig.model.call("stumble", {"where": MARK})
+    rig.model.call("helper", {"input": MARK})
+    rig.model.call("stumble", {"where": MARK})
+    rig.model.fail(503, message=MARK)
+    rig.model.reply(MARK)
+    rig.model.call("helper", {"question": MARK})
+    rig.model.call("refusing", {"input": MARK})
+    rig.model.call("pay", {"amount": MARK})
     with trace("block"):
         result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
     state = result.to_state()
     state.reject(result.interruptions[0], rejection_message=MARK)
     await runner.give_feedback(result.task_id, MARK, by="ann")
-    model.call("transfer_to_bob", {"why": MARK})
-    model.call(MARK)
+    rig.model.call("transfer_to_bob", {"why": MARK})
+    rig.model.call(MARK)
     with pytest.raises(ModelBehaviorError, match=MARK), trace("last"):
         await Runner.run(agent, state, runner=runner)
     await spans.until("invoke_agent agent")
@@ -153,7 +149,7 @@ async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
 
 @pytest.mark.parametrize("switch", ["run"], indirect=True)
 async def test_what_people_say_to_end_or_undo_a_task(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans, switch: Switch
+    rig: Rig, spans: Spans, switch: Switch
 ) -> None:
     def cancel(_ctx: Any, _effect: Any) -> str:
         return MARK
@@ -168,17 +164,16 @@ async def test_what_people_say_to_end_or_undo_a_task(
         """Pay."""
         return f"paid {amount}"
 
-    agent = make_agent(book, pay)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("book", {"where": MARK})
-    model.call("pay", {"amount": MARK})
+    agent = rig.agent(book, pay)
+    runner = await rig.serving(agent)
+    rig.model.call("book", {"where": MARK})
+    rig.model.call("pay", {"amount": MARK})
     result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
     approval = await ask(runner, result.task_id)
-    model.fail(401, message=MARK)
+    rig.model.fail(401, message=MARK)
     await runner.reject(approval, by="ann", reason=MARK)
     await until_status(runner, result.task_id, "needs_attention")
-    model.fail(401, message=MARK)  # the failed step is run again
+    rig.model.fail(401, message=MARK)  # the failed step is run again
     with pytest.raises(StepFailedError, match=MARK):
         await runner.run_task(result.task_id)
     for _ in range(3):

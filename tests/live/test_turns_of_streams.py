@@ -12,19 +12,19 @@ from holdfast import RunHooks, Runner, tool
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.reading.streams.hub import local_turns
 from holdfast.reading.streams.reader import StreamEvent
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support import forked
-from tests.support.rig import MakeAgent, Rig, histories, until
+from tests.support.rig import Rig, histories, until
 from tests.support.runs import Runs, look, outputs
 
 NEVER = 1000.0
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Run agents whose turns wait for their readers as long as it takes."""
     monkeypatch.setattr(local_turns, "patience", NEVER)
-    return Runs(rig, make_agent)
+    return Runs(rig)
 
 
 async def start(run: Runs, *given: Any, **options: Any) -> RunResultStreaming:
@@ -65,7 +65,7 @@ def scheduled(history: WorkflowHistory) -> list[str]:
 
 
 async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_turn(
-    run: Runs, model: FakeOpenAI
+    run: Runs,
 ) -> None:
     told: list[str] = []
 
@@ -80,7 +80,7 @@ async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_tu
             del context, agent, system_prompt, input_items
             told.append("asks")
 
-    model.call("look")
+    run.model.call("look")
     agent = await run.serve(look)
     stream = Runner.run_streamed(agent, "q", runner=run.runner, hooks=Told(), by="ann")
     async with asyncio.timeout(60):
@@ -90,30 +90,28 @@ async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_tu
                 stream.cancel(mode="after_turn")
     assert stream.is_complete
     assert (stream.final_output, outputs(stream)) == (None, ["seen here"])
-    assert stream.context_wrapper.usage.requests == len(model.requests) == 1
+    assert stream.context_wrapper.usage.requests == len(run.model.requests) == 1
     assert told == ["agent", "asks"]
     [step] = await run.runner.get_upcoming_steps(stream.task_id)
     assert step.step_id == "s2"
     assert (await run.runner.get_task(stream.task_id)).status == "paused"
 
-    model.reply("done")
+    run.model.reply("done")
     state = stream.to_state()
     state.add_input("be brief")
     result = await Runner.run(agent, state, runner=run.runner, by="eve")
     assert (result.final_output, outputs(result)) == ("done", ["seen here"])
-    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    said = [m.text for m in run.model.requests[-1].messages if m.role == "user"]
     assert said == ["q", "be brief"]
-    assert result.context_wrapper.usage.requests == len(model.requests) == 2
+    assert result.context_wrapper.usage.requests == len(run.model.requests) == 2
     [history] = await histories(run.runner.client, stream.task_id)
     assert scheduled(history).count("step") == 3  # the second one did not begin at first
     failed = [e for e in await run.runner.audit(stream.task_id) if e.status == "failed"]
     assert failed == []
 
 
-async def test_a_run_begun_without_a_stream_is_stopped_after_its_turn_as_well(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("pay")
+async def test_a_run_begun_without_a_stream_is_stopped_after_its_turn_as_well(run: Runs) -> None:
+    run.model.call("pay")
     agent = await run.serve(tool(needs_approval=True)(pay))
     asking = await Runner.run(agent, "q", runner=run.runner, by="ann")
     state = asking.to_state()
@@ -124,10 +122,10 @@ async def test_a_run_begun_without_a_stream_is_stopped_after_its_turn_as_well(
             if is_output(event):
                 await until_second_turn(run, stream.task_id)
                 stream.cancel(mode="after_turn")
-    assert (stream.final_output, len(model.requests)) == (None, 1)
-    model.reply("done")
+    assert (stream.final_output, len(run.model.requests)) == (None, 1)
+    run.model.reply("done")
     result = await Runner.run(agent, stream.to_state(), runner=run.runner, by="ann")
-    assert (result.final_output, len(model.requests)) == ("done", 2)
+    assert (result.final_output, len(run.model.requests)) == ("done", 2)
 
 
 def pay() -> str:
@@ -135,10 +133,8 @@ def pay() -> str:
 
 
 @pytest.mark.parametrize("how", ["dropped", "cancelled"])
-async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(
-    run: Runs, model: FakeOpenAI, how: str
-) -> None:
-    model.add(call("look"), "done")
+async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(run: Runs, how: str) -> None:
+    run.model.add(call("look"), "done")
     stream = await start(run, look)
     events, read = stream.stream_events(), asyncio.Event()
 

@@ -5,10 +5,9 @@ import re
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import CommandRefusedError
-from holdfast.testing import FakeOpenAI
 from holdfast.values.steps import UndoReceipt
 from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, Rig, roll, until, until_status
+from tests.support.rig import Rig, roll, until, until_status
 from tests.support.undos import cut_off, until_undone
 
 TRIED = r"(?s)undo of book.*was tried before.*not known whether it took effect.*Approve:.*Respond:"
@@ -47,18 +46,18 @@ async def until_failed(runner: AgentRunner, task: Task) -> None:
 
 
 async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_tried(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
-    runner, task, undone = await cut_off(rig, make_agent, model, world, roll_events=50)
+    runner, task, undone = await cut_off(rig, world, roll_events=50)
     first = await ask(runner, task)
     assert first.kind == "undo"
     assert "It is not known whether it took effect" in first.text
     assert (await undone).status == "waiting"
     await reject(runner, task)
-    model.reply("still booked")
+    rig.model.reply("still booked")
     await runner.run_step(task)
     told = "it is unknown whether this was undone: book"
-    assert any(told in message.text for message in model.requests[-1].messages)
+    assert any(told in message.text for message in rig.model.requests[-1].messages)
     await runner.undo_step(task)  # the answer alone
     await roll(runner, task)
     for _ in range(2):
@@ -77,7 +76,7 @@ async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_trie
 
 
 async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undone_again(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     """Not by the same undo, which fails at an older effect, nor by the next one."""
     broken = ["the hotel does not answer"]
@@ -92,7 +91,7 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
         """Book."""
         return "booked"
 
-    runner, task, undone = await cut_off(rig, make_agent, model, world, before=book_first)
+    runner, task, undone = await cut_off(rig, world, before=book_first)
     assert (await undone).status == "waiting"
     await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
     await until_failed(runner, task)
@@ -101,10 +100,8 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
     assert world.done == ["cancel rome", "cancel old", "cancel old"]
 
 
-async def test_an_idempotent_undo_that_was_cut_off_is_called_again(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    _, _, undone = await cut_off(rig, make_agent, model, world, undo_idempotent=True)
+async def test_an_idempotent_undo_that_was_cut_off_is_called_again(rig: Rig, world: World) -> None:
+    _, _, undone = await cut_off(rig, world, undo_idempotent=True)
     receipt = await undone
     assert receipt.undone == ('book({"city": "rome"})',)
     assert world.done == ["cancel rome"] * 2

@@ -15,9 +15,8 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.task.data.wire import View, ViewRequest
-from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeRunner, roll, until, until_steps
+from tests.support.rig import Rig, roll, until, until_steps
 
 
 @pytest.fixture
@@ -61,12 +60,12 @@ async def picture(runner: AgentRunner, task: Task) -> str:
 
 
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(
-    make_runner: MakeRunner, model: FakeOpenAI, book: Tool, world: World
+    rig: Rig, book: Tool, world: World
 ) -> None:
-    runner = await make_runner(book)
-    model.call("book", {"city": "rome"})
-    model.call("book", {"city": "oslo"})
-    model.reply("done")
+    runner = await rig.make(book)
+    rig.model.call("book", {"city": "rome"})
+    rig.model.call("book", {"city": "oslo"})
+    rig.model.reply("done")
     task = await runner.create_task("q", extra_state={"trips": [], "who": {"name": "bo"}})
     pictures = [await picture(runner, task)]
     outputs: list[TaskStepOutput] = []
@@ -89,11 +88,11 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
     assert await runner.verify(task) == []
     with pytest.raises(InvalidArgumentError, match="no step to undo"):
         await runner.undo_step(task)
-    model.call("book", {"city": "rome"})
-    model.reply("done")
+    rig.model.call("book", {"city": "rome"})
+    rig.model.reply("done")
     await runner.run_task(task)
     assert len(set(world.keys)) == 3  # the same call has another key
-    second, third = ([m.text for m in r.messages] for r in model.requests[-2:])
+    second, third = ([m.text for m in r.messages] for r in rig.model.requests[-2:])
     [note] = [text for text in second if 'book({"city": "rome"})' in text]
     assert "undone by ann" in note
     assert "wrong month" in note
@@ -102,7 +101,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
 
 
 async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as_residue(
-    make_runner: MakeRunner, model: FakeOpenAI, book: Tool, send: Tool, world: World
+    rig: Rig, book: Tool, send: Tool, world: World
 ) -> None:
     @tool(effect="read")
     def look() -> str:
@@ -114,8 +113,8 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
         """Fail."""
         raise ValueError("no")
 
-    runner = await make_runner(book, send, look, fail)
-    model.calls(
+    runner = await rig.make(book, send, look, fail)
+    rig.model.calls(
         [
             ("book", {"city": "rome"}),
             ("send", {"text": "hi"}),
@@ -125,8 +124,8 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
             ("fail", "{bad"),
         ]
     )
-    model.call("send", {"text": "ho"})
-    model.reply("done")
+    rig.model.call("send", {"text": "ho"})
+    rig.model.reply("done")
     task = await runner.create_task("q")
     before = await picture(runner, task)
     for _ in range(3):
@@ -148,23 +147,22 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
     sent = next(each for each in found if each["tool"] == "send")
     assert (sent["status"], sent["remains"]) == ("done", True)
     assert next(each for each in found if each["tool"] == "book")["undone"]["by"] == "ann"
-    model.reply("done")
+    rig.model.reply("done")
     assert str(await runner.run_step(task)) == "done"
-    told = [m.text for m in model.requests[-1].messages]
+    told = [m.text for m in rig.model.requests[-1].messages]
     assert any("Still in the world" in text and "hi" in text for text in told)
     undone = [e for e in await runner.audit(task) if e.kind == "undone"][-1]
     assert (undone.body["remains"], undone.actor) == ([remains], "ann")
 
 
 async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
-    make_runner: MakeRunner,
-    model: FakeOpenAI,
+    rig: Rig,
     book: Tool,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runner = await make_runner(book)
-    model.call("book", {"city": "rome"})
+    runner = await rig.make(book)
+    rig.model.call("book", {"city": "rome"})
     task = await runner.create_task("q")
     await runner.run_step(task)
     monkeypatch.delattr(Source, "status")
@@ -173,7 +171,7 @@ async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
 
 
 async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
     def book(city: str) -> str:
@@ -181,9 +179,9 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
         world.done.append("book")
         return "booked"
 
-    runner = await make_runner(book, roll_events=50)
-    model.call("book", {"city": "rome"})
-    model.call("book", {"city": "oslo"})
+    runner = await rig.make(book, roll_events=50)
+    rig.model.call("book", {"city": "rome"})
+    rig.model.call("book", {"city": "oslo"})
     task = await runner.create_task("q")
     before = await picture(runner, task)
     await runner.run_step(task)
@@ -226,7 +224,7 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
 
 
 async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later_one_has_its_result(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
+    rig: Rig, world: World
 ) -> None:
     def take_back(effect: Effect) -> None:
         world.done.append(f"undo {effect.arguments} {effect.result}")
@@ -240,9 +238,9 @@ async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later
         began.set()
         await asyncio.Event().wait()
 
-    runner = await make_runner(slow)
-    model.call("slow", {"thing": "a"})
-    model.reply("done")
+    runner = await rig.make(slow)
+    rig.model.call("slow", {"thing": "a"})
+    rig.model.reply("done")
     task = await runner.create_task("q")
     waiting = asyncio.create_task(runner.run_step(task))
     await began.wait()

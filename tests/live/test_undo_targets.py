@@ -7,13 +7,13 @@ import pytest
 from holdfast import AgentRunner, Task
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import CommandRefusedError, StepNotFoundError
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import Counting
 
 
 @pytest.fixture
-async def runner(make_runner: MakeRunner) -> AgentRunner:
-    return await make_runner(worker=Counting(9))
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(worker=Counting(9))
 
 
 async def counted(runner: AgentRunner, steps: int, **options: Any) -> Task:

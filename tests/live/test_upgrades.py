@@ -283,10 +283,7 @@ async def test_tasks_go_on_over_an_upgrade_a_killed_worker_and_a_rollback(
 
 
 async def until_file(path: Path) -> None:
-    async def is_there() -> bool:
-        return path.exists()
-
-    await until(is_there)
+    await until(path.exists)
 
 
 @pytest.mark.parametrize(

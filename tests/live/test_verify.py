@@ -26,7 +26,7 @@ from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
 from tests.live.test_audit import long_task, rewrite
-from tests.support.rig import MakeRunner, Rig, histories, read_record, until_status
+from tests.support.rig import Rig, histories, read_record, until_status
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ def no_event(_: dict[str, Any], entries: list[Any]) -> None:
 
 @pytest.mark.parametrize("how", ["finished", "failed", "abandoned", "cancelled"])
 async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
+    rig: Rig, pay: Tool, how: str
 ) -> None:
-    runner = await make_runner(pay)
-    task = await ended(runner, model, how)
+    runner = await rig.make(pay)
+    task = await ended(runner, rig.model, how)
     archive, name = rig.engine.archive, record_name("tasks", task.task_id)
     record: Any = archive.get_record(name)
     [history] = await histories(runner.client, task.task_id)
@@ -141,10 +141,8 @@ def older(file: Path, before: Path) -> None:
     file.write_bytes(before.read_bytes())
 
 
-async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
-    make_runner: MakeRunner, rig: Rig
-) -> None:
-    runner, task = await long_task(make_runner)
+async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(rig: Rig) -> None:
+    runner, task = await long_task(rig)
     archive = rig.engine.archive
     before: SegmentRef | None = None
     for is_open in (True, False):
@@ -205,10 +203,10 @@ async def state_of(runner: AgentRunner) -> SessionState:
 
 
 async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of_it(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+    rig: Rig,
 ) -> None:
-    runner = await make_runner()
-    first, second, third = await talk(runner, model, 3)
+    runner = await rig.make()
+    first, second, third = await talk(runner, rig.model, 3)
     session = runner.session("s")
     intact = await session.verify()
     assert (intact, intact.proved, intact.unproved) == ([], [TURNS], [])

@@ -16,7 +16,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
 from holdfast.engine.dev_server.command import find_cli
 from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, make_cli
-from tests.support.rig import MakeRunner, Rig, until
+from tests.support.rig import Rig, until
 from tests.support.workers import Counting
 
 PAGE = (ROOT / "docs" / "without_holdfast.md").read_text("utf-8")
@@ -115,10 +115,8 @@ def test_a_client_of_temporal_alone_does_all_of_it(shell: Shell, tmp_path: Path)
     assert (left["status"], left["ended_by"]) == ("abandoned", "bob: seen enough")
 
 
-async def test_what_temporals_clients_start_and_end_is_read_or_refused_in_words(
-    rig: Rig, make_runner: MakeRunner
-) -> None:
-    runner = await make_runner(worker=Counting())
+async def test_what_temporals_clients_start_and_end_is_read_or_refused_in_words(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting())
     client, sums = runner.client, {"agent": "agent"}
 
     async def start(name: str, *given: Any) -> Any:

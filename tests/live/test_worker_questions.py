@@ -14,7 +14,7 @@ from holdfast.workers import (
     StepContext,
     link,
 )
-from tests.support.rig import MakeRunner
+from tests.support.rig import Rig
 from tests.support.workers import said
 
 
@@ -48,8 +48,8 @@ WORKERS = [FunctionAgentWorker(echo_step), Echo(), pipeline(twice)]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
-async def test_each_question_stays_with_its_answer(make_runner: MakeRunner, worker: Any) -> None:
-    runner = await make_runner(worker=worker)
+async def test_each_question_stays_with_its_answer(rig: Rig, worker: Any) -> None:
+    runner = await rig.make(worker=worker)
     task = await runner.create_task("one", session="s")
     await runner.give_feedback(task, "be kind", by="ann")
     await runner.give_feedback(task, "two", when="queued", by="ann")

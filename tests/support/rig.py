@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from temporalio.client import (
     Client,
@@ -30,6 +31,7 @@ from holdfast.activities.user_loop import UserLoops
 from holdfast.archive.archive import Archive, record_name
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.models.openai.responses import ResponsesModel
 from holdfast.models.prices import Prices
 from holdfast.serving.activities import WORKFLOWS, Activities
 from holdfast.serving.names import check_archive
@@ -43,6 +45,9 @@ from tests.support.scale import EXHAUSTIVE
 
 if TYPE_CHECKING:
     import pytest
+    from openai import AsyncOpenAI
+
+    from holdfast.testing import FakeOpenAI
 
 T = TypeVar("T")
 
@@ -122,9 +127,19 @@ class Rig:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, engine: Engine) -> None:
-        """Take the next free app name."""
+    def __init__(
+        self, engine: Engine, model: FakeOpenAI | None = None, client: AsyncOpenAI | None = None
+    ) -> None:
+        """Take the next free app name.
+
+        Args:
+            engine: Server and archive.
+            model: The fake API, where agents are made here.
+            client: Reaches the fake API.
+        """
         self.engine = engine
+        self._model = model
+        self._client = client
         self.app = f"t{next(self._numbers)}"
         self.worker: Worker | None = None
         self._resources = AsyncExitStack()
@@ -148,6 +163,22 @@ class Rig:
             archive=self.engine.archive,
             **options,
         )
+
+    @property
+    def model(self) -> FakeOpenAI:
+        """The fake API, which answers for the agents that are made here."""
+        assert self._model is not None
+        return self._model
+
+    def agent(self, *tools: Any, name: str = "agent", **options: Any) -> Agent:
+        """Make an agent whose model is the fake API."""
+        options.setdefault("model", ResponsesModel("gpt-5-mini", client=self._client))
+        return Agent(name=name, tools=tools, **options)
+
+    async def make(self, *tools: Any, worker: Any = None, **options: Any) -> AgentRunner:
+        """Serve an agent with these tools and return a runner for it."""
+        extra = {} if worker is None else {"worker": worker}
+        return await self.serving(self.agent(*tools, **extra), **options)
 
     async def serve(
         self,
@@ -305,17 +336,31 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
     return None if found is None else TaskRecord.model_validate(found)
 
 
+@overload
 async def until(
     condition: Callable[[], Awaitable[T]], *, seconds: float = 100.0, every: float = 0.02
-) -> T:
-    """Wait until a condition gives something true, and return that.
+) -> T: ...
+
+
+@overload
+async def until(
+    condition: Callable[[], T], *, seconds: float = 100.0, every: float = 0.02
+) -> T: ...
+
+
+async def until(
+    condition: Callable[[], Any], *, seconds: float = 100.0, every: float = 0.02
+) -> Any:
+    """Wait until a condition gives something true, or that to be awaited, and return it.
 
     Raises:
         TimeoutError: It did not.
     """
     async with asyncio.timeout(seconds):
         while True:
-            found = await condition()
+            found = condition()
+            if inspect.isawaitable(found):
+                found = await found
             if found:
                 return found
             await asyncio.sleep(every)

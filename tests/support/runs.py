@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 
 
 @tool(effect="read")
@@ -43,10 +43,10 @@ def sent_items(model: FakeOpenAI, n: int = -1) -> list[dict[str, Any]]:
     return [item for item in items if "role" not in item]
 
 
-async def serve_nested(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> AgentRunner:
+async def serve_nested(rig: Rig, *tools: Any, **options: Any) -> AgentRunner:
     """Serve an agent whose one tool is an agent with these tools, and return its runner."""
-    helper = make_agent(*tools, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    helper = rig.agent(*tools, name="helper")
+    await rig.serve(rig.agent(helper.as_tool(), name="agent"))
     return rig.runner(**options)
 
 
@@ -56,18 +56,19 @@ class Served:
     Attributes:
         runner: Handle of the engine.
         agent: The agent that is served.
+        model: The fake API.
     """
 
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
+    def __init__(self, rig: Rig) -> None:
         """Serve nothing yet."""
         self.rig = rig
-        self.make_agent = make_agent
+        self.model = rig.model
         self.runner: AgentRunner = rig.runner()
         self.agent: Agent | None = None
 
     async def serve(self, *tools: Any, **options: Any) -> Agent:
         """Serve an agent of these tools."""
-        self.agent = self.make_agent(*tools, **options)
+        self.agent = self.rig.agent(*tools, **options)
         await self.rig.serve(self.agent)
         return self.agent
 

@@ -90,11 +90,7 @@ class Spans:
 
     async def until(self, name: str, count: int = 1) -> None:
         """Wait until there are that many spans of a name."""
-
-        async def condition() -> bool:
-            return len(self.named(name)) >= count
-
-        await until(condition)
+        await until(lambda: len(self.named(name)) >= count)
 
 
 def tree(spans: Iterable[Seen]) -> list[str]:

@@ -8,9 +8,8 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.task.undo import UNDONE
-from holdfast.testing import FakeOpenAI
 from tests.support.people import World, kinds
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import Rig, until
 
 
 def hanging(world: World, cut: asyncio.Event, **options: Any) -> Tool:
@@ -39,8 +38,6 @@ def hanging(world: World, cut: asyncio.Event, **options: Any) -> Tool:
 
 async def cut_off(
     rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
     world: World,
     *,
     before: Tool | None = None,
@@ -51,8 +48,6 @@ async def cut_off(
 
     Args:
         rig: Where it is served.
-        make_agent: Makes the agent.
-        model: What asks for the booking.
         world: What the undo acts on.
         before: A tool that is called in the same step, before the booking.
         roll_events: When the task rolls over.
@@ -60,12 +55,12 @@ async def cut_off(
     """
     cut = asyncio.Event()
     book = hanging(world, cut, **options)
-    agent = make_agent(*([book] if before is None else [before, book]))
+    agent = rig.agent(*([book] if before is None else [before, book]))
     await rig.serve(agent, graceful_shutdown_timeout=timedelta(seconds=0))
     runner = rig.runner(roll_events=roll_events)
     task = await runner.create_task("q")
     wanted = [("book", {"city": "rome"})]
-    model.calls(wanted if before is None else [(before.name, {}), *wanted])
+    rig.model.calls(wanted if before is None else [(before.name, {}), *wanted])
     await runner.run_step(task)
     undone = asyncio.create_task(runner.undo_step(task, by="ann"))
     await cut.wait()
