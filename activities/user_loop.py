@@ -164,17 +164,7 @@ MOST_LOOPS = 8
 """Loops of one process, blocked ones included."""
 
 SHORT = frozenset(
-    {
-        "describe",
-        "find_tools",
-        "gate",
-        "check",
-        "rejected",
-        "screen",
-        "probe",
-        "handle",
-        "close",
-    }
+    {"describe", "find_tools", "gate", "check", "rejected", "screen", "probe", "handle", "close"}
 )
 """Activities that call users' code which should answer at once."""
 

@@ -1,21 +1,35 @@
 """Calls that wait for a batch, against a fake of OpenAI's API over HTTP."""
 
+import re
+import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Task
-from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
+from holdfast.archive import Keys
+from holdfast.errors import (
+    BlobMissingError,
+    InvalidArgumentError,
+    KeyMissingError,
+    StepFailedError,
+    UserError,
+)
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.models.prices import Prices
 from holdfast.serving.batches import BatchModel, hand
 from holdfast.serving.batches.hand import Hand
+from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
+from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until, until_status
+
+__all__ = ["logs_are_told_again"]
 
 PRICES = Prices({"gpt-5-mini": {"input": "1", "output": "10"}})
 HALF, WHOLE = 0.001, 0.002
@@ -160,6 +174,163 @@ async def test_a_provider_that_is_down_is_waited_for_and_an_abandoned_call_is_no
     assert api.lines == {"a": 1, "other": 1}
 
 
+async def test_a_file_of_answers_may_be_odd_and_each_call_gets_its_own_or_is_asked_again(
+    api: BatchApi,
+) -> None:
+    said: dict[str, Any] = {
+        "no number": {"response": {"status_code": "soon", "body": {}}},
+        "no body": {"response": {"status_code": 200}},
+        "no object": {"response": {"status_code": 200, "body": "<html>"}},
+    }
+    api.outcome = lambda text: said.get(text) if api.lines[text] == 1 else None
+    stranger = b'{"custom_id": "x", "response": {"status_code": 200, "body": {"id": "1"}}}'
+    api.odd = (b"", b"{", b"[" * 100_000, b"[]", b'"text"', b"\xff", stranger)
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in (*said, "good")]
+        for task, word in zip(tasks, (*said, "good"), strict=True):
+            assert str(await runner.run_task(task)) == f"<{word}>"
+    assert api.lines == {**dict.fromkeys(said, 2), "good": 1}
+    assert not api.direct
+
+
+async def test_a_batch_in_a_state_that_is_not_known_is_cancelled_at_its_deadline(
+    api: BatchApi,
+) -> None:
+    api.auto, api.open_status = 0, "queued"
+    async with AgentRunner.local(agent_of(api, wait="3 s"), data_dir=None) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        assert str(await runner.run_task(task)) == "<a>"
+    assert [each["status"] for each in api.batches.values()] == ["cancelled"]
+    assert not api.direct
+
+
+async def test_one_line_that_a_provider_refuses_fails_no_other(api: BatchApi) -> None:
+    api.auto, api.line = 0, 1
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in ("a", "b")]
+        await until_true(lambda: len(api.batches) == 1)
+        [batch] = api.batches.values()
+        api.auto = 1
+        api.end("failed", "invalid_request")
+        for task, word in zip(tasks, ("a", "b"), strict=True):
+            assert str(await runner.run_task(task)) == f"<{word}>"
+    wrong, right = (each["body"]["input"][-1]["content"] for each in batch["given"])
+    assert (api.direct, api.lines) == ({wrong: 1}, {wrong: 1, right: 2})
+
+
+async def test_what_may_have_reached_the_provider_is_found_there_before_it_is_asked_directly(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", timedelta(seconds=1))
+    api.breaks.add("POST /v1/batches")
+    api.fails["GET /v1/batches"] = 500, {"message": "We are down."}
+    api.auto = 0
+    async with AgentRunner.local(agent_of(api, wait="6 s"), data_dir=None) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        await until_blocked(runner, task, "waits for its batch to be submitted")
+
+        async def is_late() -> bool:
+            found = await batches_of(runner).query(Batches.hand)
+            return any(each.late for each in found.batches.values())
+
+        await until(is_late)
+        api.fails.clear()
+        assert str(await runner.run_task(task)) == "<a>"
+        await until_true(lambda: not api.files)
+    assert (api.lines, api.uploads) == ({"a": 1}, 1)
+    assert not api.direct
+
+
+async def test_a_batch_that_is_over_when_the_workers_come_back_is_read_whatever_the_time(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place in ("hand", "model"):
+        monkeypatch.setattr(f"holdfast.serving.batches.{place}.GRACE", 0.1)
+    api.auto = 0
+    agent = agent_of(api, wait="3 s")
+    async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        await until_blocked(runner, task, "batch_")
+        late = time.time() + 3.5
+    api.end()
+    await until_true(lambda: time.time() > late)
+    async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
+        assert str(await runner.run_task(task)) == "<a>"
+    assert (api.lines, api.direct) == ({"a": 1}, {})
+
+
+async def test_a_call_that_cannot_be_read_in_the_archive_holds_up_no_other(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Stored.read
+
+    async def damaged(self: Stored, task: str, sha256: str) -> bytes:
+        data = await read(self, task, sha256)
+        if b"bad" in data:
+            raise KeyMissingError("Its key is lost.")
+        return data
+
+    monkeypatch.setattr(Stored, "read", damaged)
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in ("bad", "good")]
+        await until_status(runner, tasks[1], "answered")
+    assert api.lines == {"good": 1}
+
+
+async def test_a_call_that_is_abandoned_while_the_provider_is_down_is_not_submitted(
+    api: BatchApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", timedelta(seconds=1))
+    api.fails["POST /v1/files"] = 500, {"message": "We are down."}
+    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
+        words = ("gone", "stays")
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in words]
+        for task in tasks:
+            await until_blocked(runner, task, "waits for its batch to be submitted")
+        await runner.abandon(tasks[0], "no more")
+        await until_status(runner, tasks[0], "abandoned")
+        api.fails.clear()
+        await until_status(runner, tasks[1], "answered")
+    assert api.lines == {"stays": 1}
+
+
+@pytest.mark.usefixtures("logs_told")
+@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+async def test_nothing_of_erased_tasks_is_left_in_the_batches_and_others_get_their_answers(
+    api: BatchApi, own: Keys | None, tmp_path: Path
+) -> None:
+    api.auto = 0
+    async with AgentRunner.local(agent_of(api, size=2), data_dir=tmp_path, keys=own) as runner:
+        done = await runner.create_task("MKdone", step_mode="automatic")
+        late = await runner.create_task("MKlate", step_mode="automatic")
+        await until_true(lambda: len(api.batches) == 1)
+        await runner.erase(late, by="ann", reason="asked to", open_tasks="abandon")
+        api.end()
+        assert str(await runner.run_task(done)) == "<MKdone>"
+        await runner.finalize_response(done)
+        hand = await batches_of(runner).query(Batches.hand)
+        [call] = [each for each in hand.calls.values() if each.asker.task == done.task_id]
+        stored = Stored(runner.client)
+        for each in (call.body, call.answer):
+            assert b"MKdone" in await stored.read(done.task_id, each)
+        await runner.erase(done, by="ann", reason="asked to")
+        await until_true(lambda: not api.files)
+        events = [*(await batches_of(runner).fetch_history()).events]
+        told = str([hand, await batches_of(runner).query(Batches.hand), *events])
+        assert not re.search("MK(done|late)", told)
+        files = [each for each in tmp_path.rglob("*") if each.is_file()]
+        marked = [each for each in files if re.search(b"MK(done|late)", each.read_bytes())]
+        if own is None:
+            place = Path(runner.archive.url)
+            within = [each.relative_to(place) for each in marked if each.is_relative_to(place)]
+            assert {each.parts[0] for each in within} == {"blobs"}
+        else:
+            assert marked == []
+            with pytest.raises(BlobMissingError):
+                await stored.read(done.task_id, call.answer)
+    assert api.lines == {"MKdone": 1, "MKlate": 1}
+
+
 async def test_calls_that_are_over_are_forgotten_and_the_workflow_ends(
     api: BatchApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +345,14 @@ async def test_calls_that_are_over_are_forgotten_and_the_workflow_ends(
 
 @pytest.mark.parametrize(
     "options",
-    [{"wait": "soon"}, {"age": timedelta(0)}, {"size": 0}, {"size": 2001}, {"account": "a.b"}],
+    [
+        {"wait": "soon"},
+        {"age": timedelta(0)},
+        {"wait": "1 s", "age": "1 s"},
+        {"size": 0},
+        {"size": 2001},
+        {"account": "a.b"},
+    ],
 )
 def test_an_option_that_cannot_be_used_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(options))):

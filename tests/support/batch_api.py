@@ -53,6 +53,10 @@ class BatchApi:
         wait_in: Holds requests whose method and path match this, after they had their effect.
         held: Set when one is held.
         fails: Answers requests with this error, by method and path.
+        breaks: Requests, likewise, that have their effect, and get an error for an answer.
+        line: The line of the input that a failed batch names as wrong.
+        odd: Lines that stand at the end of each file of answers.
+        open_status: What a batch is until it is over.
     """
 
     auto: int = 1
@@ -64,6 +68,10 @@ class BatchApi:
     wait_in: str = ""
     held: threading.Event = field(default_factory=threading.Event)
     fails: dict[str, tuple[int, Json]] = field(default_factory=dict[str, tuple[int, Json]])
+    breaks: set[str] = field(default_factory=set[str])
+    line: int | None = None
+    odd: tuple[bytes, ...] = ()
+    open_status: str = "in_progress"
     uploads: int = 0
     base_url: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -138,7 +146,7 @@ class BatchApi:
         self.batches[id] = {
             "id": id,
             "object": "batch",
-            "status": "in_progress",
+            "status": self.open_status,
             "created_at": int(time.time()),
             "looks": 0,
             "given": lines,
@@ -157,7 +165,8 @@ class BatchApi:
     def _end(self, batch: Json, status: str, code: str) -> None:
         batch["status"] = status
         if status == "failed":
-            batch["errors"] = {"object": "list", "data": [{"code": code, "message": "It is so."}]}
+            error = {"code": code, "message": "It is so.", "line": self.line}
+            batch["errors"] = {"object": "list", "data": [error]}
             return
         good, bad = list[Json](), list[Json]()
         for line in batch["given"]:
@@ -172,6 +181,7 @@ class BatchApi:
         for name, lines in (("output", good), ("error", bad)):
             if lines:
                 data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+                data += b"".join(line + b"\n" for line in self.odd)
                 batch[f"{name}_file_id"] = self._keep(f"{name}.jsonl", data, "batch_output")["id"]
 
 
@@ -199,6 +209,8 @@ def serving_batches() -> Generator[BatchApi]:
                 status, said = api.serve(self.command, path, body, kind)
             except KeyError as error:
                 status, said = 404, {"error": {"message": f"There is no {error}."}}
+            if f"{self.command} {path}" in api.breaks:
+                status, said = 502, {"error": {"message": "Bad gateway."}}
             if api.wait_in and re.fullmatch(api.wait_in, f"{self.command} {path}"):
                 api.held.set()
                 while api.wait_in:

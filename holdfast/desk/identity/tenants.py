@@ -92,13 +92,7 @@ class _Service(ServiceClient):
         if rpc not in _OF_ALL:
             req = await self._own(rpc, req)
         answer = await self._inner._rpc_call(  # noqa: SLF001  what the class is a way to
-            rpc,
-            req,
-            resp_type,
-            service=service,
-            retry=retry,
-            metadata=metadata,
-            timeout=timeout,
+            rpc, req, resp_type, service=service, retry=retry, metadata=metadata, timeout=timeout
         )
         # A store may compare without regard to case: what is listed is looked at again.
         if rpc == "list_workflow_executions":

@@ -5,8 +5,10 @@ Times are seconds since the epoch.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, PrivateAttr
@@ -30,10 +32,14 @@ workflows replay with these and the others here: see `QUEUE` in the workflow."""
 GROWTH = 1.5
 
 GRACE = 1800.0
-"""How long after its deadline a call waits for what a cancelled batch has answered."""
+"""How long after its deadline, and after the first attempt to cancel its batch, a call waits for
+what that has answered."""
 
 SWEEP = 2 * LONGEST_GAP
 """Time between two looks whether the steps of calls that are over still need them."""
+
+HASTE = 60.0
+"""The same while no call more can be taken."""
 
 MOST_TRIES = 3
 """Batches that a call may join, before it is asked directly."""
@@ -97,6 +103,7 @@ class Call(Value):
         size: Bytes of the body.
         since: When it came.
         until: When it is asked directly.
+        wait: Seconds from one to the other: a batch has calls of one wait.
         batch: Number of its batch; 0 before it has one.
         tries: Batches that it has joined.
         state: Its state.
@@ -113,6 +120,7 @@ class Call(Value):
     size: int
     since: float
     until: float
+    wait: float = 0.0
     batch: int = 0
     tries: int = 0
     state: Literal["waits", "answered", "failed", "direct"] = "waits"
@@ -133,7 +141,8 @@ class Batch(Value):
         look: When to submit it, or to look at it.
         gap: Seconds between the last two looks.
         why: Why the last attempt to reach the provider failed; empty for none.
-        tries: Attempts to submit it.
+        tries: Attempts to submit it that have failed: it may be submitted all the same.
+        late: When it was first reached for after the deadline of one of its calls; 0 for never.
         is_cancelled: Whether the provider was told to end it.
         is_over: Whether its answers were read.
         files: Its files at the provider, which are deleted at the end.
@@ -146,9 +155,15 @@ class Batch(Value):
     gap: float = FIRST_GAP
     why: str = ""
     tries: int = 0
+    late: float = 0.0
     is_cancelled: bool = False
     is_over: bool = False
     files: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the provider has it, as far as is known."""
+        return bool(self.id or self.tries)
 
 
 class Outcome(Value):
@@ -163,6 +178,26 @@ class Outcome(Value):
     line: str
     answer: str = ""
     is_good: bool = True
+
+
+class Seen(Value):
+    """What was seen of a batch at the provider.
+
+    Attributes:
+        status: The batch's status; empty for one that is not there.
+        outputs: Files with answers and errors.
+        files: All of its files.
+        why: What the provider says is wrong, if it has failed.
+        code: Its code for that.
+        lines: The lines that are wrong, where it says which.
+    """
+
+    status: str = ""
+    outputs: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    why: str = ""
+    code: str = ""
+    lines: tuple[str, ...] = ()
 
 
 class Reply(Value):
@@ -197,6 +232,7 @@ class Hand(BaseModel):
         calls: The calls by key, oldest first.
         batches: The batches by number.
         most: Calls of a batch.
+        room: Calls of a batch for which the provider has room, as far as is known.
         age: Longest time until a call is submitted.
         look: Time until a batch is looked at first.
         paused: Until when no batch is made.
@@ -207,18 +243,22 @@ class Hand(BaseModel):
     calls: dict[str, Call] = Field(default_factory=dict[str, Call])
     batches: dict[int, Batch] = Field(default_factory=dict[int, Batch])
     most: int = 1
+    room: int = MOST_LINES
     age: float = 0.0
     look: float = FIRST_GAP
     paused: float = 0.0
-    _like: dict[tuple[str, str], list[str]] = PrivateAttr(
-        default_factory=dict[tuple[str, str], list[str]]
+    _like: defaultdict[tuple[str, str], list[str]] = PrivateAttr(
+        default_factory=lambda: defaultdict[tuple[str, str], list[str]](list)
+    )
+    _of: defaultdict[int, dict[str, None]] = PrivateAttr(
+        default_factory=lambda: defaultdict[int, dict[str, None]](dict)
     )
 
     def model_post_init(self, context: Any, /) -> None:
-        """Find calls by their tasks and bodies."""
+        """Find calls by their tasks, bodies and batches."""
         del context
         for key, call in self.calls.items():
-            self._like.setdefault((call.asker.task, call.body), []).append(key)
+            self._put(key, call)
 
     def take(self, ask: Ask, *, now: float) -> None:
         """Take a call, unless it is known.
@@ -226,10 +266,12 @@ class Hand(BaseModel):
         A step whose worker was lost goes on with another activity. It takes over the call of the
         one before, which no one else waits for.
         """
-        self.most, self.age, self.look = min(ask.most, MOST_LINES), ask.age, ask.look
+        self.most, self.age, self.look = min(ask.most, self.room), ask.age, ask.look
         if ask.key in self.calls:
             return
         same = self._like.get((ask.asker.task, ask.body), [])
+        if any(self.calls[key].line == ask.key for key in same):
+            return  # another activity has its call: a batch with one line twice is refused
         left = [key for key in same if self._is_left(self.calls[key], ask)]
         if left:
             call = self._drop(left[0]).model_copy(update={"asker": ask.asker})
@@ -243,9 +285,9 @@ class Hand(BaseModel):
                 size=ask.size,
                 since=now,
                 until=now + ask.wait,
+                wait=ask.wait,
             )
-        self.calls[ask.key] = call
-        self._like.setdefault((ask.asker.task, ask.body), []).append(ask.key)
+        self._put(ask.key, call)
 
     def taken(self, key: str) -> None:
         """Note that a step has read its answer; it may read it again, if its worker is lost."""
@@ -258,7 +300,7 @@ class Hand(BaseModel):
             if key in self.calls:
                 self._drop(key)
 
-    def reply(self, key: str, *, now: float) -> Reply:
+    def reply(self, key: str) -> Reply:
         """Return the state of a call."""
         call = self.calls.get(key)
         if call is None:
@@ -267,60 +309,55 @@ class Hand(BaseModel):
             return Reply(state="unknown", why=why)
         if call.state != "waits":
             return Reply(state=call.state, why=call.why, answer=call.answer)
-        if now >= self._late_at(call):
-            return Reply(state="direct", why=_late(call))
         latest = f"at the latest {clock(call.until)}"
         batch = self.batches.get(call.batch)
         if batch is None:
-            at = max(call.since + self.age, self.paused)
-            return Reply(state="waits", why=f"a batch to be full, {latest}", again=at + self.look)
+            before = [each.look for each in self.batches.values() if not each.id]
+            again = max(call.since + self.age, self.paused, *before) + self.look
+            why = f"a batch to be full, {latest}"
+            return Reply(state="waits", why=why, again=min(again, call.until))
         trouble = f" ({batch.why})" if batch.why else ""
         if not batch.id:
             why = f"its batch to be submitted{trouble}, {latest}"
         else:
             said = "cancelled at its deadline" if batch.is_cancelled else latest
             why = f"batch {batch.id}, submitted {clock(batch.submitted)}, {said}{trouble}"
-        return Reply(state="waits", why=why, again=batch.look)
+        again = batch.look if batch.late else min(batch.look, call.until)
+        return Reply(state="waits", why=why, again=again)
 
     def expire(self, *, now: float) -> None:
-        """Give up calls whose time is over, and forget batches that were never submitted."""
+        """Give up calls whose time is over, and forget batches that the provider never got."""
         for key, call in list(self.calls.items()):
             if call.state == "waits" and now >= self._late_at(call):
-                self._change(key, state="direct", why=_late(call), seen=now)
+                why = f"there was no answer by {clock(call.until)}"
+                self._change(key, state="direct", why=why, seen=now)
         for n, batch in list(self.batches.items()):
-            if not batch.id and not self.of(n):
-                del self.batches[n]
+            if not batch.may_run and not self.of(n):
+                self.tidied(n)
 
     def next(self, *, now: float) -> tuple[float, Job]:
-        """Return what to do next, and when."""
-        found = [*self._of_batches(now), *self._of_collected()]
-        late = [self._late_at(call) for call in self.calls.values() if call.state == "waits"]
-        if late:
-            found.append((min(late), Job("expire")))
-        over = [call.seen for call in self.calls.values() if call.state != "waits"]
-        if over:
-            found.append((min(over) + SWEEP, Job("sweep")))
-        return min(found, default=(float("inf"), Job("sweep")))
+        """Return what to do next, and when; it looks at each call a few times."""
+        found = [self._of_batch(n, batch, now) for n, batch in self.batches.items()]
+        waits = [self.calls[key] for key in self.of(0)]
+        if waits and all(batch.id for batch in self.batches.values()):
+            is_full = len(waits) >= self.most or sum(each.size for each in waits) >= MOST_BYTES
+            at = 0.0 if is_full else min(each.since for each in waits) + self.age
+            found.append((max(at, self.paused), Job("collect")))
+        every = self.calls.values()
+        late = [self._late_at(call) for call in every if call.state == "waits"]
+        over = [call.seen for call in every if call.state != "waits"]
+        pause = HASTE if len(every) >= MOST_CALLS else SWEEP
+        found.append((min(late, default=inf), Job("expire")))
+        found.append((min(over, default=inf) + pause, Job("sweep")))
+        return min(found)
 
-    def _of_batches(self, now: float) -> Iterable[tuple[float, Job]]:
-        for n, batch in self.batches.items():
-            if batch.is_over:
-                yield now, Job("tidy", n)
-            elif not batch.id:
-                yield batch.look, Job("submit", n)
-            else:
-                due = self.deadline(n)
-                soon = batch.look if batch.is_cancelled or due is None else min(batch.look, due)
-                yield soon, Job("look", n)
-
-    def _of_collected(self) -> Iterable[tuple[float, Job]]:
-        collected = self.of(0)
-        if collected and all(batch.id for batch in self.batches.values()):
-            at = min(self.calls[key].since for key in collected) + self.age
-            size = sum(self.calls[key].size for key in collected)
-            if len(collected) >= self.most or size >= MOST_BYTES:
-                at = 0.0
-            yield max(at, self.paused), Job("collect")
+    def _of_batch(self, n: int, batch: Batch, now: float) -> tuple[float, Job]:
+        due = self.deadline(n)
+        if batch.is_over:
+            return now, Job("tidy", n)
+        is_awaited = batch.may_run and not batch.late
+        at = min(batch.look, due) if due is not None and is_awaited else batch.look
+        return at, Job("look" if batch.id else "submit", n)
 
     def deadline(self, n: int) -> float | None:
         """Return when the first call of a batch is asked directly; None if no one waits."""
@@ -328,17 +365,18 @@ class Hand(BaseModel):
 
     def of(self, n: int) -> list[str]:
         """Return the calls of a batch that wait for it; 0 is for those without one."""
-        waits = self.calls.items()
-        return [key for key, call in waits if call.batch == n and call.state == "waits"]
+        return list(self._of.get(n, ()))
 
     def collected(self) -> list[str]:
-        """Return the calls of the next batch."""
+        """Return the calls of the next batch, of one wait: the first deadline ends it for all."""
+        waits = [(key, self.calls[key]) for key in self.of(0)]
         chosen, size = list[str](), 0
-        for key in self.of(0):
-            size += self.calls[key].size
-            if chosen and (size > MOST_BYTES or len(chosen) >= self.most):
-                break
-            chosen.append(key)
+        for key, call in waits:
+            if call.wait == waits[0][1].wait:
+                size += call.size
+                if chosen and (size > MOST_BYTES or len(chosen) >= self.most):
+                    break
+                chosen.append(key)
         return chosen
 
     def over(self) -> list[str]:
@@ -363,50 +401,63 @@ class Hand(BaseModel):
 
     def submitted(self, n: int, id: str, *, now: float) -> None:
         """Note that a batch is submitted."""
-        self._note(n, id=id, submitted=now, look=now + self.look, gap=self.look, why="")
+        note = {"look": now + self.look, "gap": self.look, "why": "", "late": 0.0}
+        self._note(n, id=id, submitted=now, **note)
 
     def looked(self, n: int, *, now: float, cancelled: bool = False, why: str = "") -> None:
         """Look again later, also after the provider could not be reached."""
-        batch = self.batches[n]
-        gap = min(batch.gap * GROWTH, LONGEST_GAP)
+        batch, due = self.batches[n], self.deadline(n)
+        late = batch.late or (now if batch.may_run and due is not None and now >= due else 0.0)
+        gap = min(batch.gap * GROWTH, LONGEST_GAP) if late == batch.late else FIRST_GAP
+        note = {"late": late, "gap": gap, "look": now + gap, "why": why}
         is_cancelled = batch.is_cancelled or cancelled
-        gap = FIRST_GAP if cancelled and not batch.is_cancelled else gap
-        tries = batch.tries + (not batch.id)
-        note = {"gap": gap, "look": now + gap, "why": why, "tries": tries}
-        self._note(n, is_cancelled=is_cancelled, **note)
+        self._note(n, is_cancelled=is_cancelled, tries=batch.tries + (not batch.id), **note)
 
-    def ended(
-        self, n: int, outcomes: Iterable[Outcome], files: Sequence[str], *, now: float, why: str
-    ) -> None:
+    def ended(self, n: int, outcomes: Iterable[Outcome], seen: Seen, *, now: float) -> None:
         """Give the calls of a batch their answers; those without one go on."""
-        said = {each.line: each for each in outcomes}
+        batch = self.batches[n]
+        why = f"batch {batch.id} has {seen.status} without its answer" if batch.id else seen.why
+        # Of two lines for one call that of an answer counts.
+        said = {each.line: each for each in sorted(outcomes, key=lambda each: each.is_good)}
         for key in self.of(n):
-            found = said.get(self.calls[key].line)
-            if found is not None and found.answer:
+            if (found := said.get(self.calls[key].line)) is not None:
                 good = found.is_good
                 self._change(key, state="answered", answer=found.answer, is_good=good, seen=now)
             else:
-                self._again(key, now=now, why=why)
-        self._note(n, is_over=True, files=tuple(files))
+                self._again(key, now=now, why=why, is_tried=not batch.is_cancelled)
+        self.room = min(2 * self.room, MOST_LINES)
+        self._note(n, is_over=True, files=seen.files)
 
-    def put_off(
-        self, n: int, files: Sequence[str], seconds: float, *, now: float, why: str
-    ) -> None:
-        """Collect the calls of a batch once more, after a pause: the provider had no room."""
+    def put_off(self, n: int, seen: Seen, seconds: float, *, now: float) -> None:
+        """Collect the calls of a batch once more, after a pause: the provider had no room.
+
+        Fewer of them at once: it may never have room for so many.
+        """
         self.paused = now + seconds
+        self.most = self.room = max(len(self.of(n)) // 2, 1)
         for key in self.of(n):
-            self._change(key, tries=self.calls[key].tries - 1)  # it was no attempt
-        self.ended(n, (), files, now=now, why=why)
+            self._again(key, now=now, why=seen.why, is_tried=False)
+        self._note(n, is_over=True, files=seen.files)
 
-    def refused(self, n: int, files: Sequence[str], *, now: float, why: str) -> None:
-        """Fail the calls of a batch that the provider does not take."""
+    def refused(self, n: int, seen: Seen, *, now: float) -> None:
+        """Fail the calls of a batch that the provider does not take.
+
+        If it names the lines that are wrong, these are asked directly: each step learns there what
+        is wrong with its own. The others go on.
+        """
         for key in self.of(n):
-            self._change(key, state="failed", why=why, is_good=False, seen=now)
-        self._note(n, is_over=True, files=tuple(files))
+            if not seen.lines:
+                self._change(key, state="failed", why=seen.why, is_good=False, seen=now)
+            elif self.calls[key].line in seen.lines:
+                self._change(key, state="direct", why=seen.why, seen=now)
+            else:
+                self._again(key, now=now, why=seen.why)
+        self._note(n, is_over=True, files=seen.files)
 
     def tidied(self, n: int) -> None:
         """Forget a batch whose files are deleted."""
         del self.batches[n]
+        self._of.pop(n, None)
 
     @property
     def is_empty(self) -> bool:
@@ -414,14 +465,16 @@ class Hand(BaseModel):
         return not self.calls and not self.batches
 
     def _late_at(self, call: Call) -> float:
-        """Return when a call is given up; a batch that has begun is cancelled first."""
+        """Return when a call is given up; what the provider may have is reached for first."""
         batch = self.batches.get(call.batch)
-        return call.until + (GRACE if batch is not None and batch.id else 0.0)
+        if batch is None or not batch.may_run:
+            return call.until
+        return max(batch.late, call.until) + GRACE if batch.late else inf
 
-    def _again(self, key: str, *, now: float, why: str) -> None:
+    def _again(self, key: str, *, now: float, why: str, is_tried: bool = True) -> None:
         call = self.calls[key]
-        if now < call.until and call.tries < MOST_TRIES:
-            self._change(key, batch=0)
+        if now < call.until and call.tries < MOST_TRIES + (not is_tried):
+            self._change(key, batch=0, tries=call.tries - (not is_tried))
         else:
             self._change(key, state="direct", why=why, seen=now)
 
@@ -431,20 +484,28 @@ class Hand(BaseModel):
         is_open = call.asker.run == ask.asker.run and call.asker.activity in ask.pending
         return call.is_good and not call.is_taken and not is_open
 
+    def _put(self, key: str, call: Call) -> None:
+        self.calls[key] = call
+        self._like[call.asker.task, call.body].append(key)
+        if call.state == "waits":
+            self._of[call.batch][key] = None
+
     def _drop(self, key: str) -> Call:
         call = self.calls.pop(key)
         like = self._like[call.asker.task, call.body]
         like.remove(key)
         if not like:
             del self._like[call.asker.task, call.body]
+        self._of[call.batch].pop(key, None)
         return call
 
     def _change(self, key: str, **changes: Any) -> None:
-        self.calls[key] = self.calls[key].model_copy(update=changes)
+        before = self.calls[key]
+        call = self.calls[key] = before.model_copy(update=changes)
+        if (call.state, call.batch) != (before.state, before.batch):
+            self._of[before.batch].pop(key, None)
+            if call.state == "waits":
+                self._of[call.batch][key] = None
 
     def _note(self, n: int, **changes: Any) -> None:
         self.batches[n] = self.batches[n].model_copy(update=changes)
-
-
-def _late(call: Call) -> str:
-    return f"there was no answer by {clock(call.until)}"

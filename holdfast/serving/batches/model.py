@@ -21,7 +21,6 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import Worker
 
 from holdfast.errors import (
     InvalidArgumentError,
@@ -40,6 +39,7 @@ from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, R
 from holdfast.serving.batches.provider import BatchActivities, open_activities
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
+from holdfast.serving.governor.served import bare, serve
 from holdfast.task.data.wire import activity_key
 from holdfast.values.base import digest
 from holdfast.values.checks.gate import as_object
@@ -50,7 +50,8 @@ from holdfast.values.text.shown import shown
 ASKING = timedelta(seconds=10)
 DAY = timedelta(days=1)
 
-_Place = tuple[str, str]
+_Opened = dict[tuple[str, str], tuple[asyncio.Event, asyncio.Task[None]]]
+"""What serves batches, by server and namespace: what stops it, and its run."""
 
 
 class BatchModel:
@@ -104,11 +105,12 @@ class BatchModel:
         self._wait = _seconds("wait", wait)
         self._age = _seconds("age", age)
         self._look = times.FIRST_GAP if look is None else _seconds("look", look)
+        if self._age >= self._wait:
+            msg = f"age is shorter than wait; they were {shown(age)} and {shown(wait)}."
+            raise InvalidArgumentError(msg)
         self._size = size
         self._id = f"{QUEUE}.{account}.{made.path.strip('/').partition('/')[0]}.{made.name}"
-        self._opened: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[_Place, tuple[Worker, asyncio.Task[None]]]
-        ] = WeakKeyDictionary()
+        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -139,9 +141,6 @@ class BatchModel:
         if settings.extra_headers or settings.extra_query:
             msg = "Calls of a batch cannot have extra_headers or extra_query: leave them out."
             raise UserError(msg)
-        until = info.scheduled_time.timestamp() + self._wait + 2 * GRACE
-        if time.time() > until:
-            return await self._directly(request, "its batches did not answer in time")
         self._open(activity.client())
         handle = activity.client().get_workflow_handle(self._id)
         key = digest(activity_key(info.workflow_run_id or "", info.activity_id).encode())
@@ -150,11 +149,17 @@ class BatchModel:
             reply = await self._reply(handle, key)
         match reply.state:
             case "unknown":
+                # Only here: of a call that is known, the answer may be there, and paid for.
+                if time.time() > info.scheduled_time.timestamp() + self._wait + 2 * GRACE:
+                    return await self._directly(request, "its batches did not answer in time")
+                if reply.why:
+                    raise _waits(reply.why, times.HASTE)
                 await self._ask(request, key)
-                why = reply.why or f"a batch of calls of {self._model.name!r} to be full"
+                why = f"a batch of calls of {self._model.name!r} to be full"
                 raise _waits(why, self._age + self._look)
             case "waits":
-                raise _waits(reply.why, reply.again - time.time())
+                least = min(self._look, times.FIRST_GAP)  # what was due is under way
+                raise _waits(reply.why, max(reply.again - time.time(), least))
             case "direct":
                 return await self._directly(request, reply.why)
             case "failed":
@@ -165,11 +170,7 @@ class BatchModel:
                 return await self._read(handle, key, reply.answer)
 
     async def _reply(self, handle: WorkflowHandle[Any, Any], key: str) -> Reply:
-        """Ask for the state of a call.
-
-        Raises:
-            ModelUnavailableError: The workflow cannot say now.
-        """
+        """Ask for the state of a call."""
         try:
             found: Reply = await handle.query(
                 Batches.reply,
@@ -183,7 +184,7 @@ class BatchModel:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 return Reply(state="unknown")
             log.warning("%s cannot say what a call waits for: %s", self._id, error)
-            raise _waits("its batch, of which nothing can be read now", times.FIRST_GAP) from None
+            return Reply(state="unknown", why="its batch, of which nothing can be read now")
         return found
 
     async def _ask(self, request: ModelRequest, key: str) -> None:
@@ -261,33 +262,29 @@ class BatchModel:
         """Serve the batches in this process, until its models are closed."""
         place = client.service_client.config.target_host, client.namespace
         opened = self._opened.setdefault(asyncio.get_running_loop(), {})
-        if place in opened and not opened[place][1].done():
+        if place in opened:
             return
         close_at_end(self)
-        # Without its plugins, which would have the worker run tasks as well.
-        bare = Client(
-            client.service_client,
-            namespace=client.namespace,
-            data_converter=client.data_converter,
-        )
-        worker = Worker(
-            bare,
-            task_queue=self._id,
+        stop, served = asyncio.Event(), BatchActivities(self._model).all
+        soon = timedelta(seconds=3)
+        run = serve(
+            bare(client),
+            self._id,
+            stop,
             workflows=[Batches],
-            activities=BatchActivities(self._model).all,
+            activities=served,
             build_id=QUEUE,
-            max_concurrent_workflow_task_polls=2,
-            sticky_queue_schedule_to_start_timeout=timedelta(seconds=3),
+            sticky_queue_schedule_to_start_timeout=soon,
         )
         # In a context of its own: this activity's would be taken for that of its activities.
-        run = asyncio.get_running_loop().create_task(worker.run(), context=Context())
-        opened[place] = worker, run
+        opened[place] = stop, asyncio.get_running_loop().create_task(run, context=Context())
 
     async def close(self) -> None:
         """Serve the batches no longer, and close the connections of the running event loop."""
         opened = self._opened.pop(asyncio.get_running_loop(), {})
-        await asyncio.gather(*(worker.shutdown() for worker, _ in opened.values()))
-        await asyncio.gather(*(run for _, run in opened.values()), return_exceptions=True)
+        for stop, _ in opened.values():
+            stop.set()
+        await asyncio.gather(*(run for _, run in opened.values()))
         await self._model.close()
 
 

@@ -6,11 +6,10 @@ worker was lost is found again, and not made twice.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import openai
 from openai import AsyncOpenAI
@@ -22,21 +21,22 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
-from holdfast.errors import ErasedError, ModelError, ModelUnavailableError, message_of
+from holdfast.errors import DAMAGED, ModelError, ModelUnavailableError, message_of
 from holdfast.models.base import is_status_passing
 from holdfast.models.openai.http.failures import ErrorStatus, cleaned, codes_of, model_error
 from holdfast.models.openai.model import OpenAIModel
-from holdfast.serving.batches.hand import Asker, Outcome
+from holdfast.serving.batches.hand import ENDS, Asker, Outcome, Seen
 from holdfast.serving.batches.stored import Stored
-from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Seen, Submission
+from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Submission
 from holdfast.values.checks.gate import as_object, is_object
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.text.logs import log
+
+T = TypeVar("T")
 
 METADATA = "holdfast"
 CLOCKS = 600.0
 """Seconds by which the provider's clock may be behind."""
-
-AT_ONCE = 20
 
 
 class BatchActivities:
@@ -55,31 +55,34 @@ class BatchActivities:
     async def waits(self, askers: list[Asker]) -> list[bool]:
         """Say of each activity of a step whether it waits: the server knows."""
         async with heartbeats():
-            runs = {(each.task, each.run) for each in askers}
-            room = asyncio.Semaphore(AT_ONCE)
-
-            async def look(task: str, run: str) -> tuple[str, ...]:
-                async with room:
-                    return await open_activities(task, run)
-
-            found = await asyncio.gather(*(look(*each) for each in runs))
+            runs = [*{(each.task, each.run) for each in askers}]
+            found = await some_at_once(lambda each: open_activities(*each), runs)
             known = dict(zip(runs, found, strict=True))
             return [each.activity in known[each.task, each.run] for each in askers]
 
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:
-        """Submit a batch, unless that was done; return the provider's id."""
+        """Submit a batch, unless that was done; return the provider's id.
+
+        Without lines it is only found out whether it was; empty if not.
+        """
         async with self._asking() as client:
-            again = given.again or activity.info().attempt > 1
-            since = given.made - CLOCKS
-            id = await self._known_batch(client, given.name, since) if again else None
-            if id is not None:
-                return id
-            file = await self._known_file(client, given.name, since) if again else None
+            name, since = given.name, given.made - CLOCKS
+            file: str | None = None
+            if given.again or activity.info().attempt > 1:
+                batches: Any = client.batches.list(limit=100)
+                files: Any = client.files.list(purpose="batch", order="desc")
+                if id := await _known(batches, since, lambda each: _named(each) == name):
+                    return str(id)
+                file = await _known(files, since, lambda each: each.filename == f"{name}.jsonl")
+            if not given.lines:
+                if file is not None:
+                    await client.files.delete(file)
+                return ""
             if file is None:
                 data = await self._file(given.lines)
                 await ensure_ours("submission of a batch")
-                whole = (f"{given.name}.jsonl", data, "application/jsonl")
+                whole = (f"{name}.jsonl", data, "application/jsonl")
                 file = (await client.files.create(file=whole, purpose="batch")).id
             await ensure_ours("submission of a batch")
             endpoint: Any = f"/v1{self._model.path}"
@@ -87,66 +90,64 @@ class BatchActivities:
                 input_file_id=file,
                 endpoint=endpoint,
                 completion_window="24h",
-                metadata={METADATA: given.name},
+                metadata={METADATA: name},
             )
-            log.info("Batch %s has %d calls of model %r", made.id, len(given.lines), self._name)
+            calls = len(given.lines)
+            log.info("Batch %s has %d calls of model %r", made.id, calls, self._model.name)
+            if not made.id:
+                raise LoggedError("The provider gave the batch no id.", type="BatchTrouble")
             return made.id
 
-    @staticmethod
-    async def _known_batch(client: AsyncOpenAI, name: str, since: float) -> str | None:
-        async for each in client.batches.list(limit=100):
-            if (each.metadata or {}).get(METADATA) == name:
-                return each.id
-            if each.created_at < since:
-                break
-        return None
-
-    @staticmethod
-    async def _known_file(client: AsyncOpenAI, name: str, since: float) -> str | None:
-        async for each in client.files.list(purpose="batch", order="desc"):
-            if each.filename == f"{name}.jsonl":
-                return each.id
-            if each.created_at < since:
-                break
-        return None
-
     async def _file(self, lines: tuple[Line, ...]) -> bytes:
-        """Write the file of a batch; a line whose task was erased is left out.
+        """Write the file of a batch; a line that is erased or damaged is left out.
 
         Raises:
             ApplicationError: None is left.
         """
-        stored, parts = Stored(activity.client()), list[bytes]()
-        for line in lines:
+        stored = Stored(activity.client())
+
+        async def written(line: Line) -> bytes:
             try:
                 body = await stored.read(line.task, line.body)
-            except ErasedError:
-                continue
+            except DAMAGED as error:
+                log.warning("A call of task %r is left out of its batch: %s", line.task, error)
+                return b""
             head = {"custom_id": line.id, "method": "POST", "url": f"/v1{self._model.path}"}
-            start = json.dumps(head).encode()[:-1]
-            parts.append(start + b', "body": ' + body + b"}\n")
-        if not parts:
-            msg = "The tasks of all calls of the batch were erased."
+            return json.dumps(head).encode()[:-1] + b', "body": ' + body + b"}\n"
+
+        data = b"".join(await some_at_once(written, lines))
+        if not data:
+            msg = "No call of the batch can be read in the archive any more."
             raise ApplicationError(msg, type=REFUSED)
-        return b"".join(parts)
+        return data
 
     @activity.defn(name="batch_look")
     async def look(self, given: Look) -> Seen:
         """Look at a batch, or cancel it; one that is over is only looked at."""
         async with self._asking() as client:
             found = await client.batches.retrieve(given.id)
-            if given.cancel and found.status in ("validating", "in_progress"):
+            if given.cancel and found.status not in {*ENDS, "finalizing", "cancelling"}:
                 found = await client.batches.cancel(given.id)
             errors = (found.errors.data if found.errors is not None else None) or []
+            wrong = {each.line for each in errors} - {None}
             said = errors[0].message or "" if errors else ""
             outputs = tuple(filter(None, (found.output_file_id, found.error_file_id)))
             return Seen(
-                status=found.status,
+                status=str(found.status),
                 outputs=outputs,
                 files=(found.input_file_id, *outputs),
                 why=f"Batch {found.id} has failed: {cleaned(said, '') or 'no one says why'}.",
                 code=errors[0].code or "" if errors else "",
+                lines=await self._ids(client, found.input_file_id, wrong) if wrong else (),
             )
+
+    async def _ids(
+        self, client: AsyncOpenAI, file: str, wrong: Collection[int | None]
+    ) -> tuple[str, ...]:
+        """Return the ids of lines of a batch's input, by their numbers; none if it is not given."""
+        found = await self._given(client.files.content(file))
+        lines = enumerate(found.content.splitlines() if found is not None else (), 1)
+        return tuple(json.loads(text)["custom_id"] for k, text in lines if k in wrong)
 
     @activity.defn(name="batch_fetch")
     async def fetch(self, given: Fetch) -> list[Outcome]:
@@ -156,50 +157,50 @@ class BatchActivities:
             stored, found = Stored(activity.client()), list[Outcome]()
             for file in given.outputs:
                 whole = await client.files.content(file)
-                for text in whole.content.splitlines():
-                    outcome = await self._outcome(stored, tasks, text)
-                    if outcome is not None:
-                        found.append(outcome)
+                texts = whole.content.splitlines()
+                said = await some_at_once(lambda each: self._outcome(stored, tasks, each), texts)
+                found += [each for each in said if each is not None]
             return found
 
     @staticmethod
     async def _outcome(stored: Stored, tasks: dict[str, str], text: bytes) -> Outcome | None:
         """Store a line's answer; None if there is no final one, or no one waits for it."""
         try:
-            line: object = json.loads(text)
-        except ValueError:
+            line = as_object(json.loads(text))
+        except (ValueError, RecursionError):
             log.warning("A line of a batch's answers is not JSON")
             return None
-        task = tasks.get(str(line.get("custom_id"))) if is_object(line) else None
-        if not is_object(line) or task is None or not is_object(line.get("response")):
+        id, response = str(line.get("custom_id")), as_object(line.get("response"))
+        status, body = response.get("status_code"), response.get("body")
+        if id not in tasks or not isinstance(status, int) or status < 200 or not is_object(body):  # noqa: PLR2004
             return None  # such as "batch_expired"
-        response = as_object(line["response"])
-        status, body = int(response.get("status_code") or 0), as_object(response.get("body"))
-        if status < 200 or is_status_passing(status, codes_of(as_object(body.get("error")))):  # noqa: PLR2004
+        if is_status_passing(status, codes_of(as_object(body.get("error")))):
             return None
         kept = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
         try:
-            sha256 = await stored.write(task, kept.encode("utf-8", "surrogatepass"))
-        except ErasedError:
+            sha256 = await stored.write(tasks[id], kept.encode("utf-8", "surrogatepass"))
+        except DAMAGED as error:
+            log.warning("An answer for task %r was not kept: %s", tasks[id], error)
             return None
-        return Outcome(line=str(line["custom_id"]), answer=sha256, is_good=status < 300)  # noqa: PLR2004
+        return Outcome(line=id, answer=sha256, is_good=status < 300)  # noqa: PLR2004
 
     @activity.defn(name="batch_tidy")
     async def tidy(self, files: list[str]) -> None:
         """Delete files at the provider; of one that stays, the log says why."""
         async with self._asking() as client:
             for file in files:
-                try:
-                    await client.files.delete(file)
-                except (openai.OpenAIError, ErrorStatus) as error:
-                    why = self._cause(error)
-                    if isinstance(why, ModelUnavailableError):
-                        raise
-                    log.warning("File %s of a batch was not deleted: %s", file, why)
+                await self._given(client.files.delete(file))
 
-    @property
-    def _name(self) -> str:
-        return self._model.name
+    async def _given(self, asked: Awaitable[T]) -> T | None:
+        """Return what the provider gives; None if it refuses, and the log says why."""
+        try:
+            return await asked
+        except (openai.OpenAIError, ErrorStatus) as error:
+            why = self._cause(error)
+            if isinstance(why, ModelUnavailableError):
+                raise
+            log.warning("The provider refuses a file of a batch: %s", why)
+            return None
 
     @asynccontextmanager
     async def _asking(self) -> AsyncGenerator[AsyncOpenAI]:
@@ -216,8 +217,22 @@ class BatchActivities:
 
     def _cause(self, error: openai.OpenAIError | ErrorStatus) -> ModelError:
         if isinstance(error, ErrorStatus):
-            return error.error(self._name, self._model.secret)
-        return model_error(error, model=self._name, secret=self._model.secret)
+            return error.error(self._model.name, self._model.secret)
+        return model_error(error, model=self._model.name, secret=self._model.secret)
+
+
+def _named(batch: Any) -> object:
+    return (batch.metadata or {}).get(METADATA)
+
+
+async def _known(listed: AsyncIterable[Any], since: float, is_it: Callable[[Any], bool]) -> Any:
+    """Return the id of what is listed, newest first, and not older; None if it is not there."""
+    async for each in listed:
+        if is_it(each):
+            return each.id
+        if each.created_at < since:
+            break
+    return None
 
 
 def _trouble(error: ModelError) -> ApplicationError:

@@ -15,15 +15,16 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.engine.converter import Opening
-from holdfast.serving.batches.hand import ENDS, Ask, Hand, Job, Outcome, Reply
+from holdfast.serving.batches.hand import ENDS, Ask, Hand, Job, Outcome, Reply, Seen
 from holdfast.values.base import Value
 from holdfast.workflows.activity_calls import failure_of, time_left
 
 T = TypeVar("T")
 
-QUEUE = "hf-batches-1"
+QUEUE = "hf-batches-2"
 """Begin of the task queues, and the ids, of these workflows. Where new code could not go on with
-the histories of old code, the number grows."""
+the histories of old code, the number grows, and calls that wait are submitted once more: a patch
+is better."""
 
 REFUSED = "BatchRefused"
 """Type of the failure of a submission that the provider refuses whenever it is repeated."""
@@ -55,7 +56,7 @@ class Submission(Value):
         name: Names the batch at the provider.
         made: When it was put together, seconds since the epoch.
         again: Whether it may have been submitted before.
-        lines: Its lines.
+        lines: Its lines; none to find out only whether it was.
     """
 
     name: str
@@ -69,24 +70,6 @@ class Look(Value):
 
     id: str
     cancel: bool = False
-
-
-class Seen(Value):
-    """What `batch_look` has seen.
-
-    Attributes:
-        status: The batch's status.
-        outputs: Files with answers and errors.
-        files: All of its files.
-        why: What the provider says is wrong, if it has failed.
-        code: Its code for that.
-    """
-
-    status: str
-    outputs: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    why: str = ""
-    code: str = ""
 
 
 class Fetch(Value):
@@ -144,7 +127,7 @@ class Batches(Opening):
     @workflow.query
     def reply(self, key: str) -> Reply:
         """Return the state of a call."""
-        return self._hand.reply(key, now=workflow.time())
+        return self._hand.reply(key)
 
     @workflow.query
     def hand(self) -> Hand:
@@ -176,7 +159,7 @@ class Batches(Opening):
         hand, now = self._hand, workflow.time()
         is_refused = isinstance(cause, ApplicationError) and cause.type == REFUSED
         if job.kind == "submit" and is_refused:
-            hand.refused(job.n, (), now=now, why=why)
+            hand.refused(job.n, Seen(why=why), now=now)
         elif job.n in hand.batches:
             hand.looked(job.n, now=now, why=why)
         elif job.kind in ("collect", "sweep"):
@@ -196,14 +179,22 @@ class Batches(Opening):
     async def _submit(self, n: int) -> None:
         hand = self._hand
         batch = hand.batches[n]
+        if batch.tries:  # the calls were collected long ago
+            await self._still_wait(hand.of(n))
+        due = hand.deadline(n)
+        is_late = bool(batch.tries) and (due is None or workflow.time() >= due)
         given = Submission(
             name=f"holdfast-{hand.series}-{n}",
             made=batch.made,
             again=batch.tries > 0,
-            lines=self._lines(n),
+            lines=() if is_late else self._lines(n),
         )
         id = await self._run("batch_submit", given, str)
-        hand.submitted(n, id, now=workflow.time())
+        if id:
+            hand.submitted(n, id, now=workflow.time())
+        else:
+            why = f"its batch was not submitted in time: {batch.why}"
+            hand.ended(n, (), Seen(why=why), now=workflow.time())
 
     def _lines(self, n: int) -> tuple[Line, ...]:
         calls = (self._hand.calls[key] for key in self._hand.of(n))
@@ -212,22 +203,21 @@ class Batches(Opening):
     async def _look(self, n: int) -> None:
         hand = self._hand
         batch, due = hand.batches[n], hand.deadline(n)
-        cancel = not batch.is_cancelled and due is not None and workflow.time() >= due
+        cancel = not batch.is_cancelled and (due is None or workflow.time() >= due)
         seen = await self._run("batch_look", Look(id=batch.id, cancel=cancel), Seen)
         now = workflow.time()
         if seen.status not in ENDS:
             hand.looked(n, now=now, cancelled=cancel)
         elif seen.status == "failed" and seen.code == NO_ROOM:
-            hand.put_off(n, seen.files, PAUSE, now=now, why=seen.why)
+            hand.put_off(n, seen, PAUSE, now=now)
         elif seen.status == "failed":
-            hand.refused(n, seen.files, now=now, why=seen.why)
+            hand.refused(n, seen, now=now)
         else:
             outcomes: list[Outcome] = []
             if seen.outputs and (lines := self._lines(n)):
                 fetch = Fetch(outputs=seen.outputs, lines=lines)
                 outcomes = await self._run("batch_fetch", fetch, list[Outcome])
-            why = f"batch {batch.id} has {seen.status} without its answer"
-            hand.ended(n, outcomes, seen.files, now=workflow.time(), why=why)
+            hand.ended(n, outcomes, seen, now=workflow.time())
 
     async def _tidy(self, n: int) -> None:
         files = list(self._hand.batches[n].files)

@@ -18,12 +18,12 @@ from uuid import uuid4
 from temporalio.client import Client, WithStartWorkflowOperation
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import TemporalError
-from temporalio.worker import Worker
 
 from holdfast.engine.loop import LoopThread
 from holdfast.errors import ModelUnavailableError
 from holdfast.serving.governor.days import DayLimit, Room
 from holdfast.serving.governor.providers import EVERY, Limited, Provider, TenantBudget
+from holdfast.serving.governor.served import bare, serve
 from holdfast.serving.governor.shares import Ask, Lease, Limits, Shares
 from holdfast.serving.governor.turns import Call, Turns
 from holdfast.serving.governor.workflow import QUEUE, TENANTS, Governor
@@ -47,11 +47,7 @@ LONGEST_WAIT_SECONDS = 60.0
 
 def come_again(text: str, seconds: float) -> ModelUnavailableError:
     """Make the error for a call that was not made, and comes again."""
-    made = ModelUnavailableError(
-        text,
-        retry_after=max(seconds, AGAIN_SECONDS),
-        is_limit=True,
-    )
+    made = ModelUnavailableError(text, retry_after=max(seconds, AGAIN_SECONDS), is_limit=True)
     made.is_unasked = True
     return made
 
@@ -103,10 +99,7 @@ class Gate:
     """
 
     def __init__(
-        self,
-        limited: Provider | Mapping[str, TenantBudget],
-        client: Client,
-        worker: str,
+        self, limited: Provider | Mapping[str, TenantBudget], client: Client, worker: str
     ) -> None:
         """Open a gate in the running event loop."""
         self._client = client
@@ -300,10 +293,7 @@ class Gate:
             )
             try:
                 return await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-                    Governor.lease,
-                    ask,
-                    start_workflow_operation=begun,
-                    rpc_timeout=ANSWER_SECONDS,
+                    Governor.lease, ask, start_workflow_operation=begun, rpc_timeout=ANSWER_SECONDS
                 )
             except TemporalError as error:
                 # Also where it continues as new in this moment.
@@ -346,42 +336,16 @@ class Gates:
 
     async def _open(self, place: tuple[str, str], client: Client) -> dict[str, Gate]:
         if place not in self._opened:
-            # Without its plugins, which would have the worker run tasks as well.
-            bare = Client(
-                client.service_client,
-                namespace=client.namespace,
-                data_converter=client.data_converter,
-            )
-            gates = {each.name: Gate(each, bare, self._worker) for each in self.providers}
+            own, served = bare(client), {"workflows": [Governor], "build_id": QUEUE}
+            gates = {each.name: Gate(each, own, self._worker) for each in self.providers}
             if self.budgets:
-                gates[""] = Gate(self.budgets, bare, self._worker)
-            queues = [QUEUE] * bool(self.providers) + [TENANTS] * bool(self.budgets)
-            self._runs += [asyncio.create_task(self._govern(bare, queue)) for queue in queues]
+                gates[""] = Gate(self.budgets, own, self._worker)
+            # Without governors no call is made.
+            for queue in [QUEUE] * bool(self.providers) + [TENANTS] * bool(self.budgets):
+                run = serve(own, queue, self._stop, **served)
+                self._runs.append(asyncio.create_task(run))
             self._opened[place] = gates
         return self._opened[place]
-
-    async def _govern(self, client: Client, queue: str) -> None:
-        """Run governors until the gates end; without them no call is made."""
-        while not self._stop.is_set():
-            worker = Worker(
-                client,
-                task_queue=queue,
-                workflows=[Governor],
-                build_id=QUEUE,
-                max_concurrent_workflow_task_polls=2,
-            )
-            running, stop = (
-                asyncio.create_task(worker.run()),
-                asyncio.create_task(self._stop.wait()),
-            )
-            await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
-            stop.cancel()
-            if running.done() and (error := running.exception()) is not None:
-                log.error("The worker of %s has failed, and begins again: %s", queue, error)
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            await worker.shutdown()
-            await running
 
     async def close(self) -> None:
         """End the gates, once no call comes any more."""
@@ -396,3 +360,4 @@ class Gates:
         self._opened.clear()
         self._stop.set()
         await asyncio.gather(*self._runs)
+        self._runs, self._stop = [], asyncio.Event()  # another worker may begin

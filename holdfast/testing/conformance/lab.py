@@ -20,13 +20,7 @@ from holdfast.serving.activities import Activities
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.testing.conformance.asserts import check, until
 from holdfast.testing.conformance.bench import shared_bench
-from holdfast.testing.conformance.process import (
-    AGENT,
-    Job,
-    Notebook,
-    Suite,
-    make_agent,
-)
+from holdfast.testing.conformance.process import AGENT, Job, Notebook, Suite, make_agent
 from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 from holdfast.testing.fake_api.script import Place
 from holdfast.values.base import Json

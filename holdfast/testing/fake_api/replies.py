@@ -252,12 +252,7 @@ def reply(
 ) -> Answer:
     """Answer with text."""
     return Answer(
-        text=text,
-        reasoning=reasoning,
-        items=_items(items),
-        finish=finish,
-        usage=usage,
-        match=match,
+        text=text, reasoning=reasoning, items=_items(items), finish=finish, usage=usage, match=match
     )
 
 
@@ -276,12 +271,7 @@ def call(
     """Ask for one tool call."""
     spec = CallSpec(name=tool, arguments=_arguments(arguments), id=id, namespace=namespace)
     return Answer(
-        calls=(spec,),
-        text=text,
-        reasoning=reasoning,
-        items=_items(items),
-        usage=usage,
-        match=match,
+        calls=(spec,), text=text, reasoning=reasoning, items=_items(items), usage=usage, match=match
     )
 
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from holdfast.desk.pages.parts import (
-    LINE,
-    PANEL,
-    QUIET,
-    STRONG,
-    TONES,
-    moment,
-    quiet,
-    text,
-)
+from holdfast.desk.pages.parts import LINE, PANEL, QUIET, STRONG, TONES, moment, quiet, text
 from holdfast.desk.views.axis import Axis, Bar
 from holdfast.desk.views.timeline import Lane, Timeline
 from holdfast.desk.views.words import counted

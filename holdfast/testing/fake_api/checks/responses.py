@@ -40,13 +40,7 @@ _TYPES = frozenset(
     }
 )
 _CALLS = frozenset(
-    {
-        "apply_patch_call",
-        "custom_tool_call",
-        "function_call",
-        "local_shell_call",
-        "shell_call",
-    }
+    {"apply_patch_call", "custom_tool_call", "function_call", "local_shell_call", "shell_call"}
 )
 """Items that an output must follow."""
 
