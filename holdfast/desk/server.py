@@ -27,8 +27,7 @@ from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
 from holdfast.desk.identity.protection import HOOKS, LOGIN, Limits, Protection, Rates
 from holdfast.desk.identity.tenants import tenant_of
 from holdfast.desk.identity.tokens import LocalTokens, May, Tokens
-from holdfast.desk.pages.feed import Feed
-from holdfast.desk.pages.frame import Desk
+from holdfast.desk.pages.feed import Desk, Feed
 from holdfast.desk.pages.mount import mount_pages
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError

@@ -19,7 +19,7 @@ from holdfast import AgentRunner, Task
 from holdfast.desk import Identity, Tokens, desk_app
 from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import Subject
-from holdfast.desk.pages.sessions import read_sessions
+from holdfast.desk.pages.feed import read_sessions
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from tests.live.test_desk_security import BODIES, routes
 from tests.support.desk import person, serve_desk

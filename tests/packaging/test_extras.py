@@ -132,6 +132,7 @@ LACKING = {
     "from holdfast.testing import FakeOpenAI": "testing",
     "import holdfast.testing.fake_api.fake_openai": "testing",
     "from holdfast.tracing import ChosenIds": "otel",
+    "import holdfast.contrib.fastapi": "fastapi",
     "from holdfast.archive.archive import Archive; Archive('s3://bucket/path')": "s3",
 }
 
@@ -188,6 +189,7 @@ def test_a_new_project_is_installed_by_what_it_says_and_passes_its_test(
 
 
 EXTRAS = {
+    "fastapi": "from holdfast.contrib.fastapi import Identity, tasks_router",
     "testing": """
 import openai; from holdfast.testing import FakeOpenAI
 with FakeOpenAI() as api:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from holdfast.desk.identity.guard import Guard
+from holdfast.desk.identity.problems import ANSWERED, answer_of
 from holdfast.desk.identity.protection import SAFE, VISITOR
 from holdfast.desk.identity.tokens import READ, Identity, Verb
-from holdfast.desk.pages.frame import Desk
+from holdfast.desk.pages.feed import Desk
 from holdfast.desk.views.cards import Card, seen_by
 from holdfast.desk.views.words import without_secrets
 from holdfast.task.people.decisions import Person
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import covered
+
+DESK = "holdfast.desk"
+"""Key in a request's scope of the desk, where another application has its API."""
 
 RUN_SECONDS = 10.0
 """How long a request waits for the run that it has begun."""
@@ -71,6 +74,18 @@ class IdRoute(APIRoute):
             }
         return match, found
 
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Answer errors as problem details, whatever application has the route."""
+        handle = super().get_route_handler()
+
+        async def handling(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except ANSWERED as error:
+                return answer_of(error)
+
+        return handling
+
 
 class Access:
     """A request's way to the tasks.
@@ -86,9 +101,9 @@ class Access:
         The runner sees what the visitor may.
         """
         self.visitor: Identity = request.scope[VISITOR]
-        desk: Desk = request.app.state.desk
+        desk: Desk = request.scope.get(DESK) or request.app.state.desk
         self.runner = desk.of(self.visitor).runner
-        self._guard: Guard = request.app.state.guard
+        self._guard = desk.guard
         self._request = request
 
     @property

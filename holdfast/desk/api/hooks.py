@@ -22,7 +22,7 @@ from holdfast.client.agent_runner.events import EventReceipt
 from holdfast.desk.api.access import CleanJSON, IdRoute
 from holdfast.desk.identity.protection import HOOKS, Rates, too_many
 from holdfast.desk.identity.tokens import NotAuthenticatedError
-from holdfast.desk.pages.frame import Desk
+from holdfast.desk.pages.feed import Desk
 from holdfast.errors import InvalidArgumentError
 
 SECRETS_VARIABLE = "HOLDFAST_WEBHOOK_SECRETS"

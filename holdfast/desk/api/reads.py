@@ -19,10 +19,8 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.schedules import Schedule
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
-from holdfast.desk.pages.feed import Feed
-from holdfast.desk.pages.sessions import read_sessions
-from holdfast.desk.pages.task.verbs import read_forks
-from holdfast.desk.pages.workers import read_queues
+from holdfast.desk.pages.feed import Feed, read_forks, read_sessions
+from holdfast.desk.pages.queues import read_queues
 from holdfast.desk.views.artifacts import HARMLESS
 from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of

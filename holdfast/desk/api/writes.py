@@ -17,7 +17,7 @@ from holdfast.client.agent_runner.events import EventReceipt
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.access import Access, Asked, CleanJSON, IdRoute
 from holdfast.desk.identity.tokens import BUSY_VERBS, NotAllowedError
-from holdfast.desk.pages.workers import read_queues
+from holdfast.desk.pages.queues import read_queues
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import ErasedError, InvalidArgumentError, NotFoundError, TaskExistsError
 from holdfast.task.data.calls import Approval

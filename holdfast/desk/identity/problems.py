@@ -96,26 +96,32 @@ def problem_of(error: HoldfastError) -> Response:
     return problem(status, str(error), kind=kind, headers=headers)
 
 
+ANSWERED = (HoldfastError, TimeoutError, RequestValidationError)
+"""Errors that the API answers itself."""
+
+
+def answer_of(error: Exception) -> Response:
+    """Make the answer for one of these errors."""
+    if isinstance(error, HoldfastError):
+        return problem_of(error)
+    if not isinstance(error, RequestValidationError):
+        detail = "No worker process has answered in time. Ask again; nothing is lost."
+        return problem(503, detail, kind="NoWorker", headers={"Retry-After": "2"})
+    found = [
+        {"at": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in error.errors()
+    ]
+    detail = "; ".join(f"{each['at']}: {each['why']}" for each in found)
+    return problem(422, f"The request does not fit: {detail}.", errors=found)
+
+
 def answer_problems(app: FastAPI) -> None:
     """Have an application answer its errors as problem details."""
 
-    @app.exception_handler(HoldfastError)
-    async def _(_request: Request, error: HoldfastError) -> Response:
-        return problem_of(error)
+    async def answered(_request: Request, error: Exception) -> Response:
+        return answer_of(error)
 
-    @app.exception_handler(TimeoutError)
-    async def _(_request: Request, _error: TimeoutError) -> Response:
-        detail = "No worker process has answered in time. Ask again; nothing is lost."
-        return problem(503, detail, kind="NoWorker", headers={"Retry-After": "2"})
-
-    @app.exception_handler(RequestValidationError)
-    async def _(_request: Request, error: RequestValidationError) -> Response:
-        found = [
-            {"at": ".".join(map(str, each["loc"])), "why": str(each["msg"])}
-            for each in error.errors()
-        ]
-        detail = "; ".join(f"{each['at']}: {each['why']}" for each in found)
-        return problem(422, f"The request does not fit: {detail}.", errors=found)
+    for each in ANSWERED:
+        app.add_exception_handler(each, answered)
 
     @app.exception_handler(HTTPException)
     async def _(_request: Request, error: HTTPException) -> Response:

@@ -10,15 +10,20 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.segments import forks_of
 from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.identity.guard import Guard
+from holdfast.desk.identity.tenants import runner_of
+from holdfast.desk.identity.tokens import Identity
+from holdfast.desk.views.branches import ForkedTask
 from holdfast.desk.views.cards import Context
 from holdfast.desk.views.charts import PERIODS, Asked, Chart, answers_in, charts_of, period_of
 from holdfast.engine.search_attributes import SNAPSHOT_MEMO
 from holdfast.errors import HoldfastError
 from holdfast.reading.listing import begun_since
 from holdfast.reading.queries import server_errors
-from holdfast.reading.visibility import listed, memo_of
+from holdfast.reading.visibility import SessionName, find_run, list_sessions, listed, memo_of
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.happenings import happenings
@@ -41,6 +46,8 @@ PATIENCE_SECONDS = 3.0
 """How long a page waits for a worker process before it shows what lists know."""
 
 SNAPSHOTS_KEPT = 200
+
+MOST_SESSIONS = 200
 
 MOST_TASKS = 2_000
 """Newest tasks that charts count."""
@@ -203,6 +210,55 @@ class Feed:
             return ""
         verb, _, rest = decided_by(entries, approval_id).partition(" ")
         return f"{DECIDED.get(verb, verb)} {rest}".strip()
+
+
+async def read_sessions(runner: AgentRunner) -> list[SessionName]:
+    """List the newest sessions of the runner's app.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    return await list_sessions(runner.client, runner.app, MOST_SESSIONS)
+
+
+async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
+    """List the tasks that were forked from one and that Temporal knows, oldest first.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    marks = await forks_of(runner.archive, task.task_id)
+    with server_errors():
+        runs = [(await find_run(runner.client, each), n) for each, n in marks.items()]
+    found = [ForkedTask(task=await listed(run), n=n) for run, n in runs if run is not None]
+    return sorted(found, key=lambda each: each.task.created)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all pages share.
+
+    Attributes:
+        runner: Reads and steers the tasks.
+        guard: Decides who may do what.
+        feed: What waits and which tasks there are, read once for all pages.
+        tenants: The desks of single tenants, as they were asked for.
+    """
+
+    runner: AgentRunner
+    guard: Guard
+    feed: Feed
+    tenants: dict[str, Desk] = field(default_factory=dict[str, "Desk"], repr=False)
+
+    def of(self, visitor: Identity) -> Desk:
+        """Return the desk as a visitor may see it: this one, or one of their tenant's tasks."""
+        if not visitor.tenant:
+            return self
+        made = self.tenants.get(visitor.tenant)
+        if made is None or made.runner.archive is not self.runner.archive:  # started again since
+            runner = runner_of(self.runner, visitor.tenant)
+            made = self.tenants[visitor.tenant] = Desk(runner, self.guard, Feed(runner))
+        return made
 
 
 def _key(task: Task) -> tuple[str, float]:

@@ -12,9 +12,6 @@ from typing import Any
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.identity.guard import Guard
-from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import (
     READ,
     Identity,
@@ -22,41 +19,13 @@ from holdfast.desk.identity.tokens import (
     NotAuthenticatedError,
     Verb,
 )
-from holdfast.desk.pages.feed import Feed
+from holdfast.desk.pages.feed import Desk
 from holdfast.desk.pages.head import HEAD
 from holdfast.desk.pages.parts import STRONG, TONES, button, quiet, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
 from holdfast.values.text.terminal import printable
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What all pages share.
-
-    Attributes:
-        runner: Reads and steers the tasks.
-        guard: Decides who may do what.
-        feed: What waits and which tasks there are, read once for all pages.
-        tenants: The desks of single tenants, as they were asked for.
-    """
-
-    runner: AgentRunner
-    guard: Guard
-    feed: Feed
-    tenants: dict[str, Desk] = field(default_factory=dict[str, "Desk"], repr=False)
-
-    def of(self, visitor: Identity) -> Desk:
-        """Return the desk as a visitor may see it: this one, or one of their tenant's tasks."""
-        if not visitor.tenant:
-            return self
-        made = self.tenants.get(visitor.tenant)
-        if made is None or made.runner.archive is not self.runner.archive:  # started again since
-            runner = runner_of(self.runner, visitor.tenant)
-            made = self.tenants[visitor.tenant] = Desk(runner, self.guard, Feed(runner))
-        return made
-
 
 TICK_SECONDS = 0.7
 """How often a page looks for what is new."""

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.desk.identity.tokens import Identity
 from holdfast.desk.pages.charts import Charts
 from holdfast.desk.pages.compare import Compare
-from holdfast.desk.pages.frame import Desk, Frame, frame
+from holdfast.desk.pages.feed import Desk
+from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
 from holdfast.desk.pages.inbox.rules import Rules
 from holdfast.desk.pages.inbox.schedules import Schedules

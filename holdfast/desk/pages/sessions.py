@@ -9,7 +9,7 @@ from functools import partial
 from nicegui import ui
 
 from holdfast.archive.segments import turns
-from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages.feed import read_sessions
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
@@ -31,11 +31,11 @@ from holdfast.desk.pages.parts import (
 from holdfast.desk.views.sessions import Turn, turn_of
 from holdfast.desk.views.words import cost_shown
 from holdfast.errors import TaskNotFoundError
-from holdfast.reading.visibility import SessionName, list_sessions
+from holdfast.reading.visibility import SessionName
 from holdfast.values.text.redact import redact
 
 MOST = 200
-"""Sessions that are listed, and newest turns that are shown."""
+"""Newest turns that are shown."""
 
 READ_SECONDS = 8.0
 
@@ -85,15 +85,6 @@ class Sessions:
         except TaskNotFoundError as error:
             cost = f"not known: {error}"
         self._body.show(key, lambda: _draw_turns(shown, cost, state.line))
-
-
-async def read_sessions(runner: AgentRunner) -> list[SessionName]:
-    """List the newest sessions of the runner's app.
-
-    Raises:
-        ConnectError: The server could not be reached.
-    """
-    return await list_sessions(runner.client, runner.app, MOST)
 
 
 def _draw_names(found: list[SessionName]) -> None:

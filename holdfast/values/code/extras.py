@@ -21,6 +21,7 @@ PACKAGES = {
     "any-llm": ("any_llm",),
     "keys": ("cryptography",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
+    "fastapi": ("fastapi", "filelock"),
     "oidc": ("authlib", "httpx2", "itsdangerous", "fastapi", "nicegui"),
 }
 """The packages of each extra, by the names under which they are imported."""

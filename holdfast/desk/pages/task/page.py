@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from holdfast.desk.pages.feed import read_forks
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
@@ -41,7 +42,7 @@ from holdfast.desk.pages.task.sections import (
     draw_transcript,
     draw_upcoming,
 )
-from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts, read_forks
+from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts
 from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
 from holdfast.desk.views.cards import TITLES, shown_rule, title_of
 from holdfast.desk.views.markdown import rendered

@@ -11,18 +11,14 @@ from typing import Any, cast
 
 from nicegui import ui
 
-from holdfast.archive.segments import forks_of
-from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.tokens import READ, Verb
-from holdfast.desk.pages.frame import Desk, Frame
+from holdfast.desk.pages.feed import Desk
+from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
-from holdfast.desk.views.branches import ForkedTask
 from holdfast.desk.views.words import without_secrets
 from holdfast.errors import EngineError
 from holdfast.reading.erasable import Plan
 from holdfast.reading.listing import STUCK
-from holdfast.reading.queries import server_errors
-from holdfast.reading.visibility import find_run, listed
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.data.records import Entry, OpenState
@@ -91,19 +87,6 @@ class Facts:
             tuple((each.task_id, each.status) for each in self.children),
             self.snapshot is None,
         )
-
-
-async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
-    """List the tasks that were forked from one and that Temporal knows, oldest first.
-
-    Raises:
-        ConnectError: The server could not be reached.
-    """
-    marks = await forks_of(runner.archive, task.task_id)
-    with server_errors():
-        runs = [(await find_run(runner.client, each), n) for each, n in marks.items()]
-    found = [ForkedTask(task=await listed(run), n=n) for run, n in runs if run is not None]
-    return sorted(found, key=lambda each: each.task.created)
 
 
 async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -> Facts:
