@@ -6,11 +6,8 @@ import asyncio
 import time
 
 from temporalio import activity
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
@@ -18,8 +15,7 @@ from holdfast.archive.bytestore import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.holds import ERASURE, certificate_name, refuse_held
 from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
 from holdfast.archive.segments import write_messages
-from holdfast.archive.session_commits import commit_turn
-from holdfast.engine.search_attributes import is_
+from holdfast.archive.session_commits import commit_turn, find_run
 from holdfast.errors import (
     DAMAGED,
     CommandRefusedError,
@@ -29,7 +25,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.erasable import all_tasks, plan_erasure
 from holdfast.reading.reader import Reader
-from holdfast.reading.visibility import find_run
+from holdfast.reading.visibility import delete_runs
 from holdfast.task.data.records import record_digest, signed
 from holdfast.task.data.state import CommitRef
 from holdfast.task.data.wire import Erasure, Retention
@@ -48,6 +44,7 @@ REMAINS = (
     "Forks that Temporal had forgotten.",
     "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
     "Tasks that began meanwhile, until it is asked again.",
+    "Events, up to 30 days in their mailboxes, and in the histories of these.",
     "Names in holds/, and in this certificate those of sessions.",
     "Texts of other tasks that tell of these, and schedules.",
 )
@@ -185,7 +182,7 @@ class ErasingActivities:
                 values += found
             for each in scopes:
                 for pause in pauses(0.05, 2.0):
-                    if not await _delete(client, each):
+                    if not await delete_runs(client, each):
                         break
                     await asyncio.sleep(pause)
             for each in given.tasks:
@@ -216,26 +213,3 @@ def _places(given: Erasure) -> list[str]:
     """Return the names of the records that an erasure takes."""
     places = [record_name("tasks", each) for each in given.tasks]
     return places + [record_name("sessions", each) for each in given.sessions]
-
-
-async def _delete(client: Client, task_id: str) -> bool:
-    """Have Temporal delete what it has of a task or session; return whether it had anything yet.
-
-    What is open is terminated.
-    """
-    wanted = is_("WorkflowId", task_id).removeprefix(" AND ")
-    listed = client.list_workflows(wanted)
-    found = {run.run_id async for run in listed if run.id == task_id}
-    newest = await find_run(client, task_id)
-    found |= {newest.run_id} if newest is not None else set()
-    for run in found:
-        which = WorkflowExecution(workflow_id=task_id, run_id=run)
-        request = DeleteWorkflowExecutionRequest(
-            namespace=client.namespace, workflow_execution=which
-        )
-        try:
-            await client.workflow_service.delete_workflow_execution(request)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-    return bool(found)

@@ -255,14 +255,15 @@ class SessionBusyError(HoldfastError):
             task_id: The task that has the floor.
             status: The status in which that one rests.
             waiting: As the attribute.
-            waits_for_itself: Whether the task that has the floor would wait for this one.
+            waits_for_itself: Whether `task_id` waits for this task, if only through others.
         """
         self.task_id, self.waiting = task_id, waiting
         msg = f"Task {task_id!r} of session {session!r} has the floor"
         remedy = "Ask again when it has ended, or choose on_busy='queue', 'interrupt' or 'merge'."
         if waits_for_itself:
-            msg += ", and a tool of it runs this task: each would wait for the other"
-            remedy = "Give the task another session, or none."
+            msg = f"Task {task_id!r} of session {session!r} comes first, and it waits for this one"
+            remedy = "A tool of it, or of a task that it waits for, runs this one. Give this one"
+            remedy += " another session, or none."
         elif waiting:
             msg += f", and is {status!r}. Task {waiting!r} waits for its turn"
             remedy = (

@@ -106,7 +106,8 @@ class AgentTask(Opening):
         if given.head.session is not None:
             core.background.keep(hand_over(core.ledger, given.head.session))
             if given.head.session.queues:
-                ahead = Watch(lambda: frozenset(core.ledger.s.ahead), core.turn_comes)
+                # The last one watches the one before it, and so on.
+                ahead = Watch(lambda: frozenset(core.ledger.s.ahead[-1:]), core.turn_comes)
                 core.background.keep(ahead.run())
         core.background.keep(self.commands.read(), self._watch_children())
         if given.carried is not None or given.held or given.start_at:

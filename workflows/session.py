@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
@@ -26,7 +26,7 @@ from holdfast.task.data.state import (
     CommitRef,
     SessionState,
 )
-from holdfast.values.base import extend
+from holdfast.values.base import Value, extend
 from holdfast.values.checks.ids import LONGEST_KNOWN
 
 FEWEST_EVENTS = 10
@@ -48,6 +48,7 @@ WRITES: dict[str, Any] = {
     "schedule_to_close_timeout": INDEX_ATTEMPTS * INDEX_TIMEOUT,
     "retry_policy": RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
 }
+T = TypeVar("T", bound=Value)
 _SHA256 = re.compile(r"([0-9a-f]{64})?")
 
 
@@ -183,6 +184,10 @@ class Session(Opening):
         is_known = not new or new in line or new in self.s.recent
         is_full = len(line) >= (1 if claim.if_free else MOST_IN_LINE)
         self._move(line if is_known or is_full else (*line, new))
+        # Most claims say nothing but the task.
+        said = self.s.claims | ({new: claim} if claim.beat or claim.callers else {})
+        kept = {task: each for task, each in said.items() if task in self.s.line}
+        self.s = self.s.model_copy(update={"claims": kept})
 
     def _move(self, line: tuple[str, ...]) -> None:
         """Change the line, and note whose turn has come that way."""
@@ -263,32 +268,24 @@ def kept_rules(rules: Iterable[StandingRule], *, now: float) -> tuple[StandingRu
 
 def read_rule(name: str, payloads: Sequence[bytes]) -> StandingRule | None:
     """Read a signal as a rule, or return None for anything else; never raises."""
-    if name not in (RULE, REVOKE) or len(payloads) != 1:
-        return None
-    try:
-        rule = StandingRule.model_validate_json(payloads[0])
-    except ValueError:
-        return None
-    return rule if rule.id and rule.tool and rule.by else None
+    rule = _read(StandingRule, payloads) if name in (RULE, REVOKE) else None
+    return rule if rule and rule.id and rule.tool and rule.by else None
 
 
 def read_claim(name: str, payloads: Sequence[bytes]) -> Claim | None:
     """Read a signal as a change of the line, or return None for anything else; never raises."""
-    if name != CLAIM or len(payloads) != 1:
-        return None
-    try:
-        claim = Claim.model_validate_json(payloads[0])
-    except ValueError:
-        return None
-    return claim if len(claim.task) <= LONGEST_KNOWN else None
+    claim = _read(Claim, payloads) if name == CLAIM else None
+    return claim if claim and len(claim.task) <= LONGEST_KNOWN else None
 
 
 def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:
     """Read a signal as a turn, or return None for anything else; never raises."""
-    if name != COMMIT or len(payloads) != 1:
-        return None
-    try:
-        turn = CommitRef.model_validate_json(payloads[0])
-    except ValueError:
-        return None
-    return turn if _SHA256.fullmatch(turn.sha256) else None
+    turn = _read(CommitRef, payloads) if name == COMMIT else None
+    return turn if turn and _SHA256.fullmatch(turn.sha256) else None
+
+
+def _read(kind: type[T], payloads: Sequence[bytes]) -> T | None:
+    with suppress(ValueError):
+        [data] = payloads
+        return kind.model_validate_json(data)
+    return None

@@ -42,7 +42,7 @@ from holdfast.archive.contents import (
     with_parts,
 )
 from holdfast.archive.segments import archived_step, read_back, read_messages, turns
-from holdfast.archive.session_commits import gone_of, read_resting, send_claim
+from holdfast.archive.session_commits import is_gone, read_resting, send_claim
 from holdfast.errors import ArchiveError, DigestMismatchError, EngineError, QueryFailedError
 from holdfast.models.openai.hosted_items import outlines
 from holdfast.reading.queries import while_busy
@@ -581,11 +581,13 @@ async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainR
     return Seen(whole, transcript, given)
 
 
-async def session_now(source: Source, session: SessionRef) -> tuple[ChainRef, tuple[str, ...]]:
+async def session_now(
+    source: Source, session: SessionRef, head: TaskHead
+) -> tuple[ChainRef, tuple[str, ...]]:
     """Return the commits that a task sees of its session, and the tasks whose turn comes first."""
     ahead: tuple[str, ...] = ()
     if session.queues:
-        state, ahead = await _line(source, session)
+        state, ahead = await _line(source, session, head)
     else:
         state = SessionState() if session.unread else await _state(source, session)
     seen = ChainRef(state.base + len(state.commits), state.digest)
@@ -595,7 +597,9 @@ async def session_now(source: Source, session: SessionRef) -> tuple[ChainRef, tu
 MOST_CLAIMS = 3
 
 
-async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tuple[str, ...]]:
+async def _line(
+    source: Source, session: SessionRef, head: TaskHead
+) -> tuple[SessionState, tuple[str, ...]]:
     """Get in line in the session, and return its state with the open tasks that come first.
 
     A task is in line already if its client has seen to that. Tasks ahead that have ended without
@@ -605,13 +609,15 @@ async def _line(source: Source, session: SessionRef) -> tuple[SessionState, tupl
         ApplicationError: The session does not take it now; a later attempt may have luck.
     """
     client, queue = activity.client(), session.queue or activity.info().task_queue
+    read = partial(_state, source, session)
     for _ in range(MOST_CLAIMS):
-        state = await _state(source, session)
+        state = await read()
         ahead = tuple(takewhile(task_id().__ne__, state.line))
-        gone = await gone_of(client, ahead)
+        # Only the last one: who has many before them would look at all of these.
+        gone = ahead[-1:] if ahead and await is_gone(client, ahead[-1], state, read) else ()
         if task_id() in state.line and not gone:
             return state, ahead
-        claim = Claim(task=task_id(), gone=gone)
+        claim = Claim(task=task_id(), gone=gone, callers=head.callers)
         await send_claim(client, source.archive, session.id, queue, claim)
     raise ApplicationError(
         f"Session {session.name!r} does not let the task get in line: too many are in it, or an"

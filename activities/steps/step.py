@@ -203,7 +203,7 @@ class StepActivities:
         self._source.cache.drop(task_id())
         commits = ChainRef()
         if head.session is not None:
-            commits, ahead = await session_now(self._source, head.session)
+            commits, ahead = await session_now(self._source, head.session, head)
             if ahead:
                 return Described(snapshot="", ahead=ahead)
         found = await published(self._registry, head)

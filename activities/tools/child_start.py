@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from temporalio import activity
@@ -34,6 +33,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import clean
 from holdfast.values.code.context_data import KEY
+from holdfast.values.code.some_at_once import some_at_once
 
 AT_ONCE = 16
 
@@ -80,11 +80,8 @@ class NestingActivities:
         Raises:
             ApplicationError: None has; the server makes another attempt after a pause.
         """
-        found: dict[str, str] = {}
-        for start in range(0, len(tasks), AT_ONCE):
-            some = tasks[start : start + AT_ONCE]
-            ends = await asyncio.gather(*map(partial(end_of, activity.client()), some))
-            found |= {task: how for task, how in zip(some, ends, strict=True) if how}
+        ends = await some_at_once(partial(end_of, activity.client()), tasks, AT_ONCE)
+        found = {task: how for task, how in zip(tasks, ends, strict=True) if how}
         if not found:
             msg = "None of these tasks has ended."
             raise ApplicationError(msg, type=ENDED, category=ApplicationErrorCategory.BENIGN)
@@ -97,9 +94,7 @@ class NestingActivities:
             async with heartbeats():
                 entries = await read_archived(self._source.archive, given.segment)
                 names = _nested(entries)
-                for start in range(0, len(names), AT_ONCE):
-                    some = names[start : start + AT_ONCE]
-                    await asyncio.gather(*(_end(name, given) for name in some))
+                await some_at_once(partial(_end, given), names, AT_ONCE)
 
     async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
         """End a call whose task cannot begin, as any tool's call that has failed."""
@@ -113,6 +108,7 @@ class NestingActivities:
         self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
     ) -> Nesting:
         head = child_head(tool, ready.head, self._registry.of(ready.head))
+        head = head.model_copy(update={"callers": ready.head.turns(task_id())})
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))
@@ -183,7 +179,7 @@ def _nested(entries: list[Entry]) -> list[str]:
     return names
 
 
-async def _end(name: str, given: EndNested) -> None:
+async def _end(given: EndNested, name: str) -> None:
     secret = secret_of_child(given.secret, name)
     said = ParentSays(secret=secret, end=given.end, reason=given.reason)
     handle = activity.client().get_workflow_handle(name)

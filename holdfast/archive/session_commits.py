@@ -10,7 +10,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from pydantic import ValidationError
@@ -137,28 +137,52 @@ async def send_claim(
 GOES_ON = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
+async def find_run(
+    client: Client, workflow_id: str, run: str | None = None
+) -> WorkflowExecutionDescription | None:
+    """Describe a run of a workflow, the newest by default; None if Temporal does not know it.
+
+    Raises:
+        RPCError: The server did not do as asked.
+    """
+    try:
+        handle = client.get_workflow_handle(workflow_id, run_id=run)
+        return await handle.describe(rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+
+
 async def end_of(client: Client, task: str) -> str:
     """Return how a task has ended, in a word or two; empty while it has not."""
-    try:
-        status = (await client.get_workflow_handle(task).describe(rpc_timeout=RPC_TIMEOUT)).status
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return "deleted"
-        raise
+    if (found := await find_run(client, task)) is None:
+        return "deleted"
+    status = found.status
     return "" if status is None or status in GOES_ON else status.name.lower().replace("_", " ")
 
 
-SOON_SECONDS = 2.0
-"""A client gets in line for its task, and creates it right then."""
+SILENT_SECONDS = 15
+"""A client that has got in line says so again sooner than that until it has created its task."""
 
 
-async def gone_of(client: Client, tasks: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some tasks that have ended, or are not there and do not come."""
-    ends = {task: await end_of(client, task) for task in tasks}
-    if "deleted" in ends.values():
-        await asyncio.sleep(SOON_SECONDS)
-        ends = {task: how and await end_of(client, task) for task, how in ends.items()}
-    return tuple(task for task, how in ends.items() if how)
+async def is_gone(
+    client: Client, task: str, state: SessionState, read: Callable[[], Awaitable[SessionState]]
+) -> bool:
+    """Whether a task of a line has ended; or is not there, and its client does not create it.
+
+    Args:
+        client: Temporal client.
+        task: The task.
+        state: The session as it was when the task was seen in its line.
+        read: Reads the session.
+    """
+    for _ in range(SILENT_SECONDS):
+        how = await end_of(client, task)
+        if how != "deleted":
+            return bool(how)
+        await asyncio.sleep(1)
+    return (await read()).claims.get(task) == state.claims.get(task)
 
 
 async def ensure_session(client: Client, archive: Archive, session_id: str, queue: str) -> None:
@@ -220,13 +244,8 @@ async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription
     Raises:
         InvalidArgumentError: It is not a session.
     """
-    try:
-        found = await client.get_workflow_handle(session_id).describe(rpc_timeout=RPC_TIMEOUT)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
-    if found.workflow_type != "Session":
+    found = await find_run(client, session_id)
+    if found is not None and found.workflow_type != "Session":
         raise InvalidArgumentError(
             f"The id {session_id!r} of the session is that of a workflow {found.workflow_type!r},"
             " which was started by other means. Nothing was committed. Delete that workflow, or"

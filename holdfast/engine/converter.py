@@ -56,6 +56,9 @@ UNREADABLE = "UnreadableInputError"
 OF_DATA = (ValueError, TypeError, LookupError)
 """Errors that data cause, in every process. Any other may be this process's alone."""
 
+INPUTS: set[type] = {TaskInput, SessionState}
+"""The inputs of workflows; further ones add theirs, see `Opening`."""
+
 THRESHOLD_BYTES = 256 * 1024
 """Size from which a payload goes to the archive. A safety net only: activities store values above
 16 KB themselves and pass references."""
@@ -136,7 +139,7 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
                 raise _without_keys(payloads[codings.index(ENCRYPTED)]) from None
             if not self.converters.keys() >= {*codings}:
                 raise
-            is_input = type_hints is None or type_hints[:1] in ([TaskInput], [SessionState])
+            is_input = type_hints is None or bool(INPUTS.intersection(type_hints[:1]))
             cause = error if error.__cause__ is None else error.__cause__
             if not is_input or not isinstance(cause, OF_DATA):
                 raise
@@ -344,6 +347,10 @@ class Opening:
     """
 
     takes: type[Any] = object
+
+    def __init_subclass__(cls) -> None:
+        """Let the converter end runs with another input."""
+        INPUTS.add(cls.takes)
 
     if not TYPE_CHECKING:  # it has no signature: it sees whatever was sent
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from holdfast.archive.bytestore import key_in, record_name
 from holdfast.archive.holds import (
@@ -20,6 +20,7 @@ from holdfast.archive.holds import (
     refuse_held,
 )
 from holdfast.archive.segments import committing_tasks, forks_of
+from holdfast.archive.session_commits import find_run
 from holdfast.engine.search_attributes import SESSIONS, TASKS
 from holdfast.errors import (
     ArchiveError,
@@ -31,10 +32,9 @@ from holdfast.errors import (
 from holdfast.reading.audit.audit import audit_events
 from holdfast.reading.queries import server_errors
 from holdfast.reading.reader import Reader
-from holdfast.reading.visibility import children_of, find_run
+from holdfast.reading.visibility import children_of
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import record_digest
-from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import ErasedTurn, Erasure
 from holdfast.values.base import Value
 from holdfast.values.checks.gate import as_object, as_text, is_object
@@ -111,13 +111,8 @@ async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str,
 
     async def known(task_id: str) -> None:
         # Not by a query: tasks of other apps may have no worker process.
-        handle = reader.client.get_workflow_handle(task_id)
         try:
-            with server_errors(RPCStatusCode.NOT_FOUND):
-                begun = await anext(handle.fetch_history_events(page_size=1))
-            given = begun.workflow_execution_started_event_attributes.input.payloads
-            [read] = await reader.client.data_converter.decode([*given], [TaskInput])
-            found[task_id] = Seen(read.head)
+            found[task_id] = Seen(await reader.begun_head(task_id))
         except RPCError:
             gone.add(task_id)  # deleted since it was listed
         except (ApplicationError, ArchiveError, ValidationError):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.service import RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import ReadText, read_json, resolve, resolve_message
@@ -26,14 +27,20 @@ from holdfast.errors import (
     TaskNotFoundError,
     is_torn,
 )
-from holdfast.reading.queries import TaskQueries, has_begun, why_blocked, why_ended
+from holdfast.reading.queries import (
+    TaskQueries,
+    has_begun,
+    server_errors,
+    why_blocked,
+    why_ended,
+)
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
-from holdfast.task.data.state import SessionState, TaskRecord
+from holdfast.task.data.state import SessionState, TaskInput, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.recording import input_message, resolve_adds, told
 from holdfast.task.queries.pages import StepView, point
@@ -271,6 +278,20 @@ class Reader(TaskQueries):
 
         return await self.read(task_id, ask, recorded)
 
+    async def begun_head(self, task_id: str) -> TaskHead:
+        """Read the head that an open task has begun with, by its history: no worker is asked.
+
+        Raises:
+            RPCError: There is no such task.
+        """
+        handle = self.client.get_workflow_handle(task_id)
+        with server_errors(RPCStatusCode.NOT_FOUND):
+            begun = await anext(handle.fetch_history_events(page_size=1))
+        given = begun.workflow_execution_started_event_attributes.input.payloads
+        [read] = await self.client.data_converter.decode([*given], [TaskInput])
+        head: TaskHead = read.head
+        return head
+
     async def failure(self, task_id: str) -> Failure | None:
         """Read what is in a task's way, or what ended it; None when nothing is known."""
 
@@ -326,6 +347,17 @@ class Reader(TaskQueries):
         if (kept := await read_resting(self.archive, session_id, rests=rests)) is None:
             raise TaskNotFoundError(session_id)
         return kept
+
+    async def session_so_far(self, session_id: str) -> SessionState:
+        """Read what a session remembers so far, which may be nothing.
+
+        Raises:
+            ArchiveError: As for `session`.
+        """
+        try:
+            return await self.session(session_id)
+        except TaskNotFoundError:
+            return SessionState()
 
     async def standing_rules(self, task_id: str) -> list[StandingRule]:
         """Read the decisions of an open task, or of a session, that hold for later calls."""

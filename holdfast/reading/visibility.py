@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from temporalio.api.common.v1 import WorkflowExecution as Run
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.archive.session_commits import find_run
 from holdfast.engine.search_attributes import (
     APPROVALS_MEMO,
     CREATED_MEMO,
@@ -82,18 +85,33 @@ async def origin_of(found: WorkflowExecution) -> tuple[str, int] | None:
             return None
 
 
-async def find_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
-    """Describe the newest run of a workflow; None if Temporal does not know it.
+async def delete_runs(client: Client, workflow_id: str, kind: str = "") -> bool:
+    """Have Temporal delete what it has of a workflow; return whether it had anything yet.
+
+    What is open is terminated.
+
+    Args:
+        client: Temporal client.
+        workflow_id: Its id.
+        kind: Its type, if runs of another type with this id stay.
 
     Raises:
         RPCError: The server did not do as asked.
     """
-    try:
-        return await client.get_workflow_handle(workflow_id).describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
+    listed = client.list_workflows(is_("WorkflowId", workflow_id).removeprefix(" AND "))
+    found: list[WorkflowExecution] = [run async for run in listed if run.id == workflow_id]
+    newest = await find_run(client, workflow_id)  # which may not be listed yet
+    found += [] if newest is None else [newest]
+    runs = {run.run_id for run in found if kind in ("", run.workflow_type)}
+    for run in runs:
+        which = Run(workflow_id=workflow_id, run_id=run)
+        asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=which)
+        try:
+            await client.workflow_service.delete_workflow_execution(asked)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+    return bool(runs)
 
 
 async def children_of(client: Client, task_id: str) -> set[str]:

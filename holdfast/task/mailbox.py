@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from itertools import islice
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, canonical
@@ -119,6 +119,11 @@ class Mailbox(BaseModel):
     given: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
     refusals: dict[str, str] = Field(default_factory=dict[str, str])
     size: int = 0
+    _count: int = PrivateAttr(0)
+
+    def model_post_init(self, _: object, /) -> None:
+        """Count the calls in `given`; from here on their number is kept."""
+        self._count = sum(map(len, self.given.values()))
 
     @property
     def is_empty(self) -> bool:
@@ -200,7 +205,7 @@ class Mailbox(BaseModel):
         self.waiters.pop(key, None)
         self.due.pop(key, None)
         for keys in self.given.values():
-            keys.pop(key, None)
+            self._count -= keys.pop(key, None) is not None
 
     def delivered(self, sent: Delivery, *, taken: bool) -> None:
         """Note that a call was sent an event.
@@ -218,7 +223,9 @@ class Mailbox(BaseModel):
         del self.waiters[key]
         self.due.pop(key, None)
         if taken and id in self.events:
-            self.given.setdefault(id, {})[key] = task
+            keys = self.given.setdefault(id, {})
+            self._count += key not in keys
+            keys[key] = task
             self._forget_given()
         elif not taken:
             for each in self.waiters.values():
@@ -227,13 +234,13 @@ class Mailbox(BaseModel):
 
     def _forget_given(self) -> None:
         """Keep only the id of the event that most calls have had, once these are too many."""
-        if sum(map(len, self.given.values())) <= MOST_GIVEN:
+        if self._count <= MOST_GIVEN:
             return
         going = {*self.due.values()}
         free = [id for id in self.given if id not in going]
         if free:
             most = max(free, key=lambda id: len(self.given[id]))
-            del self.given[most]
+            self._count -= len(self.given.pop(most))
             event, size = self.events[most], len(most) + len(canonical({}))
             self.size += size - event.size
             update = {"data": {}, "size": size, "over": True}
@@ -278,7 +285,7 @@ class Mailbox(BaseModel):
         for event in [each for each in self._free_events() if each.at + each.keep <= now]:
             del self.events[event.id]
             self.size -= event.size
-            self.given.pop(event.id, None)
+            self._count -= len(self.given.pop(event.id, ()))
 
     def _free_events(self) -> list[Event]:
         going = {*self.due.values()}

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -58,8 +59,8 @@ async def until_in_line(runner: AgentRunner, *tasks: str) -> None:
     await until(is_so)
 
 
-async def texts(runner: AgentRunner) -> list[str]:
-    return [text for _, text in said(await runner.session("s").chat_history())]
+async def texts(runner: AgentRunner, name: str = "s") -> list[str]:
+    return [text for _, text in said(await runner.session(name).chat_history())]
 
 
 async def held_run(run: Runs, model: FakeOpenAI, **options: Any) -> asyncio.Task[Any]:
@@ -234,10 +235,10 @@ async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(
 ) -> None:
     model.reply("one")
     await run.serve(look)
-    holder, ended = Turn._holder, iter([f"{run.rig.app}-gone", ""])
+    holder = Turn._holder
 
     async def has_ended(turn: Turn) -> str:
-        return next(ended, "") or await holder(turn)
+        return "" if len(sent) == 1 else await holder(turn)
 
     async def send(turn: Turn, claim: Claim) -> None:
         sent.append(claim)
@@ -248,7 +249,7 @@ async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(
     monkeypatch.setattr(Turn, "_holder", has_ended)
     monkeypatch.setattr(Turn, "_send", send)
     result = await run("q", session="s", on_busy="refuse", task_id=f"{run.rig.app}-a")
-    assert (result.final_output, len(sent)) == ("one", 2)
+    assert (result.final_output, len(sent)) == ("one", 1)
 
 
 async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(
@@ -382,8 +383,70 @@ async def test_a_tool_cannot_run_in_the_session_of_its_task(run: Runs, model: Fa
     result = await run("outer", session="s")
     assert result.final_output == "done"
     assert len(refused) == 4
-    assert all("each would wait for the other" in each for each in refused)
+    assert all(f"Task {result.task_id!r} of session 's' comes first" in each for each in refused)
     assert await line(run.runner) == ()
+
+
+async def test_tasks_of_two_sessions_that_would_wait_for_each_other_do_not(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    async def cross(to: str) -> str:
+        """Run another agent in that session."""
+        if to == "s":  # once a task of that session waits for this one
+
+            async def is_awaited() -> bool:
+                return len(await line(run.runner, "t")) > 1
+
+            await until(is_awaited)
+        try:
+            return (await run.runner.chat("inner", session=to)).response
+        except SessionBusyError as error:
+            return str(error)
+
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    model.add(
+        call("cross", {"to": "s"}), call("cross", {"to": "t"}), "b is done", "inner", "a is done"
+    )
+    await run.serve(cross)
+    first = asyncio.ensure_future(run("first", session="t", task_id=b))
+    await model.until_requests(1)
+    second = asyncio.ensure_future(run("second", session="s", task_id=a))
+    assert [(await each).final_output for each in (first, second)] == ["b is done", "a is done"]
+    assert f"Task {a!r} of session 's' comes first" in str(model.requests[2].messages)
+    assert [await line(run.runner, each) for each in "st"] == [(), ()]
+    assert (await texts(run.runner, "t"))[-2:] == ["inner", "inner"]
+
+
+async def test_the_place_of_a_task_is_kept_until_it_is_created_and_given_back_if_that_fails(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.add("one", "two")
+    await run.serve(look)
+    a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    start, may_start = AgentRunner._start, asyncio.Event()
+
+    async def late(runner: AgentRunner, task_id: str, *given: Any, **options: Any) -> Any:
+        if task_id == a:
+            await may_start.wait()
+        if task_id == f"{a}x":
+            raise ConnectError("away")
+        return await start(runner, task_id, *given, **options)
+
+    monkeypatch.setattr(AgentRunner, "_start", late)
+    first = asyncio.ensure_future(run.runner.chat("first", session="s", task_id=a))
+
+    async def has_said_so_again() -> bool:
+        session = await run.runner.reader.session_so_far(run.runner.session("s").id)
+        return a in session.claims
+
+    await until(has_said_so_again)
+    second = asyncio.ensure_future(run.runner.chat("second", session="s", task_id=b))
+    with pytest.raises(ConnectError):
+        await run.runner.create_task("q", session="s", task_id=f"{a}x", on_busy="queue")
+    assert await line(run.runner) == (a, b)
+    may_start.set()
+    assert [(await each).response for each in (first, second)] == ["one", "two"]
 
 
 async def test_a_run_that_fails_keeps_the_floor_until_it_has_ended(
@@ -415,3 +478,5 @@ async def test_tasks_that_take_no_turns_are_as_before(
         await runner.finalize_response(task)
     with pytest.raises(InvalidArgumentError, match="name one with session"):
         await runner.create_task("q", on_busy="queue")
+    with pytest.raises(InvalidArgumentError, match="start_at is later"):
+        await runner.create_task("q", session="s", on_busy="refuse", start_at=time.time() + 60)

@@ -215,8 +215,8 @@ NO_SESSIONS = [name for name in NO_INPUTS if name not in OBJECTS]  # it has a de
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Temporal's own
 @pytest.mark.parametrize(
     ("kind", "names"),
-    [("AgentTask", NO_INPUTS), ("Session", NO_SESSIONS)],
-    ids=["task", "session"],
+    [("AgentTask", NO_INPUTS), ("Session", NO_SESSIONS), ("Mailbox", NO_SESSIONS)],
+    ids=["task", "session", "mailbox"],
 )
 async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(
     rig: Rig, kind: str, names: list[str]

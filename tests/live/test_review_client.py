@@ -22,6 +22,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading import queries
+from holdfast.reading.visibility import delete_runs
 from holdfast.values.messages import user
 from tests.support.rig import Rig, event_types, until, until_status
 from tests.support.workers import Counting
@@ -81,7 +82,7 @@ async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: Agent
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
-    await runner._tasks._delete_run(task.task_id)  # what Temporal's retention does
+    await delete_runs(runner.client, task.task_id)  # what Temporal's retention does
 
     async def forgotten() -> bool:
         try:

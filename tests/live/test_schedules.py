@@ -33,7 +33,8 @@ async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
 ) -> None:
     runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-tick"
-    made = await runner.add_schedule(name, "count", every="1 s", extra_state={"k": 1}, by="anna")
+    given: Any = {"every": "1 s", "session": "s", "extra_state": {"k": 1}, "by": "anna"}
+    made = await runner.add_schedule(name, "count", **given)
     assert (made.every, made.agent, made.input) == (("0:00:01",), runner.agent, "count")
     assert len(made.next) > 1
     first, second = (await finished(runner, name, 2))[-2:]
@@ -52,6 +53,12 @@ async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
     assert times[0] < times[1]
     task = await runner.get_task(first)
     assert (task.input, task.extra_state["k"], task.created > 0) == ("count", 1, True)
+    ref = (await runner.reader.head(first)).session
+    assert ref is not None
+    assert ref.queues
+    refuses: Any = "refuse"
+    with pytest.raises(InvalidArgumentError, match="on_busy"):
+        await runner.add_schedule(name, "count", every="1 s", on_busy=refuses)
 
     async def is_gone() -> bool:
         return not await known()

@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.session_commits import commit_turn, send_claim
+from holdfast.archive import session_commits
+from holdfast.archive.session_commits import commit_turn, end_of, send_claim
+from holdfast.client.agent_runner.task_client.task_client import Caller, TaskClient
+from holdfast.client.agent_runner.turns import Turn
 from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.errors import SessionBusyError
+from holdfast.reading.queries import Presence
+from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import memo
+from holdfast.task.data.head import SessionRef
 from holdfast.task.data.state import CLAIM, TURN, Claim, CommitRef, SessionState
 from holdfast.workflows import session
 from tests.simulation.clock import EPOCH, Clock, virtual_time
@@ -28,7 +35,7 @@ from tests.simulation.play import (
     task_input,
 )
 from tests.simulation.run import Run
-from tests.simulation.service import client_of
+from tests.simulation.service import Service, client_of
 
 PLAN = [[["look", {"what": "1"}]], "done"]
 OPTIONS = {"session": True, "automatic": True, "finalize": True}
@@ -62,9 +69,18 @@ class Line(Simulation):
         work = send_claim(client_of(self.server), self.archive, SESSION, "hf-sim", claim)
         self.worker._in_a_loop(work)
 
-    def begin(self, id: str, *, claims: bool) -> None:
+    def turn(self, id: str, session: str, *callers: tuple[str, str]) -> Turn:
+        """Return the turn of a task that tools of the callers run."""
+        named: Any = SessionRef(id=session, name=session, queue="hf-sim")
+        client = client_of(self.server)
+        tasks = TaskClient(client, Reader(client, self.archive), Caller())
+        made = Turn(tasks, named, id, "queue")
+        made._claim = made._claim.model_copy(update={"callers": callers})
+        return made
+
+    def begin(self, id: str, *, claims: bool, **options: Any) -> None:
         """Create a task; its client gets in line for it, or leaves that to the task."""
-        given = task_input(Schedule(plan=PLAN, choices=[], options=OPTIONS))
+        given = task_input(Schedule(plan=PLAN, choices=[], options=OPTIONS | options))
         session = given.head.session
         assert session is not None
         head = given.head.model_copy(
@@ -132,8 +148,8 @@ def line(index_size: int = 500) -> Generator[Line]:
             simulation.close()
 
 
-def line_of(simulation: Line) -> tuple[str, ...]:
-    run = simulation.run_of("session")
+def line_of(simulation: Line, session: str = SESSION) -> tuple[str, ...]:
+    run = simulation.server.newest(session)
     assert run is not None
     return SessionState.model_validate_json(run.query("state").data).line
 
@@ -172,6 +188,103 @@ def test_each_task_waits_for_those_before_it_and_sees_their_turns(claims: bool) 
         assert seen == [0, 1, 2, 3]
         assert [is_called(simulation, id) for id in simulation.began] == [False, True, True, True]
         assert line_of(simulation) == ()
+
+
+def test_tasks_that_would_wait_for_one_another_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tool of each runs a task in the next one's session; that of the last closes the circle."""
+    monkeypatch.setattr(Presence, "is_fresh", lambda *_: True)
+    with line() as simulation:
+
+        def claim(id: str, session: str, *callers: tuple[str, str]) -> None:
+            simulation.worker._in_a_loop(simulation.turn(id, session, *callers).claim())
+
+        x, y, z = ((f"~session~{id}", id) for id in "xyz")
+        for session, id in (x, y, z):
+            claim(id, session)
+            claim(f"{id}-behind", session)
+        with pytest.raises(SessionBusyError, match="Task 'x' of"):
+            claim("own", x[0], x)
+        with pytest.raises(SessionBusyError, match="Task 'x' of"):
+            claim("own", x[0], x, ("~session~of a run in between", "other"))
+        claim("x1", y[0], x)
+        claim("y1", z[0], y)
+        with pytest.raises(SessionBusyError, match="Task 'x' of"):
+            claim("z1", x[0], z)
+        with pytest.raises(SessionBusyError, match="Task 'y' of"):
+            claim("z1", y[0], z)
+        simulation.choose(("settle",))
+        assert line_of(simulation, x[0]) == ("x", "x-behind")
+        assert line_of(simulation, y[0]) == ("y", "y-behind", "x1")
+        simulation.worker._in_a_loop(simulation.turn("x1", y[0])._send(Claim(gone=("x1",))))
+        claim("z1", x[0], z)
+        simulation.choose(("settle",))
+        assert line_of(simulation, x[0]) == ("x", "x-behind", "z1")
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_place_is_kept_for_a_task_that_is_not_there_as_long_as_its_client_lives(
+    lives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def look(client: Any, task: str) -> str:
+        nonlocal looks
+        looks += task == "slow"
+        if lives and task == "slow" and looks % 5 == 0:
+            claim = Claim(task="slow", beat=looks)
+            await send_claim(client, simulation.archive, SESSION, "hf-sim", claim)
+        return await end_of(client, task)
+
+    monkeypatch.setattr(session_commits, "end_of", look)
+    with line() as simulation:
+        simulation.claim(Claim(task="slow"))
+        simulation.begin("b", claims=True)
+        simulation.choose(("go", *[0] * 60))
+        assert line_of(simulation) == (("slow", "b") if lives else ())
+        simulation.begin("slow", claims=False)
+        simulation.rest()
+        assert turns(simulation) == (["slow", "b"] if lives else ["b", "slow"])
+
+
+def test_a_task_that_starts_later_takes_its_turn_then() -> None:
+    with line() as simulation:
+        late = {"start_at": EPOCH + 5000, "paused": "starts later"}
+        simulation.begin("late", claims=False, **late)
+        simulation.choose(("settle",))
+        assert line_of(simulation) == ()
+        simulation.begin("now", claims=True)
+        simulation.rest()
+        assert turns(simulation) == ["now"]
+        simulation.choose(("wait", 5000))
+        simulation.rest()
+        assert turns(simulation) == ["now", "late"]
+
+
+def test_what_a_line_costs_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, call = [0], Service._rpc_call
+
+    async def counted(*given: Any, **options: Any) -> Any:
+        asked[0] += 1
+        return await call(*given, **options)
+
+    monkeypatch.setattr(Service, "_rpc_call", counted)
+
+    def cost(length: int) -> int:
+        with line() as simulation:
+            simulation.choose(("fate", "step", "held"))
+            for k in range(length):
+                simulation.begin(f"x{k}", claims=True)
+            asked[0] = 0
+            simulation.choose(("settle",))
+            simulation.server.watch()
+            simulation.rest()
+            assert len(turns(simulation)) == length
+            return asked[0]
+
+    short, middle, long = (cost(length) for length in (4, 8, 12))
+    assert long - middle <= middle - short
 
 
 @pytest.mark.parametrize("end", [("terminate",), ("cancel",), ("say", "abandon", {"by": "ann"})])

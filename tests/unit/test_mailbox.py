@@ -19,6 +19,7 @@ def waiter(key: str, task: str = "t", **match: object) -> Waiter:
 
 def sent(box: Mailbox, *busy: str) -> list[tuple[str, str, str]]:
     """List what must be delivered: call, token and event."""
+    assert box._count == sum(map(len, box.given.values()))
     found = box.deliveries("n", busy, 9)
     return [(each.waiter.key, each.waiter.token, each.event.id) for each in found]
 

@@ -100,8 +100,8 @@ class Decision:
                 return await send(approval, self.by, self.until, roles=self.roles)
 
 
-def parse_arguments(text: str) -> dict[str, Json]:
-    """Read the arguments of a call; the tool's schema is checked by the worker.
+def parse_arguments(text: str, what: str = "The arguments") -> dict[str, Json]:
+    """Read the arguments of a call, or other data; the tool's schema is checked by the worker.
 
     Raises:
         InvalidArgumentError: They are not a JSON object.
@@ -109,9 +109,9 @@ def parse_arguments(text: str) -> dict[str, Json]:
     try:
         data: Json = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as cause:
-        raise InvalidArgumentError(f"The arguments must be a JSON object: {cause}") from cause
+        raise InvalidArgumentError(f"{what} must be a JSON object: {cause}") from cause
     if not isinstance(data, dict):
-        msg = f"The arguments must be a JSON object, not {type(data).__name__}."
+        msg = f"{what} must be a JSON object, not {type(data).__name__}."
         raise InvalidArgumentError(msg)
     return cast("dict[str, Json]", data)
 

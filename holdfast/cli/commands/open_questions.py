@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.bytestore import key_in
 from holdfast.archive.segments import has_record
+from holdfast.archive.session_commits import find_run
 from holdfast.cli import output
 from holdfast.cli.connection import Engine
 from holdfast.cli.exits import ExitCode
@@ -135,13 +136,8 @@ async def waiting_in(
         task_id: The task.
         silent: Queues whose workers did not answer; they are not waited for again.
     """
-    try:
-        found = await engine.client.get_workflow_handle(task_id).describe()
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:  # closed, and forgotten by Temporal
-            return []
-        raise
-    if found.status is not WorkflowExecutionStatus.RUNNING:
+    found = await find_run(engine.client, task_id)
+    if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
         return []
     approvals = await visibility.waiting_in(found)
     silent = set() if silent is None else silent

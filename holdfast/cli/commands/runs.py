@@ -9,8 +9,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from temporalio.service import RPCError, RPCStatusCode
-
+from holdfast.archive.session_commits import find_run
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import find_task, print_output, print_waiting
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
@@ -418,10 +417,7 @@ async def _queue(engine: Engine, old: str, app: str | None) -> tuple[str, str | 
     """
     if app is not None:
         return check_app(app), None
-    try:
-        queue = (await engine.client.get_workflow_handle(old).describe()).task_queue
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
+    if (found := await find_run(engine.client, old)) is None:
         return DEFAULT_APP, None  # Temporal has forgotten the old task, and its app with it
+    queue = found.task_queue
     return app_of(queue), None if is_own(queue) else queue

@@ -357,6 +357,7 @@ class TaskCreation(TaskReading):
                 refuses it, "interrupt" abandons the one that has the floor, "merge" gives that one
                 the input as feedback and returns it. It then has the floor until it is finalized or
                 abandoned. None: it takes no turn, and sees what the session has when it begins.
+                With start_at it gets in line when it begins, and "queue" is the only one.
 
         Raises:
             SessionBusyError: Another task has the floor; nothing was created.
@@ -391,11 +392,14 @@ class TaskCreation(TaskReading):
         new = task_id or new_id(head.agent)
         given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
+        turn: Turn | None = None
         if on_busy is not None:
             given, turn = self._in_line(given, new, session, on_busy, by)
-            if merged := await turn.claim("" if images else input):
+            if start_at is None and (merged := await turn.claim("" if images else input)):
                 return await self.get_task(merged)
-        return await self._start(new, given, input, exist_ok=exist_ok, priority=of_engine)
+        starting = self._start(new, given, input, exist_ok=exist_ok, priority=of_engine)
+        # One that starts later gets in line by itself then.
+        return await (starting if turn is None or start_at is not None else turn.follow(starting))
 
     def _in_line(
         self,
@@ -408,11 +412,14 @@ class TaskCreation(TaskReading):
         """Let a new task take turns with others of its session.
 
         Raises:
-            InvalidArgumentError: It has no session.
+            InvalidArgumentError: It has no session, or begins too late for that.
         """
         ref = given.head.session
         if session is None or ref is None:
             msg = "on_busy= is about other tasks of a session: name one with session=..."
+            raise InvalidArgumentError(msg)
+        if given.start_at and on_busy != "queue":
+            msg = f"on_busy={on_busy!r} decides now, and start_at is later. Choose 'queue'."
             raise InvalidArgumentError(msg)
         queued = ref.model_copy(update={"queues": True})
         head = given.head.model_copy(update={"session": queued})

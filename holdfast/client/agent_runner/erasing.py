@@ -27,13 +27,14 @@ from holdfast.archive.holds import (
     read_holds,
     refuse_held,
 )
+from holdfast.archive.session_commits import find_run
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import unique_id
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
 from holdfast.reading.erasable import Plan, plan_erasure
 from holdfast.reading.queries import server_errors
-from holdfast.reading.visibility import find_run, origin_of
+from holdfast.reading.visibility import origin_of
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import Erasure
 from holdfast.values.base import Json, pauses
@@ -104,7 +105,13 @@ class TaskErasing(RunnerBase):
             await self._ended(code)
             return as_object(await self._certificate(kind, code))
         planned = partial(
-            self._planned, kind, name, by=who, reason=reason, with_forks=forks == "erase"
+            self.plan_erasure,
+            task,
+            session=session,
+            person=person,
+            by=who,
+            reason=reason,
+            forks=forks,
         )
         try:
             plan = await planned()
@@ -162,12 +169,6 @@ class TaskErasing(RunnerBase):
         """
         check_arguments(TaskErasing.plan_erasure, reason=reason, forks=forks)
         kind, name = self._selected(task, session, person)
-        with_forks = forks == "erase"
-        return await self._planned(kind, name, by=by, reason=reason, with_forks=with_forks)
-
-    async def _planned(
-        self, kind: Kind, name: str, *, by: str, reason: str, with_forks: bool
-    ) -> Plan:
         return await plan_erasure(
             self._read,
             kind,
@@ -175,7 +176,7 @@ class TaskErasing(RunnerBase):
             by=by,
             reason=reason,
             queue_for=lambda agent: self._queue_for(agent or self.agent),
-            with_forks=with_forks,
+            with_forks=forks == "erase",
         )
 
     async def hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:

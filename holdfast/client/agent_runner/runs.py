@@ -301,15 +301,18 @@ class TaskRuns(TaskCreation):
             given, turn = self._in_line(given, new, session, on_busy)
             if merged := await turn.claim("" if images else message):
                 return await self._answer(merged, on_event)
-        task = await self._start(new, given, message, exist_ok=exist_ok)
-        if task.status in CLOSED:
-            await self._tasks.closed(new)
-            return await self.response(new)
-        if started is not None:
-            started()
-        # Not automatic: such a task may have failed before run_task comes, which would retry it.
-        answer = self._answer(new, on_event)
-        return await (answer if turn is None else turn.follow(answer))
+
+        async def answer() -> AgentResponse:
+            task = await self._start(new, given, message, exist_ok=exist_ok)
+            if task.status in CLOSED:
+                await self._tasks.closed(new)
+                return await self.response(new)
+            if started is not None:
+                started()
+            # Not automatic: such a task may have failed before run_task comes, which would retry.
+            return await self._answer(new, on_event)
+
+        return await (answer() if turn is None else turn.follow(answer()))
 
     async def _answer(self, task_id: str, on_event: EventHandler | None) -> AgentResponse:
         """Run a task to its end, or to where a person must decide, and finalize it."""

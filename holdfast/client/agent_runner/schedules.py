@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
@@ -104,6 +104,7 @@ class TaskScheduling(TaskCreation):
         budget: Budget | None = None,
         images: Images = (),
         overlap: Overlap = "skip",
+        on_busy: Literal["queue"] | None = "queue",
         catch_up: Positive = timedelta(days=1),
         exist_ok: bool = False,
         by: str = "",
@@ -125,6 +126,8 @@ class TaskScheduling(TaskCreation):
             overlap: What happens to a task whose time comes while the one before is open. "skip":
                 it is not begun. "buffer_one" and "buffer_all": it begins later, one or each.
                 "cancel_other": the open one is abandoned. "allow_all": both run.
+            on_busy: "queue": each task waits for its turn in the session. None: it takes no turn,
+                and sees what the session has when it begins.
             catch_up: How late a task may begin, as after the server was down; what is later is
                 counted as missed.
             exist_ok: Whether a schedule of this name gets these settings; its pause stays.
@@ -137,10 +140,10 @@ class TaskScheduling(TaskCreation):
             NotFoundError: With exist_ok, the schedule of this name begins other workflows.
         """
         wanted = check_new_id(name)
-        given = {"every": every, "time_zone": time_zone, "overlap": overlap, "catch_up": catch_up}
-        check_arguments(
-            TaskScheduling.add_schedule, **given, budget=budget, exist_ok=exist_ok, by=by
-        )
+        given: dict[str, object] = {"every": every, "time_zone": time_zone, "overlap": overlap}
+        given |= {"budget": budget, "exist_ok": exist_ok, "by": by}
+        given |= {"catch_up": catch_up, "on_busy": on_busy}
+        check_arguments(TaskScheduling.add_schedule, **given)
         check_request(input)
         spec = spec_of(every, time_zone)
         tenant = tenant or self._tenant
@@ -151,6 +154,8 @@ class TaskScheduling(TaskCreation):
         task = await self._task_input(head, input, images, task="", budget=budget, state=state)
         update = {"automatic": True, "finalize": True, "described": None}
         task = task.model_copy(update={**update, "secret": secrets.token_hex(16)})
+        if on_busy and session is not None:
+            task, _ = self._in_line(task, wanted, session, on_busy)
         gate.check_value(task, "The task")
         preview = {INPUT_MEMO: memo(input, now=0.0).get(INPUT_MEMO, "")}
         made = temporal.Schedule(

@@ -111,10 +111,7 @@ class Session:
             NoWorkerError: No worker process is up to answer.
             ConnectError: The server could not be reached.
         """
-        try:
-            state = await self._reader.session(self.id)
-        except TaskNotFoundError:
-            return []
+        state = await self._reader.session_so_far(self.id)
         found = await turns(self._archive, state)
         read = partial(self._reader.turn, legible=legible)
         return [message for turn in found for message in await read(turn.sha256)]
@@ -142,10 +139,7 @@ class Session:
             ConnectError: As for chat_history.
             TaskNotFoundError: The record of a task was deleted.
         """
-        try:
-            state = await self._reader.session(self.id)
-        except TaskNotFoundError:
-            return Usage()
+        state = await self._reader.session_so_far(self.id)
         tasks = await some_at_once(self._reader.task, await committing_tasks(self._archive, state))
         return sum((task.usage for task in tasks), Usage())
 
@@ -310,16 +304,14 @@ class Session:
             ConnectError: As for append.
         """
         while True:
-            try:
-                state = await self._reader.session(self.id)
-            except TaskNotFoundError:
-                return None
+            state = await self._reader.session_so_far(self.id)
             replaced, items = await self._newest_turn(state)
             if not items:
                 return None
             left = from_response_items(items[:-1])
             seen = state.base + len(state.commits)
-            turn = await self._turn(left) or await self._empty_turn()
+            empty = CommitRef(task=_unique(), sha256=await write_messages(self._archive, []))
+            turn = await self._turn(left) or empty
             turn = turn.model_copy(update={"replaces": replaced, "after": seen})
             await self._commit(turn)
             state = await self._reader.session(self.id)
@@ -339,9 +331,6 @@ class Session:
             if items:
                 return count, items
         return 0, []
-
-    async def _empty_turn(self) -> CommitRef:
-        return CommitRef(task=_unique(), sha256=await write_messages(self._archive, []))
 
     async def clear_session(self) -> None:
         """Forget all turns, like `reset`.

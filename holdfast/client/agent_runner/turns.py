@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
+from itertools import dropwhile, takewhile
 from typing import Any, TypeVar
 
 from temporalio import activity
 
-from holdfast.archive.session_commits import gone_of, send_claim
+from holdfast.archive.session_commits import is_gone, send_claim
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
+    HoldfastError,
     InvalidArgumentError,
     NoWorkerError,
     SessionBusyError,
@@ -29,12 +32,13 @@ from holdfast.errors import (
 from holdfast.reading.queries import server_errors
 from holdfast.task.data.children import ENDED
 from holdfast.task.data.state import Claim
+from holdfast.values.base import Json
 from holdfast.values.runs.status import OnBusy
+from holdfast.values.runs.verbs import Verb
 
 FIRST_LOOK_SECONDS = 1.0
 LONGEST_LOOK_SECONDS = 5.0
 GROWTH = 1.5
-MOST_CLAIMS = 3
 
 T = TypeVar("T")
 
@@ -59,6 +63,7 @@ class Turn:
         self._task = task_id
         self._mode = on_busy
         self._by = by
+        self._claim = Claim(task=task_id, if_free=on_busy == "refuse")
 
     async def claim(self, text: str = "") -> str:
         """Get in line, before the task is created.
@@ -81,26 +86,55 @@ class Turn:
             raise InvalidArgumentError(msg)
         if await self._tasks.is_known(self._task):  # it is in line, or has been
             return ""
-        asking = (activity.info().workflow_id or "") if activity.in_activity() else ""
-        holder = await self._holder() if asking or self._mode != "queue" else ""
-        if holder and (asking == holder or asking.startswith(f"{holder}~")):
-            raise SessionBusyError(self._session.name, holder, waits_for_itself=True)
-        if holder and self._mode == "merge" and await self._merge(holder, text):
-            return holder
-        asks = self._mode in ("refuse", "interrupt")
-        for _ in range(MOST_CLAIMS):
-            await self._send(Claim(task=self._task, if_free=self._mode == "refuse"))
-            holder = await self._holder() if asks else self._task
-            if holder:  # else the one that had the floor has ended since
-                break
-        if self._mode == "refuse" and holder not in ("", self._task):
+        if activity.in_activity():
+            said = {"callers": await self._tasks.callers()}
+            self._claim = self._claim.model_copy(update=said)
+        holder = "" if self._mode == "queue" else await self._holder()
+        if holder and self._mode == "merge":
+            await self._refuse_circle()
+            if await self._tell(holder, "feedback", text=text, when="next_model_call"):
+                return holder
+        await self._send(self._claim)
+        # In line already: of two tasks that come at once, one sees the other.
+        await self._refuse_circle()
+        holder = await self._holder() if self._mode in ("refuse", "interrupt") else ""
+        if holder in ("", self._task):
+            return ""
+        if self._mode == "refuse":
             raise SessionBusyError(self._session.name, holder)
-        if self._mode == "interrupt" and holder not in ("", self._task):
-            await self._abandon(holder)
+        await self._tell(holder, "abandon", reason=f"interrupted by task {self._task!r}")
         return ""
+
+    async def _refuse_circle(self) -> None:
+        """Refuse the task if one that comes first waits for it: by a tool, or behind such a one.
+
+        Raises:
+            SessionBusyError: One does.
+        """
+        if not self._claim.callers:
+            return
+        read = self._tasks.reader.session_so_far
+        waiting, looks = set[str](), [*self._claim.callers]
+        while looks:
+            session, caller = looks.pop()
+            if caller in waiting:
+                continue
+            state = await read(session)
+            # In line or not, it waits; so do those behind it, and the callers of these.
+            behind = (caller, *dropwhile(caller.__ne__, state.line))
+            for task in behind:
+                looks += state.claims.get(task, Claim()).callers
+            waiting.update(behind)
+        line = (await read(self._session.id)).line
+        first = next(filter(waiting.__contains__, takewhile(self._task.__ne__, line)), "")
+        if first:
+            await self._send(Claim(gone=(self._task,)))
+            raise SessionBusyError(self._session.name, first, waits_for_itself=True)
 
     async def follow(self, work: Coroutine[Any, Any, T]) -> T:
         """Create and run the task; wait for its turn, unless that may take as long as people do.
+
+        Its place is kept until it is created, and given back if that fails.
 
         Args:
             work: Creates the task, and waits for it.
@@ -124,6 +158,11 @@ class Turn:
                         raise SessionBusyError(self._session.name, *resting, waiting=self._task)
                     seen = resting
             return await working
+        except Exception:
+            with suppress(HoldfastError):
+                if not await self._tasks.is_known(self._task):
+                    await self._send(Claim(gone=(self._task,)))
+            raise
         finally:
             working.cancel()
             await asyncio.wait({working})
@@ -133,10 +172,13 @@ class Turn:
 
         Such a look is on no bill, as a question to the task or to the session is.
         """
-        with suppress(TaskNotFoundError):
+        try:
             found = await self._tasks.reader.describe(self._task)
-            return {each.activity_type.name for each in found.raw_description.pending_activities}
-        return set()
+        except TaskNotFoundError:
+            self._claim = self._claim.model_copy(update={"beat": self._claim.beat + 1})
+            await self._send(self._claim)
+            return set()
+        return {each.activity_type.name for each in found.raw_description.pending_activities}
 
     async def _resting(self) -> tuple[str, str] | None:
         """Return the task that has the floor and its status, if it rests."""
@@ -155,38 +197,24 @@ class Turn:
 
         One that has ended without a word is taken out of the line.
         """
-        while line := await self._line():
+        reader = self._tasks.reader
+        read = partial(reader.session_so_far, self._session.id)
+        while line := (state := await read()).line:
             with server_errors():
-                gone = line[0] != self._task and await gone_of(self._tasks.reader.client, line[:1])
-            if not gone:
-                return line[0]
-            await self._send(Claim(gone=gone))
+                if line[0] == self._task or not await is_gone(reader.client, line[0], state, read):
+                    return line[0]
+            await self._send(Claim(gone=line[:1]))
         return ""
-
-    async def _line(self) -> tuple[str, ...]:
-        try:
-            return (await self._tasks.reader.session(self._session.id)).line
-        except TaskNotFoundError:
-            return ()
 
     async def _send(self, claim: Claim) -> None:
         session, reader = self._session, self._tasks.reader
         with server_errors():
             await send_claim(reader.client, reader.archive, session.id, session.queue, claim)
 
-    async def _merge(self, holder: str, text: str) -> bool:
-        """Give the running task the request; False if it takes none: it ends, or has ended."""
-        body = {"text": text, "when": "next_model_call"}
-        try:
-            await self._tasks.command(
-                holder, "feedback", by=self._by, body=body, request_id=f"{self._task}:merged"
-            )
-        except (CommandRefusedError, TaskClosedError, TaskNotFoundError):
-            return False
-        return True
-
-    async def _abandon(self, holder: str) -> None:
-        """Abandon the task that has the floor, unless it has ended meanwhile."""
-        body = {"reason": f"interrupted by task {self._task!r}"}
+    async def _tell(self, holder: str, verb: Verb, **body: Json) -> bool:
+        """Send a command to the running task; False if it takes none: it ends, or has ended."""
+        name = f"{self._task}:{verb}"
         with suppress(CommandRefusedError, TaskClosedError, TaskNotFoundError):
-            await self._tasks.command(holder, "abandon", by=self._by, body=body)
+            await self._tasks.command(holder, verb, by=self._by, body=body, request_id=name)
+            return True
+        return False

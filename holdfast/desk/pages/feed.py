@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import forks_of
+from holdfast.archive.session_commits import find_run
 from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
@@ -23,7 +24,7 @@ from holdfast.engine.search_attributes import SNAPSHOT_MEMO
 from holdfast.errors import HoldfastError
 from holdfast.reading.listing import begun_since
 from holdfast.reading.queries import server_errors
-from holdfast.reading.visibility import SessionName, find_run, list_sessions, listed, memo_of
+from holdfast.reading.visibility import SessionName, list_sessions, listed, memo_of
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.happenings import happenings

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
@@ -46,6 +47,7 @@ from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.task.ledger.recording import CLOSED_EVENT
 from holdfast.values.base import ChainRef, Json, extend, extend_json
 from holdfast.values.checks.gate import as_object
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 
@@ -88,15 +90,12 @@ async def check_named(archive: Archive, values: Iterable[object], found: Verific
     todo = sorted(set(named(list(values))) - found.checked)
     while todo:
         found.checked.update(todo)
-        more: set[Named] = set()
-        for start in range(0, len(todo), VALUES_AT_ONCE):
-            some = todo[start : start + VALUES_AT_ONCE]
-            for name in await asyncio.gather(*(_check_one(archive, each, found) for each in some)):
-                more |= name
+        check = partial(_check_one, archive, found)
+        more = set[Named]().union(*await some_at_once(check, todo, VALUES_AT_ONCE))
         todo = sorted(more - found.checked)
 
 
-async def _check_one(archive: Archive, name: Named, found: Verification) -> set[Named]:
+async def _check_one(archive: Archive, found: Verification, name: Named) -> set[Named]:
     """Check one value of the archive; return what it names itself."""
     try:
         if name.holds_messages:

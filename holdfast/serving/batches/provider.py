@@ -17,10 +17,10 @@ from temporalio import activity
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
+from holdfast.archive.session_commits import find_run
 from holdfast.errors import DAMAGED, ModelError, ModelUnavailableError, message_of
 from holdfast.models.base import is_status_passing
 from holdfast.models.openai.http.failures import ErrorStatus, cleaned, codes_of, model_error
@@ -244,13 +244,8 @@ def _trouble(error: ModelError) -> ApplicationError:
 
 async def open_activities(task: str, run: str) -> tuple[str, ...]:
     """Return the activities of a task's run that are open, and are not being cancelled."""
-    try:
-        found = await activity.client().get_workflow_handle(task, run_id=run).describe()
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return ()
-        raise
-    if found.status is not WorkflowExecutionStatus.RUNNING:
+    found = await find_run(activity.client(), task, run)
+    if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
         return ()
     cancelled = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
     pending = found.raw_description.pending_activities

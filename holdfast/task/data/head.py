@@ -233,6 +233,8 @@ class TaskHead(Value):
         asker: The person who created the task; empty when the client did not name one.
         follows: The run that it goes on from, if it was begun by the state of one.
         tenant: Whose it is; empty for no one's.
+        callers: The turns in sessions that end only after it: those of the tasks whose tools run
+            it, outermost first. Each is the session's id and the task's.
     """
 
     agent: str
@@ -249,6 +251,17 @@ class TaskHead(Value):
     asker: str = ""
     follows: FollowedRun | None = None
     tenant: str = ""
+    callers: tuple[tuple[str, str], ...] = ()
+
+    def turns(self, task: str) -> tuple[tuple[str, str], ...]:
+        """Return the `callers` of what a tool of this task runs.
+
+        Args:
+            task: Id of this task.
+        """
+        session = self.session
+        own = () if session is None or not session.queues else ((session.id, task),)
+        return (*self.callers, *own)
 
     @property
     def answers_lost_calls(self) -> bool:

@@ -441,11 +441,15 @@ class Claim(Value):
         task: The task that gets in line, once; empty for none.
         if_free: Whether it does so only if no task is in line.
         gone: Tasks that have left the line: they have ended.
+        callers: As of its head.
+        beat: How often its client, which has not created it yet, has said so again.
     """
 
     task: str = ""
     if_free: bool = False
     gone: tuple[str, ...] = ()
+    callers: tuple[tuple[str, str], ...] = ()
+    beat: int = 0
 
 
 class CommitRef(Value):
@@ -483,6 +487,7 @@ class SessionState(Value):
         unused: Seconds without a signal after which the session rests in the archive; 0 for never.
         rules: The newest decisions for later calls in its tasks, oldest first, also ended ones.
         line: Tasks in the order in which they came: the first has the floor, the others wait.
+        claims: Id to the newest claim of those whose claims say more than that.
     """
 
     commits: tuple[CommitRef, ...] = ()
@@ -495,6 +500,7 @@ class SessionState(Value):
     unused: float = Field(default=86_400.0, ge=0)
     rules: tuple[StandingRule, ...] = ()
     line: tuple[str, ...] = ()
+    claims: dict[str, Claim] = Field(default_factory=dict[str, Claim])
 
 
 TaskInput.model_rebuild()

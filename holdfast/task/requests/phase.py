@@ -188,7 +188,9 @@ class Agenda:
         if s.verdict is not None or self.finalizes:
             return True
         if s.described is None and self._ledger.failure is None:
-            return not s.ahead
+            session = self._ledger.given.head.session
+            starts_later = s.paused_until and session is not None and session.queues
+            return not s.ahead and not starts_later  # its turn comes when it begins
         return self.retries or self.begins or any(map(self.goes, s.opens))
 
     @property

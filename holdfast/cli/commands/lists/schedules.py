@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
 from holdfast.cli import output
+from holdfast.cli.commands.decisions import parse_arguments
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
@@ -28,10 +28,12 @@ async def add_command(
     every: list[str],
     catch_up: str,
     max_dollars: str | None,
+    on_busy: str,
     **options: Any,
 ) -> ExitCode:
     """Add a schedule and say when its next task begins."""
     options["budget"] = Budget(max_dollars=max_dollars) if max_dollars else None
+    options["on_busy"] = None if on_busy == "none" else on_busy
     late = span_of(catch_up)
     async with engine_of(common, new=True) as engine:
         runner = engine.runner(agent, app=app, queue=queue)
@@ -99,13 +101,7 @@ async def send_command(
     Raises:
         InvalidArgumentError: The data are no JSON object.
     """
-    try:
-        found: Any = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        msg = f"--data takes a JSON object, as '{{\"order\": 7}}'; this is {shown(data)}."
-        raise InvalidArgumentError(msg)
+    found = parse_arguments(data, "--data")
     if (kept := span_in(keep)) is None:
         msg = f"--keep takes a time, as '30 min', '2 h' or '1 d'; this is {shown(keep)}."
         raise InvalidArgumentError(msg)

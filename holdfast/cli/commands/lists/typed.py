@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,6 +34,10 @@ def add(
     overlap: Annotated[
         Overlap, typer.Option(help="When its time comes while the task before is open.")
     ] = "skip",
+    on_busy: Annotated[
+        Literal["queue", "none"],
+        typer.Option("--on-busy", help="While another task of the session runs: wait, or not."),
+    ] = "queue",
     catch_up: Annotated[
         str, typer.Option(help="How late a task may begin; else it is missed.")
     ] = "1 d",

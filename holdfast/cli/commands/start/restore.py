@@ -13,6 +13,7 @@ from holdfast.activities.tools.lookup import name_after, unknown_of
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import EFFECTS, ERASURES, SUPERSEDED, key_in
 from holdfast.archive.segments import check_erased
+from holdfast.archive.session_commits import find_run
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -20,7 +21,6 @@ from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
 from holdfast.errors import CommandRefusedError, ErasedError, HoldfastError, TaskNotFoundError
 from holdfast.reading.queries import server_errors
-from holdfast.reading.visibility import find_run
 from holdfast.task.data.wire import EffectMark, Erasure
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.gate import as_object, as_text

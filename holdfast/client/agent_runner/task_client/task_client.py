@@ -11,8 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio import activity
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -29,7 +28,7 @@ from holdfast.archive.holds import read_holds, refuse_held
 from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
 from holdfast.archive.segments import has_record
 from holdfast.engine.rests import rest_of
-from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS, TASKS, is_
+from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
@@ -51,7 +50,7 @@ from holdfast.reading.queries import (
     to_error,
 )
 from holdfast.reading.reader import Reader
-from holdfast.reading.visibility import attributes, children_of, memo
+from holdfast.reading.visibility import attributes, children_of, delete_runs, memo
 from holdfast.task.data.children import GIVEN, OutputsGiven
 from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, compose
 from holdfast.task.data.failures import Failure
@@ -644,6 +643,9 @@ class TaskClient(TaskUpdates):
             ConnectError: The server could not be reached.
         """
         given = _prepared(given)
+        if activity.in_activity():
+            head = given.head.model_copy(update={"callers": await self.callers()})
+            given = given.model_copy(update={"head": head})
         gate.check_value(given, "The task")
         await self._refuse_archived(task_id)
         now = time.time()
@@ -666,6 +668,18 @@ class TaskClient(TaskUpdates):
             raise TaskExistsError(task_id) from error
         self.reader.presence.started(task_id, queue)
         return now
+
+    async def callers(self) -> tuple[tuple[str, str], ...]:
+        """Return the `callers` of a task that an activity of this process begins.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        info = activity.info()
+        if info.workflow_type == AGENT_TASK and info.workflow_id:
+            with suppress(RPCError):  # of a task on another server
+                return (await self.reader.begun_head(info.workflow_id)).turns(info.workflow_id)
+        return ()
 
     async def start_and_run(
         self,
@@ -795,15 +809,10 @@ class TaskClient(TaskUpdates):
         for child in await children_of(self._client, task_id):
             with suppress(TaskNotFoundError):
                 await self.delete(child)
-        known = await self._delete_run(task_id) if await self.is_known(task_id) else False
+        with server_errors():
+            known = await delete_runs(self._client, task_id, AGENT_TASK)
         self.reader.presence.forget(task_id)
         self.reader.records.forget(task_id)
-        query = f"{TASKS}{is_('WorkflowId', task_id)}"
-        with server_errors():
-            async for run in self._client.list_workflows(query):
-                if run.id != task_id:
-                    continue
-                known = await self._delete_run(task_id, run.run_id) or known
         if not (known or await self.reader.records.has(task_id)):
             raise TaskNotFoundError(task_id)
         archived = await self.reader.archive.adelete_record(record_name("tasks", task_id))
@@ -812,20 +821,6 @@ class TaskClient(TaskUpdates):
         await drop_folders(self.reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
-
-    async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
-        """Delete a run, the newest by default; return whether Temporal still had it."""
-        which = WorkflowExecution(workflow_id=task_id, run_id=run_id)
-        try:
-            with server_errors(RPCStatusCode.NOT_FOUND):
-                await self._client.workflow_service.delete_workflow_execution(
-                    DeleteWorkflowExecutionRequest(
-                        namespace=self._client.namespace, workflow_execution=which
-                    )
-                )
-        except RPCError:  # not found: it may be in the archive only
-            return False
-        return True
 
     async def refuse_known(self, task_id: str) -> None:
         """Refuse an id that a task has, open or closed.
