@@ -28,9 +28,8 @@ from holdfast.values.checks.gate import clean
 from tests.support.certificates import share_certificates
 from tests.support.dialects import anthropic, gemini
 from tests.support.patience import be_patient
-from tests.support.people import World
 from tests.support.receiver import Receiver, receiving
-from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
+from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, World, make_engine
 from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE, times
 from tests.support.site import Site
@@ -182,9 +181,9 @@ def site(rig: Rig) -> Site:
 
 
 @pytest.fixture
-def world() -> World:
+def world(rig: Rig) -> World:
     """Give a test what its tools act on."""
-    return World()
+    return rig.world
 
 
 @pytest.fixture

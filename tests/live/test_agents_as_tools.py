@@ -24,7 +24,6 @@ from holdfast.errors import (
 from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.testing import call, calls, hang
 from holdfast.workflows.children import children
-from tests.support.people import World
 from tests.support.rig import Rig, until, until_status
 from tests.support.runs import look, serve_nested
 
@@ -89,7 +88,7 @@ async def test_three_levels_and_their_cost(rig: Rig) -> None:
 
 
 async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(
-    rig: Rig, world: World, book: Tool
+    rig: Rig, book: Tool
 ) -> None:
     low = rig.agent(book, name="low")
     helper = rig.agent(book, low.as_tool(), name="helper")
@@ -110,7 +109,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     [called] = await runner.client.get_workflow_handle(task.task_id).query("effects")
     assert (called["tool"], called["task"]) == ("helper", child)
     receipt = await runner.undo_step(task, by="ann", reason="wrong")
-    assert world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
+    assert rig.world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
     [undone] = receipt.undone
     assert undone.startswith(f"task {child!r}: ")
     assert 'book({"city": "rome"})' in undone
@@ -225,7 +224,7 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
 
 
 async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(
-    rig: Rig, world: World, book: Tool, send: Tool
+    rig: Rig, book: Tool, send: Tool
 ) -> None:
     runner = await serve_nested(rig, book, send)
     rig.model.call("helper", {"input": "alpha"})
@@ -243,10 +242,10 @@ async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(
     own = await runner.fork(child, at="s1", input="and then?")
     assert str(await runner.run_task(own)) == "so"
     assert await runner.verify(own) == []
-    done = sorted(world.done)
+    done = sorted(rig.world.done)
     with pytest.raises(UndoRefusedError, match=f"task '{child}', step 1: send"):
         await runner.undo_step(task)
-    assert sorted(world.done) == done == ["book rome", "send hi"]
+    assert sorted(rig.world.done) == done == ["book rome", "send hi"]
     receipt = await runner.undo_step(task, "keep")
-    assert world.done[2:] == ["cancel rome"]
+    assert rig.world.done[2:] == ["cancel rome"]
     assert ("send" in receipt.remains[0], len(receipt.undone)) == (True, 1)

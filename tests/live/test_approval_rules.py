@@ -10,8 +10,8 @@ from holdfast.agents.tools.options import ApprovalPredicate
 from holdfast.errors import CommandRefusedError, StepFailedError
 from holdfast.task.data.calls import Approval
 from holdfast.testing import call
-from tests.support.people import World, ask, kinds
-from tests.support.rig import Rig, until
+from tests.support.people import ask, kinds
+from tests.support.rig import Rig, World, until
 
 FINANCE = ApprovalRule(by="role:finance", not_asker=True, expires_seconds=600)
 
@@ -40,12 +40,10 @@ async def started(runner: AgentRunner, by: str = "") -> Task:
     return task
 
 
-async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
-    rig: Rig, world: World
-) -> None:
+async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(rig: Rig) -> None:
     rule = ApprovalRule(by="role:finance", quorum=2, not_asker=True)
     roles = {"finance": ["anna", "ben", "kim"]}
-    runner = await rig.make(paying(world, rule), roles=roles)
+    runner = await rig.make(paying(rig.world, rule), roles=roles)
     rig.model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
@@ -64,10 +62,10 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
         return own == ["1 of 2: anna"]
 
     await until(listed)
-    assert world.done == []
+    assert rig.world.done == []
     await runner.approve(asked, "ben")
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 5"]
+    assert rig.world.done == ["pay 5"]
     events = [each for each in await runner.audit(task) if each.approval == asked.id]
     said = [(each.kind, each.actor, each.decision) for each in events]
     assert ("vote", "anna", "") in said
@@ -76,11 +74,11 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
     assert not await runner.verify(task)
 
 
-async def test_it_escalates_and_then_expires(rig: Rig, world: World) -> None:
+async def test_it_escalates_and_then_expires(rig: Rig) -> None:
     rule = ApprovalRule(
         by="anna", escalate_after_seconds=0.3, escalate_to="role:boss", expires_seconds=600
     )
-    runner = await rig.make(paying(world, rule), roles={"boss": ["cy"]})
+    runner = await rig.make(paying(rig.world, rule), roles={"boss": ["cy"]})
     rig.model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner)
 
@@ -96,9 +94,9 @@ async def test_it_escalates_and_then_expires(rig: Rig, world: World) -> None:
     assert (await kinds(runner, task)).count("escalated") == 1
 
 
-async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(rig: Rig, world: World) -> None:
+async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(rig: Rig) -> None:
     rule = ApprovalRule(not_asker=True)
-    clerk = rig.agent(paying(world, rule), name="clerk")
+    clerk = rig.agent(paying(rig.world, rule), name="clerk")
     runner = await rig.serving(rig.agent(clerk.as_tool("clerk", "Pays."), name="boss"))
     rig.model.add(call("clerk", {"input": "pay"}), call("pay", {"amount": 5}), "paid", "done")
     task = await started(runner, by="kim")
@@ -107,13 +105,13 @@ async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(rig: Rig, world: W
         await runner.approve(asked, "Kim")
     await runner.approve(asked, "ben")
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 5"]
+    assert rig.world.done == ["pay 5"]
 
 
 async def test_the_rule_of_a_predicate_decides_on_the_call_on_its_edit_and_on_its_undo(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
-    pays = paying(world, above_ten, undo_needs_approval=True)
+    pays = paying(rig.world, above_ten, undo_needs_approval=True)
     runner = await rig.make(pays, roles={"finance": ["anna", "kim"]})
     rig.model.add(call("pay", {"amount": 9}), call("pay", {"amount": 11}), "done")
     task = await started(runner, by="kim")
@@ -128,14 +126,14 @@ async def test_the_rule_of_a_predicate_decides_on_the_call_on_its_edit_and_on_it
     await refused(runner, large)
     await runner.approve(large, "anna")
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 8", "pay 11"]
+    assert rig.world.done == ["pay 8", "pay 11"]
     first = (await runner.get_completed_steps(task))[0]
     assert (await runner.rewind(task, to=first)).status == "waiting"
     undo = await ask(runner, task)
     assert (undo.kind, undo.who, undo.asker) == ("undo", ("role:finance",), "kim")
     await refused(runner, undo)
     await runner.approve(undo, "anna")
-    await until(lambda: world.done[2:] == ["undone"])
+    await until(lambda: rig.world.done[2:] == ["undone"])
     assert not await runner.verify(task)
 
 
@@ -146,17 +144,15 @@ async def refused(runner: AgentRunner, asked: Approval) -> None:
             await runner.approve(asked, name)
 
 
-async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(
-    rig: Rig, world: World
-) -> None:
-    runner = await rig.make(paying(world, above_ten), roles={"finance": ["anna"]})
+async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(rig: Rig) -> None:
+    runner = await rig.make(paying(rig.world, above_ten), roles={"finance": ["anna"]})
     for amount in (5, 6, 11):
         rig.model.call("pay", {"amount": amount})
     rig.model.reply("done")
     task = await started(runner, by="kim")
     await runner.approve(await ask(runner, task), "eve", always=True)
     assert (await runner.run_task(task)).status == "waiting"
-    assert world.done == ["pay 5", "pay 6"]
+    assert rig.world.done == ["pay 5", "pay 6"]
     large = await ask(runner, task)
     assert large.who == ("role:finance",)
     await runner.approve(large, "anna")
@@ -164,10 +160,10 @@ async def test_a_standing_approval_does_not_stand_above_the_rule_of_a_predicate(
 
 
 async def test_a_predicate_that_gives_no_answer_lets_nothing_run_until_it_is_mended(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
     said: list[Any] = [None]
-    runner = await rig.make(paying(world, lambda arguments: said[0]))
+    runner = await rig.make(paying(rig.world, lambda arguments: said[0]))
     rig.model.call("pay", {"amount": 11})
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError) as raised:
@@ -175,7 +171,7 @@ async def test_a_predicate_that_gives_no_answer_lets_nothing_run_until_it_is_men
     assert "<lambda> returned None (did you forget return?)" in str(raised.value)
     assert f"needs_approval of tool 'pay': {__name__}" in str(raised.value)
     assert f"{__file__}:" in str(raised.value)
-    assert world.done == []
+    assert rig.world.done == []
     said[0] = True
     assert (await runner.run_step(task)).status == "waiting"
     assert (await ask(runner, task)).who == ()

@@ -14,8 +14,8 @@ from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import choices_of
-from tests.support.people import World, ask, asked
-from tests.support.rig import Rig, activities_of, until, until_steps
+from tests.support.people import ask, asked
+from tests.support.rig import Rig, World, activities_of, until, until_steps
 
 
 @pytest.fixture
@@ -117,14 +117,14 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
 
 @pytest.mark.parametrize("has_id", [True, False])
 async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_until_after_it(
-    rig: Rig, world: World, *, has_id: bool
+    rig: Rig, *, has_id: bool
 ) -> None:
     rule = ApprovalRule(by="role:finance", expires_seconds=5)
 
     @tool(needs_approval=rule)
     def pay(amount: int) -> str:
         """Pay."""
-        world.done.append(f"pay {amount}")
+        rig.world.done.append(f"pay {amount}")
         return "paid"
 
     agent = rig.agent(pay)
@@ -143,7 +143,7 @@ async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_unt
     await handle.signal("reject", {**body, "reason": "too late"})
     await rig.serve(agent)
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 5"]
+    assert rig.world.done == ["pay 5"]
     said = [(e.kind, e.actor, e.verb) for e in await runner.audit(task) if e.approval]
     assert said == [
         ("asked", "task", ""),
@@ -156,7 +156,7 @@ async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_unt
 
 
 async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_model(
-    rig: Rig, pay: Tool, world: World
+    rig: Rig, pay: Tool
 ) -> None:
     runner = await rig.make(pay)
     rig.model.call("pay", {"amount": 5})
@@ -180,7 +180,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
         await runner.approve(f"{task.task_id}:99", "ann")
     with pytest.raises(CommandRefusedError, match="other arguments"):
         await runner.approve(approval.model_copy(update={"digest": "12345678"}), "ann")
-    assert world.done == []
+    assert rig.world.done == []
     assert (await runner.approve(approval, "ann")).status == "applied"
     await until_steps(runner, task, 1)
     assert len(rig.model.requests) == 1  # nobody asked for the next step
@@ -199,8 +199,8 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     await runner.approve(approval, "ann", {"amount": 7}, note="too much")
     await until_steps(runner, task, 3)  # after `run_task` the whole task goes on by itself
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay 5", "pay 7"]
-    assert len(set(world.keys)) == 2
+    assert rig.world.done == ["pay 5", "pay 7"]
+    assert len(set(rig.world.keys)) == 2
     told = [m.text for m in rig.model.requests[-1].messages if m.role in ("system", "developer")]
     assert any(
         '"amount": 500' in text and '"amount": 7}' in text and "ann" in text for text in told
@@ -216,7 +216,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
 
 
 async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
-    rig: Rig, pay: Tool, world: World
+    rig: Rig, pay: Tool
 ) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
@@ -243,7 +243,7 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     await runner.reject(third, "ann", "enough")
     await runner.approve(second, "ben")
 
-    await until(lambda: world.done == ["pay 2"])  # at once, while its sibling runs
+    await until(lambda: rig.world.done == ["pay 2"])  # at once, while its sibling runs
     assert [a.id for a in await runner.pending_approvals(task)] == [first.id]
     go.set()
     output = await running
@@ -255,7 +255,7 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     assert "rejected by ann: enough" in texts[3]
     assert [(s.is_error, s.attempts) for s in output.sources][3] == (True, 0)
     assert str(await runner.run_step(task)) == "done"
-    assert world.done == ["pay 2"]
+    assert rig.world.done == ["pay 2"]
     assert list(rig.model.requests[1].results.values()) == texts
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 2  # look, pay
 

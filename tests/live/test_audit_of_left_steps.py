@@ -11,8 +11,8 @@ from holdfast.reading.audit.audit import AuditEvent
 from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
-from tests.support.people import World, asked
-from tests.support.rig import Rig, forget, until
+from tests.support.people import asked
+from tests.support.rig import Rig, World, forget, until
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 

@@ -8,7 +8,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput
-from holdfast.errors import CommandRefusedError, StepFailedError
+from holdfast.errors import StepFailedError
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
@@ -67,25 +67,6 @@ async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each
     assert {verb: described.get(verb) for verb in VERBS} == {v: e.body for v, e in VERBS.items()}
     own = [each for each in found.definition.query_definitions if not each.name.startswith("__")]
     assert [each.name for each in own if not each.description] == []
-
-
-async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(rig: Rig) -> None:
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    receipt = await runner.pause(task, reason="lunch", by="ann")
-    assert receipt.status == "recorded"
-    agent = rig.agent(worker=Counting())
-    await rig.serve(agent)
-    assert (await runner.get_task(task)).paused == "ann: lunch"
-    assert (await runner.resume(task)).status == "applied"
-    with pytest.raises(CommandRefusedError, match="not paused"):
-        await runner.resume(task, by="bo")
-    event = told(await runner.ledger(task))[-1]
-    assert (event.kind, event.by, "not paused" in event.text) == ("refused", "bo", True)
-    await rig.stop()
-    await runner.abandon(task, reason="enough")
-    await rig.serve(agent)
-    await until_status(runner, task, "abandoned")
 
 
 async def test_a_misspelt_update_is_refused_and_does_nothing(rig: Rig) -> None:

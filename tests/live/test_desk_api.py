@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from holdfast import Agent, AgentRunner, ApprovalRule, Task, ToolCall, tool
+from holdfast.client.agent_runner import approvals
 from holdfast.desk import Tokens, desk_app
 from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.pages.feed import Feed
@@ -244,8 +245,9 @@ async def test_a_new_task_without_an_agent_is_told_which_are_served(rig: Rig) ->
 
 
 async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
-    api: httpx.AsyncClient, runner: AgentRunner
+    api: httpx.AsyncClient, runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(approvals, "LISTED_SECONDS", 0.5)  # for what other tests have left
     task_id = await created(api, "pay bo 30")
     approval, digest = await asking(api, task_id)
     for body, status, why in (

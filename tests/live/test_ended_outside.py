@@ -10,17 +10,17 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.reading.queries import why_blocked
 from holdfast.testing import FakeOpenAI, call
 from holdfast.workflows.children import children
-from tests.support.people import World, ask
+from tests.support.people import ask
 from tests.support.rig import Rig, until, until_rolled, until_status
 from tests.support.runs import serve_nested
 
 
 @pytest.fixture
-async def runner(rig: Rig, world: World) -> AgentRunner:
+async def runner(rig: Rig) -> AgentRunner:
     @tool(needs_approval=True)
     async def pay() -> str:
         """Pay."""
-        world.done.append("pay")
+        rig.world.done.append("pay")
         return "paid"
 
     return await serve_nested(rig, pay, roll_events=50)

@@ -29,8 +29,7 @@ from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import assistant
 from holdfast.values.settings import Budget
 from holdfast.workers import StepContext
-from tests.support.people import World
-from tests.support.rig import Rig, forget, histories, until_status
+from tests.support.rig import Rig, World, forget, histories, until_status
 from tests.support.workers import Doing, said
 
 PAST = ("step", "tool_call", "model_call")
@@ -70,7 +69,7 @@ async def everything(runner: AgentRunner, task: Task) -> tuple[Any, ...]:
 
 
 async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
-    rig: Rig, act: Tool, world: World
+    rig: Rig, act: Tool
 ) -> None:
     runner = await rig.make(act)
     task = await two_steps(runner, rig.model, extra_state={"n": 1})
@@ -92,7 +91,7 @@ async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
     rig.model.add(call("act", {"thing": "c"}), "of the fork")
     assert str(await runner.run_task(fork)) == "of the fork"
     assert rig.model.requests[-2].messages[-1].text == "be brief"
-    assert world.done == ["a", "b", "c"]
+    assert rig.world.done == ["a", "b", "c"]
     assert await everything(runner, task) == before
     rig.model.reply("of the source")
     assert str(await runner.run_task(task)) == "of the source"
@@ -138,12 +137,12 @@ async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_ne
 
 
 async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_source(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
-    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
+    @tool(undo=lambda effect: rig.world.done.append(f"undo {effect.arguments['thing']}"))
     def act(thing: str) -> str:
         """Act."""
-        world.done.append(thing)
+        rig.world.done.append(thing)
         return f"acted on {thing}"
 
     @tool(needs_approval=True)
@@ -166,7 +165,7 @@ async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_sou
     with pytest.raises(InvalidArgumentError, match="only it may undo"):
         await runner.undo_step(fork)
     await runner.undo_step(task)
-    assert world.done == ["a", "b", "c", "undo c", "undo b"]
+    assert rig.world.done == ["a", "b", "c", "undo c", "undo b"]
 
 
 async def test_forks_of_finished_failed_and_abandoned_tasks(rig: Rig, act: Tool) -> None:

@@ -18,7 +18,7 @@ from holdfast.errors import (
     OutputGuardrailTripwireTriggered,
     TaskNotFoundError,
 )
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from tests.support.rig import Rig, until
 from tests.support.runs import Served, look
 
@@ -101,28 +101,26 @@ def guarding(rig: Rig) -> Guarding:
 
 
 async def test_a_trip_cancels_the_model_call_and_the_guardrails_beside_it(
-    guarding: Guarding, model: FakeOpenAI
+    guarding: Guarding,
 ) -> None:
     check, slow = Recorder(waits=True, trips=True), Recorder(waits=True)
     await guarding.serve(
         input_guardrails=[InputGuardrail(check, "trips"), InputGuardrail(slow, "slow")]
     )
-    model.hang("never")
+    guarding.model.hang("never")
     running = asyncio.create_task(guarding.run())
-    await model.until_held()
+    await guarding.model.until_held()
     await slow.started.wait()
     check.may_end.set()
     with pytest.raises(InputGuardrailTripwireTriggered) as caught:
         await running
     assert slow.cancelled
     assert len(caught.value.run_data.input_guardrail_results) == 1
-    await model.until_held(0)
-    model.release()
+    await guarding.model.until_held(0)
+    guarding.model.release()
 
 
-async def test_tools_of_the_first_turn_wait_for_the_guardrails(
-    guarding: Guarding, model: FakeOpenAI
-) -> None:
+async def test_tools_of_the_first_turn_wait_for_the_guardrails(guarding: Guarding) -> None:
     check = Recorder(waits=True)
     order: list[str] = []
 
@@ -132,9 +130,9 @@ async def test_tools_of_the_first_turn_wait_for_the_guardrails(
         return "acted"
 
     await guarding.serve(act, input_guardrails=[InputGuardrail(check)])
-    model.add(call("act"), "done")
+    guarding.model.add(call("act"), "done")
     running = asyncio.create_task(guarding.run())
-    await model.until_requests(1)
+    await guarding.model.until_requests(1)
     order.append("passed")
     check.may_end.set()
     assert (await running).final_output == "done"
@@ -143,7 +141,7 @@ async def test_tools_of_the_first_turn_wait_for_the_guardrails(
 
 
 async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
-    guarding: Guarding, model: FakeOpenAI
+    guarding: Guarding,
 ) -> None:
     broken, slow = Recorder(fails=1, waits=True), Recorder(waits=True)
     good = Recorder()
@@ -154,7 +152,7 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
             InputGuardrail(slow, "slow"),
         ]
     )
-    model.reply("done")
+    guarding.model.reply("done")
     task_id = f"{guarding.rig.app}-1"
     running = asyncio.create_task(guarding.run(task_id=task_id))
     await guarding.until_answered(task_id)
@@ -166,15 +164,13 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     slow.may_end.set()
     output = await guarding.runner.run_task(task_id)
     assert output.output == "done"
-    assert len(model.requests) == 1
+    assert len(guarding.model.requests) == 1
     assert (len(good.seen), len(broken.seen)) == (1, 2)
     recorded = [(name, False) for name in ("broken", "good", "slow")]
     assert sorted(await guarding.found(task_id)) == recorded
 
 
-async def test_what_was_checked_survives_continue_as_new(
-    guarding: Guarding, model: FakeOpenAI
-) -> None:
+async def test_what_was_checked_survives_continue_as_new(guarding: Guarding) -> None:
     check = Recorder()
 
     @tool(effect="read")
@@ -182,7 +178,7 @@ async def test_what_was_checked_survives_continue_as_new(
         return "seen"
 
     await guarding.serve(look, input_guardrails=[InputGuardrail(check)])
-    model.add(*[call("look")] * 6, "done")
+    guarding.model.add(*[call("look")] * 6, "done")
     runner = guarding.rig.runner(roll_events=50)
     task = await runner.create_task("hi")
     assert (await runner.run_task(task)).output == "done"
@@ -197,7 +193,7 @@ class Party(BaseModel):
 
 
 async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
-    guarding: Guarding, model: FakeOpenAI
+    guarding: Guarding,
 ) -> None:
     agent = await guarding.serve(
         look,
@@ -205,10 +201,10 @@ async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
         output_guardrails=[OutputGuardrail(passes, "fine"), OutputGuardrail(trips, "no")],
     )
     expected = Party(name="x" * 5000)
-    model.add(call("look", {}), expected.model_dump_json())
+    guarding.model.add(call("look", {}), expected.model_dump_json())
     with pytest.raises(OutputGuardrailTripwireTriggered) as plain:
         await guarding.run()
-    model.add(call("look", {}), expected.model_dump_json())
+    guarding.model.add(call("look", {}), expected.model_dump_json())
     stream = Runner.run_streamed(agent, "hi", runner=guarding.runner)
     with pytest.raises(OutputGuardrailTripwireTriggered) as streamed:
         await stream.result()
@@ -246,9 +242,7 @@ class Topic(BaseModel):
     seen: tuple[int, ...] = ()
 
 
-async def test_what_a_guardrail_found_is_an_object_of_its_class_again(
-    guarding: Guarding, model: FakeOpenAI
-) -> None:
+async def test_what_a_guardrail_found_is_an_object_of_its_class_again(guarding: Guarding) -> None:
     class Local(BaseModel):
         name: str
 
@@ -265,7 +259,7 @@ async def test_what_a_guardrail_found_is_an_object_of_its_class_again(
     await guarding.serve(
         checked, input_guardrails=[InputGuardrail(find)], output_guardrails=[OutputGuardrail(trip)]
     )
-    model.add(call("act", {"what": "x"}), "done")
+    guarding.model.add(call("act", {"what": "x"}), "done")
     with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
         await guarding.run()
     assert caught.value.guardrail_result.output.output_info == Topic(name="math", seen=(1, 2))
@@ -275,9 +269,7 @@ async def test_what_a_guardrail_found_is_an_object_of_its_class_again(
     assert data.tool_input_guardrail_results[0].output.output_info == Topic(name="tool")
 
 
-async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(
-    guarding: Guarding, model: FakeOpenAI
-) -> None:
+async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(guarding: Guarding) -> None:
     ran: list[str] = []
     left = [1]
 
@@ -289,7 +281,7 @@ async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(
         return allow(data)
 
     await guarding.serve(make_tool(ran, tool_input_guardrails=[ToolInputGuardrail(broken, "b")]))
-    model.add(call("act", {"what": "x"}), "done")
+    guarding.model.add(call("act", {"what": "x"}), "done")
     task_id = f"{guarding.rig.app}-1"
     with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
         await guarding.run(task_id=task_id)
@@ -300,7 +292,7 @@ async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(
 
 
 async def test_a_result_that_nobody_could_check_is_asked_about_when_it_must_not_be_repeated(
-    guarding: Guarding, model: FakeOpenAI
+    guarding: Guarding,
 ) -> None:
     ran: list[str] = []
 
@@ -309,7 +301,7 @@ async def test_a_result_that_nobody_could_check_is_asked_about_when_it_must_not_
         raise ValueError(msg)
 
     await guarding.serve(make_tool(ran, tool_output_guardrails=[ToolOutputGuardrail(broken, "b")]))
-    model.add(call("act", {"what": "x"}), "done")
+    guarding.model.add(call("act", {"what": "x"}), "done")
     task = await guarding.runner.create_task("hi")
     output = await guarding.runner.run_task(task)
     assert output.status == "waiting"

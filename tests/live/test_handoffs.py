@@ -10,7 +10,7 @@ from holdfast import Agent, AgentRunner, Runner, StepFailedError, Task, ToolCont
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.errors import UndoRefusedError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import call
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import Rig, activities_of, roles
 from tests.support.runs import look
@@ -89,17 +89,17 @@ def team(rig: Rig) -> Team:
 # ---- the switch
 
 
-async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team, model: FakeOpenAI) -> None:
-    model.add(call("transfer_to_bob"), "done")
+async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team) -> None:
+    team.model.add(call("transfer_to_bob"), "done")
     result = await team.run()
     activities = await activities_of(team.runner.client, result.task_id)
     assert activities == ["describe", "step", "step"]
 
 
-async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: FakeOpenAI) -> None:
-    model.call("transfer_to_bob")
-    model.reply('Thought: I look.\nAction: look\nAction Input: {"where": "there"}')
-    model.reply("Thought: I know.\nAnswer: it is there")
+async def test_an_agent_with_another_agent_worker_goes_on(team: Team) -> None:
+    team.model.call("transfer_to_bob")
+    team.model.reply('Thought: I look.\nAction: look\nAction Input: {"where": "there"}')
+    team.model.reply("Thought: I know.\nAnswer: it is there")
     result = await team.run(team.bob(look, worker=ReActAgentWorker()))
     assert result.final_output == "it is there"
     assert team.seen()[-1] == ("user", "Observation: seen there")
@@ -108,14 +108,12 @@ async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: Fak
 # ---- on_handoff
 
 
-async def test_on_handoff_gets_its_input_and_its_change_of_the_state_is_kept(
-    team: Team, model: FakeOpenAI
-) -> None:
+async def test_on_handoff_gets_its_input_and_its_change_of_the_state_is_kept(team: Team) -> None:
     async def on_handoff(ctx: ToolContext, said: Reason) -> None:
         events.append(f"{ctx.agent_name}: {said!r} {bool(ctx.idempotency_key)}")
         ctx.context["reason"] = said.text
 
-    model.add(call("transfer_to_bob", {"text": "hard", "level": 3}), "done")
+    team.model.add(call("transfer_to_bob", {"text": "hard", "level": 3}), "done")
     handed = handoff(team.bob(), on_handoff=on_handoff, input_type=Reason)
     result = await team.run(handed, context={"name": "kim"})
     assert events == ["ann: Reason(text='hard', level=3) True"]
@@ -124,32 +122,30 @@ async def test_on_handoff_gets_its_input_and_its_change_of_the_state_is_kept(
     assert team.seen()[-1] == ("tool", TO_BOB)
 
 
-async def test_an_on_handoff_that_raises_keeps_the_task_where_it_is(
-    team: Team, model: FakeOpenAI
-) -> None:
+async def test_an_on_handoff_that_raises_keeps_the_task_where_it_is(team: Team) -> None:
     def on_handoff(_ctx: ToolContext) -> None:
         events.append("handed")
         if len(events) == 1:
             raise KeyError("ticket system")
 
     runner = await team.serve(handoff(team.bob(), on_handoff=on_handoff))
-    model.call("transfer_to_bob")
+    team.model.call("transfer_to_bob")
     task = await runner.create_task("hi")
     with pytest.raises(StepFailedError, match="ticket system") as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == "KeyError"
     assert (await runner.get_upcoming_steps(task))[0].agent == ""
-    model.reply("done")
+    team.model.reply("done")
     assert (await runner.run_task(task)).output == "done"
     assert events == ["handed", "handed"]
     assert team.asked == ["Ann", "Bob"]
 
 
 async def test_a_handoff_is_a_step_that_shows_and_is_not_undone_lightly_once_on_handoff_ran(
-    team: Team, model: FakeOpenAI
+    team: Team,
 ) -> None:
     runner = await team.serve(handoff(team.bob(), on_handoff=notes))
-    model.call("transfer_to_bob")
+    team.model.call("transfer_to_bob")
     task = await runner.create_task("hi")
     [source] = (await runner.run_step(task)).sources
     assert (source.tool_name, source.content) == ("transfer_to_bob", TO_BOB)
@@ -159,7 +155,7 @@ async def test_a_handoff_is_a_step_that_shows_and_is_not_undone_lightly_once_on_
         await runner.undo_step(task)
     await runner.undo_step(task, residue="keep")
     assert (await runner.get_upcoming_steps(task))[0].agent == ""
-    model.reply("I do it")
+    team.model.reply("I do it")
     assert (await runner.run_step(task)).output == "I do it"
     assert team.asked == ["Ann", "Ann"]
 
@@ -171,29 +167,27 @@ async def only_the_last(given: HandoffInputData) -> HandoffInputData:
     return given.clone(input_history="only this", pre_handoff_items=(), new_items=())
 
 
-async def test_what_was_filtered_stays_filtered_after_undo_fork_and_rollover(
-    team: Team, model: FakeOpenAI
-) -> None:
+async def test_what_was_filtered_stays_filtered_after_undo_fork_and_rollover(team: Team) -> None:
     await team.serve(handoff(team.bob(look), input_filter=only_the_last))
     runner = team.rig.runner("ann", roll_events=50)
-    model.call("transfer_to_bob")
+    team.model.call("transfer_to_bob")
     task = await runner.create_task("hi")
     handed = await runner.run_step(task)
-    model.call("look")
+    team.model.call("look")
     await runner.run_step(task)
     await runner.undo_step(task)
     for n in range(6):
-        model.call("look", {"where": f"there {n}"})
+        team.model.call("look", {"where": f"there {n}"})
         await runner.run_step(task)
     assert all(team.seen(k)[0] == ("user", "only this") for k in range(1, 8))
     assert len(team.seen(7)) == 1 + 2 * 5 + 1  # the undo is told of
     fork = await runner.fork(task, at=handed)
-    model.reply("forked")
+    team.model.reply("forked")
     await runner.run_task(fork)
     assert team.seen() == [("user", "only this")]
     await team.rig.stop()  # another process, which remembers nothing
     await team.serve(handoff(team.bob(look), input_filter=only_the_last))
-    model.reply("done")
+    team.model.reply("done")
     await runner.run_task(task)
     assert team.seen()[0] == ("user", "only this")
     assert len(team.seen()) == 1 + 2 * 6 + 1
@@ -207,10 +201,8 @@ def kinds(items: str | list[dict[str, Any]]) -> list[str]:
     return [str(item.get("type", item.get("role"))) for item in items]
 
 
-async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
-    team: Team, model: FakeOpenAI
-) -> None:
-    model.add(call("look"), call("transfer_to_bob"), "done")
+async def test_the_input_of_a_result_is_what_a_filter_made_of_it(team: Team) -> None:
+    team.model.add(call("look"), call("transfer_to_bob"), "done")
     result = await team.run(handoff(team.bob(), input_filter=only_the_last))
     assert result.input == "only this"
     assert (await team.runner.get_task(result.task_id)).input == "hi"
@@ -223,7 +215,7 @@ async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
     result.new_items = copied
     assert kinds(result.to_input_list()) == kept
     assert kinds(result.to_input_list(mode="normalized")) == ["user", "message"]
-    model.reply("again")
+    team.model.reply("again")
     await Runner.run(result.last_agent, result.to_state(), runner=team.runner)
     assert team.seen() == [("user", "only this"), ("assistant", "done")]
 

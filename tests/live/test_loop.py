@@ -28,36 +28,27 @@ async def test_a_step_keeps_the_instructions_that_it_began_with(run: Runs) -> No
     assert run.model.requests[0].instructions == made[0]
 
 
-async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(run: Runs) -> None:
+@pytest.mark.parametrize("place", ["instructions", "handler"])
+async def test_code_that_raises_leaves_the_step_to_be_run_again(run: Runs, place: str) -> None:
     broken = [True]
 
-    def fragile(_ctx: object, _agent: object) -> str:
-        if broken:
-            raise ZeroDivisionError("mend me")
-        return "now"
-
-    with pytest.raises(StepFailedError, match="mend me"):
-        await run("q", of={"instructions": fragile}, task_id="loop-instructions")
-    broken.clear()
-    run.model.reply("done")
-    assert str(await run.runner.run_task("loop-instructions")) == "done"
-    assert run.model.requests[0].instructions == "now"
-
-
-async def test_a_handler_that_raises_leaves_the_task_to_be_continued(run: Runs) -> None:
-    broken = [True]
-
-    def handler(_data: object) -> str:
+    def fragile(*_given: object) -> str:
         if broken:
             raise ZeroDivisionError("mend me")
         return "mended"
 
-    run.model.refuse("I will not")
+    options: dict[str, Any] = {"of": {"instructions": fragile}}
+    if place == "handler":
+        options = {"error_handlers": {"model_refusal": fragile}}
+        run.model.refuse("I will not")
     with pytest.raises(StepFailedError, match="mend me"):
-        await run("q", error_handlers={"model_refusal": handler}, task_id="loop-handler")
+        await run("q", task_id=f"loop-{place}", **options)
     broken.clear()
-    assert str(await run.runner.run_task("loop-handler")) == "mended"
-    assert len(run.model.requests) == 1
+    if place == "instructions":
+        run.model.reply("mended")
+    assert str(await run.runner.run_task(f"loop-{place}")) == "mended"
+    [asked] = run.model.requests
+    assert asked.instructions == ("mended" if place == "instructions" else "")
 
 
 async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(run: Runs) -> None:

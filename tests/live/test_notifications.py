@@ -11,6 +11,7 @@ from temporalio.api.enums.v1 import EventType
 
 from holdfast import AgentRunner, ApprovalRule, Notice, Notifier, Task, Webhook, tool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.client.agent_runner import approvals
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
@@ -207,8 +208,9 @@ async def until_noted(runner: AgentRunner, task: Task) -> None:
 
 
 async def test_a_snoozed_approval_comes_back_by_itself_and_says_so_also_after_a_rollover(
-    rig: Rig,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(approvals, "LISTED_SECONDS", 0.5)  # for what other tests have left
     book = Book()
     runner = await serve(rig, book, roll_events=50)
     task = await waiting(runner, rig.model)

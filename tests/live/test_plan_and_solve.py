@@ -6,8 +6,7 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.workers import PlanAndSolveAgentWorker, ReActAgentWorker
-from tests.support.people import World
-from tests.support.rig import Rig
+from tests.support.rig import Rig, World
 from tests.support.workers import said
 
 PLANNING = "plan how to"

@@ -91,35 +91,26 @@ async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
     assert len(await session.get_items()) == 5
 
 
-async def test_a_session_that_rests_without_its_record_is_not_begun_anew(
+async def test_a_session_is_not_begun_anew_without_its_record_or_once_it_was_ended_from_outside(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DAYS, SOON)
     runner = await rig.make()
-    session = runner.session("lost")
-    await session.append([user("hello")])
-    await until_resting(runner.client, session.id)
-    runner.archive.delete_record(record_name("sessions", session.id))
-    for use in (session.chat_history, lambda: session.append([user("more")])):
+    lost, ended = runner.session("lost"), runner.session("ended")
+    for session in (lost, ended):
+        await session.append([user("hello")])
+        await until_resting(runner.client, session.id)
+    runner.archive.delete_record(record_name("sessions", lost.id))
+    for use in (lost.chat_history, lambda: lost.append([user("more")])):
         with pytest.raises(ArchiveError, match="rests, and the archive"):
             await use()
-
-
-async def test_a_session_that_was_ended_from_outside_after_a_rest_is_not_begun_anew(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(DAYS, SOON)
-    runner = await rig.make()
-    session = runner.session("ended")
-    await session.append([user("hello")])
-    await until_resting(runner.client, session.id)
     monkeypatch.setenv(DAYS, "0")
-    await session.append([user("more")])
-    assert len(await session.chat_history()) == 2  # its run has begun
-    await runner.client.get_workflow_handle(session.id).terminate()
-    assert said(await session.chat_history()) == [("user", "hello"), ("user", "more")]
+    await ended.append([user("more")])
+    assert len(await ended.chat_history()) == 2  # its run has begun
+    await runner.client.get_workflow_handle(ended.id).terminate()
+    assert said(await ended.chat_history()) == [("user", "hello"), ("user", "more")]
     with pytest.raises(SessionClosedError):
-        await session.append([user("lost")])
+        await ended.append([user("lost")])
 
 
 @pytest.mark.parametrize("days", ["a day", "-1", "nan", "inf", "1e9"])

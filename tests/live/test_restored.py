@@ -21,9 +21,9 @@ from holdfast.cli.commands.start.restore import forgotten
 from holdfast.cli.connection import Engine
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
-from tests.support.people import World, ask
+from tests.support.people import ask
 from tests.support.rig import Engine as Live
-from tests.support.rig import Rig, forget, until
+from tests.support.rig import Rig, World, forget, until
 
 
 async def go_back(runner: AgentRunner, task: Task, activity: str) -> None:
@@ -82,19 +82,19 @@ async def are_ended(runner: AgentRunner, task: Task) -> bool:
 
 
 async def test_a_payment_that_the_history_has_forgotten_is_asked_about_and_not_repeated(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
-    runner = await served(rig, paying(world))
+    runner = await served(rig, paying(rig.world))
     task = await paid(runner)
     await go_back(runner, task, "tool")
     asked = await ask(runner, task)
     assert asked.kind == "unknown"
     assert '{"account": "bo"}\' was begun at 20' in asked.text
     assert "and ended (done), and the history of the task does not have it" in asked.text
-    assert world.done == ["pay bo"]
+    assert rig.world.done == ["pay bo"]
     await runner.approve(asked, by="ann")
     assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["pay bo"] * 2
+    assert rig.world.done == ["pay bo"] * 2
     await runner.delete_task(task)
     assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
 
@@ -118,7 +118,7 @@ async def test_the_first_mark_of_a_call_takes_one_request(
 
 
 async def test_nothing_waits_for_the_mark_of_an_end(
-    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs, wrote = threading.Event(), LocalStore.write
 
@@ -129,7 +129,7 @@ async def test_nothing_waits_for_the_mark_of_an_end(
         wrote(own, path, data, forced=forced)
 
     monkeypatch.setattr(LocalStore, "write", write)
-    runner = await served(rig, paying(world))
+    runner = await served(rig, paying(rig.world))
     task = await runner.create_task("q")
     try:
         async with asyncio.timeout(100):
@@ -140,41 +140,41 @@ async def test_nothing_waits_for_the_mark_of_an_end(
     await until(partial(are_ended, runner, task))
 
 
-async def test_a_forgotten_payment_is_clarified_by_its_probe(rig: Rig, world: World) -> None:
+async def test_a_forgotten_payment_is_clarified_by_its_probe(rig: Rig) -> None:
     def find(ctx: ToolContext, effect: Effect) -> str | None:
-        return "paid before" if world.done else None
+        return "paid before" if rig.world.done else None
 
-    runner = await served(rig, paying(world, probe=find))
+    runner = await served(rig, paying(rig.world, probe=find))
     task = await paid(runner)
     await go_back(runner, task, "tool")
     await runner.run_task(task)
-    assert world.done == ["pay bo"]
+    assert rig.world.done == ["pay bo"]
     assert await runner.pending_approvals(task) == []
 
 
-async def test_a_forgotten_undo_is_not_repeated(rig: Rig, world: World) -> None:
+async def test_a_forgotten_undo_is_not_repeated(rig: Rig) -> None:
     def pay_back(ctx: ToolContext, effect: Effect) -> None:
-        world.done.append("pay back")
+        rig.world.done.append("pay back")
 
-    runner = await served(rig, paying(world, undo=pay_back))
+    runner = await served(rig, paying(rig.world, undo=pay_back))
     task = await paid(runner)
     for _ in range(2):
         await runner.undo_step(task)
-    assert world.done == ["pay bo", "pay back"]
+    assert rig.world.done == ["pay bo", "pay back"]
     await until(partial(are_ended, runner, task))
     await go_back(runner, task, "undo")
     asked = await ask(runner, task)
     assert "'the undo of pay" in asked.text
-    assert world.done == ["pay bo", "pay back"]
+    assert rig.world.done == ["pay bo", "pay back"]
 
 
-async def test_what_may_be_repeated_leaves_no_mark_and_is_repeated(rig: Rig, world: World) -> None:
-    runner = await served(rig, paying(world, idempotent=True))
+async def test_what_may_be_repeated_leaves_no_mark_and_is_repeated(rig: Rig) -> None:
+    runner = await served(rig, paying(rig.world, idempotent=True))
     task = await paid(runner)
     assert await runner.archive.alist_records(f"effects/{task.task_id}") == []
     await go_back(runner, task, "tool")
 
-    await until(lambda: world.done == ["pay bo"] * 2)
+    await until(lambda: rig.world.done == ["pay bo"] * 2)
 
 
 async def told(runner: AgentRunner, task: Task, since: float = 0.0) -> list[tuple[str, str]]:
@@ -188,8 +188,8 @@ async def told(runner: AgentRunner, task: Task, since: float = 0.0) -> list[tupl
 EFFECT = ("effect", '\'pay {"account": "bo"}\': done')
 
 
-async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World) -> None:
-    runner = await served(rig, paying(world))
+async def test_what_the_database_has_forgotten_is_listed(rig: Rig) -> None:
+    runner = await served(rig, paying(rig.world))
     task = await paid(runner)
     backup = time.time()
     await runner.finalize_response(task)
@@ -200,7 +200,7 @@ async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World)
     assert await told(runner, task) == [EFFECT, closed]
     assert await told(runner, task, backup) == [closed]
     assert await told(runner, task, time.time() + 1) == [closed]
-    runner = await served(rig, paying(world))
+    runner = await served(rig, paying(rig.world))
     await runner.reject(await ask(runner, task), by="ann", reason="no more")
     assert str(await runner.run_task(task)) == "done"
     await runner.finalize_response(task)
@@ -211,8 +211,8 @@ async def test_what_the_database_has_forgotten_is_listed(rig: Rig, world: World)
     assert await told(runner, task) == []
 
 
-async def test_what_only_the_retention_has_removed_is_not_listed(rig: Rig, world: World) -> None:
-    runner = await served(rig, paying(world))
+async def test_what_only_the_retention_has_removed_is_not_listed(rig: Rig) -> None:
+    runner = await served(rig, paying(rig.world))
     task = await paid(runner)
     backup = time.time()
     await runner.finalize_response(task)
@@ -224,8 +224,8 @@ async def test_what_only_the_retention_has_removed_is_not_listed(rig: Rig, world
 
 
 @pytest.mark.parametrize("text", ["{", "{}"])
-async def test_what_is_damaged_is_listed_with_the_rest(rig: Rig, world: World, text: str) -> None:
-    runner = await served(rig, paying(world))
+async def test_what_is_damaged_is_listed_with_the_rest(rig: Rig, text: str) -> None:
+    runner = await served(rig, paying(rig.world))
     task, other = await paid(runner), await paid(runner)
     for each in (task, other):
         await runner.finalize_response(each)

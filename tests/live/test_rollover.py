@@ -6,7 +6,6 @@ from holdfast import AgentRunner, Task
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UndoRefusedError
 from holdfast.testing import FakeOpenAI, call
-from tests.support.people import World
 from tests.support.rig import Rig, histories, until, until_status
 from tests.support.runs import serve_nested
 
@@ -37,7 +36,7 @@ async def answered(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, list[s
 
 
 async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_reached(
-    rig: Rig, book: Tool, world: World
+    rig: Rig, book: Tool
 ) -> None:
     runner = await serve_nested(rig, book, roll_events=ROLL)
     task, children = await answered(runner, rig.model)
@@ -63,7 +62,7 @@ async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_re
     await until(go_on)
     # An undo undoes them.
     receipt = await runner.rewind(task, first, residue="keep", by="ann")
-    assert world.done[CALLS:] == [f"cancel {k}" for k in reversed(range(2, CALLS))]
+    assert rig.world.done[CALLS:] == [f"cancel {k}" for k in reversed(range(2, CALLS))]
     assert len(receipt.undone) == CALLS - 2
     assert (await runner.get_task(task)).usage == spent
     for child in children[2:]:

@@ -11,8 +11,8 @@ from holdfast.client.agent_runner import approvals
 from holdfast.errors import CommandRefusedError
 from holdfast.reading.reader import Reader
 from holdfast.testing import FakeOpenAI
-from tests.support.people import World, ask
-from tests.support.rig import Rig, until
+from tests.support.people import ask
+from tests.support.rig import Rig, World, until
 
 
 def paying(world: World) -> Tool:
@@ -36,10 +36,8 @@ async def asked_to_pay(
     return task, (await runner.run_step(task)).status
 
 
-async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
-    rig: Rig, world: World
-) -> None:
-    runner = await rig.make(paying(world))
+async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(rig: Rig) -> None:
+    runner = await rig.make(paying(rig.world))
     session = runner.session("books")
     first, status = await asked_to_pay(runner, rig.model, "Kim")
     assert status == "waiting"
@@ -50,7 +48,7 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     rig.model.call("pay", {"to": "Kim"})
     rig.model.reply("done")
     await runner.run_task(first)
-    assert world.done == ["Kim", "Kim"]  # it holds for the rest of its own task, too
+    assert rig.world.done == ["Kim", "Kim"]  # it holds for the rest of its own task, too
     await runner.finalize_response(first)
 
     [rule] = await session.standing_rules()
@@ -64,7 +62,7 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     assert rule.until == friday.timestamp()
 
     second, status = await asked_to_pay(runner, rig.model, "Kim")
-    assert (status, world.done) == ("done", ["Kim"] * 3)
+    assert (status, rig.world.done) == ("done", ["Kim"] * 3)
     [used] = [each for each in await runner.audit(second) if each.kind == "standing"]
     assert (used.actor, used.decision) == ("ann", "approved")
     assert (used.body["rule"], used.body["session"]) == (asked.id, "books")

@@ -29,8 +29,8 @@ from holdfast.workers import (
     ReActAgentWorker,
     StepContext,
 )
-from tests.support.people import World, ask
-from tests.support.rig import Rig, until_status, until_steps
+from tests.support.people import ask
+from tests.support.rig import Rig, World, until_status, until_steps
 from tests.support.runs import look
 
 # ---- feedback
@@ -193,7 +193,7 @@ async def lost(
 
 @pytest.mark.parametrize("verdict", ["probe: no", "probe: yes", "did not"])
 async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
-    rig: Rig, world: World, verdict: str
+    rig: Rig, verdict: str
 ) -> None:
     probed: list[Any] = []
 
@@ -202,7 +202,7 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
         return "found" if verdict == "probe: yes" else None
 
     options: dict[str, Any] = {"probe": probe} if verdict.startswith("probe") else {}
-    refund = Refund(world, needs_approval=True, **options)
+    refund = Refund(rig.world, needs_approval=True, **options)
     runner, task = await lost(rig, rig.agent(refund.tool), refund, edit=7)
     if not options:
         approval = await ask(runner, task)
@@ -211,13 +211,13 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
         assert str(await runner.run_task(task)) == "done"
     else:
         assert str(await runner.run_task(task)) == "done"
-        assert probed == [({"amount": 7}, world.keys[0])]
+        assert probed == [({"amount": 7}, rig.world.keys[0])]
         [told] = [e for e in await runner.audit(task) if e.kind == "probed"]
         assert told.body["happened"] is (verdict == "probe: yes")
     again = verdict != "probe: yes"
     assert rig.model.requests[1].results["call_1"] == ("refunded 7" if again else "found")
-    assert world.done == ["refund 7"] * (2 if again else 1)
-    assert len(set(world.keys)) == 1
+    assert rig.world.done == ["refund 7"] * (2 if again else 1)
+    assert len(set(rig.world.keys)) == 1
     [source] = [s for o in await runner.get_completed_steps(task) for s in o.sources]
     assert source.raw_input == '{"amount": 7}'
 

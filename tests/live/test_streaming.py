@@ -22,7 +22,7 @@ from holdfast.reading.streams.reader import (
     StreamEvent,
     StreamReader,
 )
-from holdfast.testing import FakeOpenAI, call, paced
+from holdfast.testing import call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
 from tests.support.rig import Rig, event_types, histories
@@ -109,8 +109,8 @@ def streaming(rig: Rig) -> Streaming:
     return Streaming(rig)
 
 
-async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: FakeOpenAI) -> None:
-    model.paced("one two three", piece=4, hold_after=2)
+async def test_an_answer_is_told_while_it_is_made(streaming: Streaming) -> None:
+    streaming.model.paced("one two three", piece=4, hold_after=2)
     run = await streaming()
     got: list[StreamEvent] = []
     async with asyncio.timeout(100):
@@ -119,7 +119,7 @@ async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: F
             if said(got) == "one two ":
                 break
         assert not run.is_complete
-        model.release()
+        streaming.model.release()
         rest = await read(run.stream_events(got[-1].offset))
     assert said([*got, *rest]) == "one two three"
     assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
@@ -138,32 +138,30 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_an_answer_that_is_read_in_the_process_of_its_worker_costs_no_heartbeats(
-    streaming: Streaming, model: FakeOpenAI, told: list[str]
+    streaming: Streaming, told: list[str]
 ) -> None:
-    model.paced("one two three", piece=4, hold_after=1)
+    streaming.model.paced("one two three", piece=4, hold_after=1)
     run = await streaming()
     got: list[StreamEvent] = []
     async for event in run.stream_events():
         got.append(event)
         if said(got) == "one ":
             told.clear()  # it may have begun before its reader
-            model.release()
+            streaming.model.release()
     assert (said(got), told) == ("one two three", [])
 
 
-async def test_readers_elsewhere_see_answers_by_heartbeats(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    model.paced("one two three", piece=4, hold_after=2)
+async def test_readers_elsewhere_see_answers_by_heartbeats(streaming: Streaming) -> None:
+    streaming.model.paced("one two three", piece=4, hold_after=2)
     run = await streaming()
-    await model.until_held()
+    await streaming.model.until_held()
     got: list[StreamEvent] = []
     async with asyncio.timeout(100):
         async for event in elsewhere(streaming.runner, run.task_id):
             got.append(event)
             if said(got) == "one two ":
                 break
-    model.release()
+    streaming.model.release()
     rest = await read(elsewhere(streaming.runner, run.task_id, got[-1].offset))
     assert said([*got, *rest]) == "one two three"
     assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
@@ -181,8 +179,8 @@ async def elsewhere(
             yield event
 
 
-async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
-    model.add(call("look"), paced("all is well", hold_after=1))
+async def test_a_step_is_streamed(streaming: Streaming) -> None:
+    streaming.model.add(call("look"), paced("all is well", hold_after=1))
     await streaming.rig.serve(streaming.rig.agent(look))
     runner = streaming.runner
     task = await runner.create_task("Q")
@@ -193,11 +191,11 @@ async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> No
     got: list[StreamEvent] = []
     async for event in second:
         got.append(event)
-        if word_of(event) == "output_text.delta" and model.held:
-            model.release()
+        if word_of(event) == "output_text.delta" and streaming.model.held:
+            streaming.model.release()
     assert words(got) == [*TEXT, "completed", "message_output_created"]
     assert (await second.result()).is_last
-    assert [r.is_stream for r in model.requests] == [True, True]
+    assert [r.is_stream for r in streaming.model.requests] == [True, True]
 
 
 async def done_in(client: Client, task_id: str) -> Counter[str]:
@@ -206,10 +204,10 @@ async def done_in(client: Client, task_id: str) -> Counter[str]:
     return Counter(e for e in await event_types(client, task_id) if not e.startswith(split))
 
 
-async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: FakeOpenAI) -> None:
+async def test_streaming_adds_nothing_to_history(streaming: Streaming) -> None:
     text = "some words " * 18
     for _ in range(2):
-        model.add(call("look", {"where": "a"}, text=text), text)
+        streaming.model.add(call("look", {"where": "a"}, text=text), text)
     apart = replace(look, inline=False)  # in a streamed run every call has its own activity
     plain = await streaming.plain(apart)
     run = await streaming(apart)
@@ -236,13 +234,13 @@ async def ask_act_ask(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
 
 @pytest.mark.parametrize("kind", ["direct", "own"])
 async def test_steps_of_other_shapes_are_told_alike_live_and_later(
-    streaming: Streaming, model: FakeOpenAI, kind: str
+    streaming: Streaming, kind: str
 ) -> None:
     if kind == "direct":
-        model.call("direct_look", {"where": "a"})
+        streaming.model.call("direct_look", {"where": "a"})
         agent = streaming.rig.agent(direct_look)
     else:
-        model.add("one", "two")
+        streaming.model.add("one", "two")
         agent = streaming.rig.agent(look, worker=Doing(ask_act_ask))
     run = await streaming(agent=agent)
     live = await read(run.stream_events())

@@ -6,7 +6,7 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import CommandRefusedError
 from holdfast.values.steps import UndoReceipt
-from tests.support.people import World, ask, kinds
+from tests.support.people import ask, kinds
 from tests.support.rig import Rig, roll, until, until_status
 from tests.support.undos import cut_off, until_undone
 
@@ -45,10 +45,8 @@ async def until_failed(runner: AgentRunner, task: Task) -> None:
     await until_status(runner, task, "running")
 
 
-async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_tried(
-    rig: Rig, world: World
-) -> None:
-    runner, task, undone = await cut_off(rig, world, roll_events=50)
+async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_tried(rig: Rig) -> None:
+    runner, task, undone = await cut_off(rig, rig.world, roll_events=50)
     first = await ask(runner, task)
     assert first.kind == "undo"
     assert "It is not known whether it took effect" in first.text
@@ -65,24 +63,24 @@ async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_trie
         asked = await ask(runner, task)
         assert asked.kind == "undo"
         assert re.search(TRIED, asked.text)
-        assert world.done == ["cancel rome"]
+        assert rig.world.done == ["cancel rome"]
         await reject(runner, task)
     assert (await undo(runner, task)).status == "waiting"
     await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
     await until_undone(runner, task)
-    assert world.done == ["cancel rome"]
+    assert rig.world.done == ["cancel rome"]
     events = [(e.kind, e.actor, e.reason) for e in await runner.audit(task)]
     assert ("effect_undone", "bo", "cancelled, says the hotel") in events
 
 
 async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undone_again(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
     """Not by the same undo, which fails at an older effect, nor by the next one."""
     broken = ["the hotel does not answer"]
 
     def cancel(_effect: Effect) -> None:
-        world.done.append("cancel old")
+        rig.world.done.append("cancel old")
         if broken:
             raise ValueError(broken[0])
 
@@ -91,17 +89,17 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
         """Book."""
         return "booked"
 
-    runner, task, undone = await cut_off(rig, world, before=book_first)
+    runner, task, undone = await cut_off(rig, rig.world, before=book_first)
     assert (await undone).status == "waiting"
     await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
     await until_failed(runner, task)
     broken.clear()
     assert (await runner.undo_step(task)).status == "done"
-    assert world.done == ["cancel rome", "cancel old", "cancel old"]
+    assert rig.world.done == ["cancel rome", "cancel old", "cancel old"]
 
 
-async def test_an_idempotent_undo_that_was_cut_off_is_called_again(rig: Rig, world: World) -> None:
-    _, _, undone = await cut_off(rig, world, undo_idempotent=True)
+async def test_an_idempotent_undo_that_was_cut_off_is_called_again(rig: Rig) -> None:
+    _, _, undone = await cut_off(rig, rig.world, undo_idempotent=True)
     receipt = await undone
     assert receipt.undone == ('book({"city": "rome"})',)
-    assert world.done == ["cancel rome"] * 2
+    assert rig.world.done == ["cancel rome"] * 2

@@ -15,8 +15,8 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.task.data.wire import View, ViewRequest
-from tests.support.people import World, ask
-from tests.support.rig import Rig, roll, until, until_steps
+from tests.support.people import ask
+from tests.support.rig import Rig, World, roll, until, until_steps
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def picture(runner: AgentRunner, task: Task) -> str:
 
 
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(
-    rig: Rig, book: Tool, world: World
+    rig: Rig, book: Tool
 ) -> None:
     runner = await rig.make(book)
     rig.model.call("book", {"city": "rome"})
@@ -80,7 +80,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
         assert receipt == await runner.undo_step(task, request_id=f"u{k}")
         assert await picture(runner, task) == pictures[k]
         assert (receipt.undone, receipt.remains, receipt.check) == (calls[k], (), ())
-    assert world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
+    assert rig.world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
     undone = await runner.get_completed_steps(task, undone=True)
     assert [(o.status, o.output) for o in undone] == [("undone", o.output) for o in outputs]
     events = [e.reason for e in await runner.audit(task) if e.kind == "effect_undone"]
@@ -91,7 +91,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
     rig.model.call("book", {"city": "rome"})
     rig.model.reply("done")
     await runner.run_task(task)
-    assert len(set(world.keys)) == 3  # the same call has another key
+    assert len(set(rig.world.keys)) == 3  # the same call has another key
     second, third = ([m.text for m in r.messages] for r in rig.model.requests[-2:])
     [note] = [text for text in second if 'book({"city": "rome"})' in text]
     assert "undone by ann" in note
@@ -101,7 +101,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
 
 
 async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as_residue(
-    rig: Rig, book: Tool, send: Tool, world: World
+    rig: Rig, book: Tool, send: Tool
 ) -> None:
     @tool(effect="read")
     def look() -> str:
@@ -135,7 +135,7 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
     assert 'step 2: send({"text": "ho"})' in str(caught.value)
     assert '"hi"' not in str(caught.value)
     assert (await runner.get_task(task)).steps == 3
-    assert sorted(world.done) == ["book rome", "send hi", "send ho"]
+    assert sorted(rig.world.done) == ["book rome", "send hi", "send ho"]
     await runner.rewind(task, to="s1", residue="keep")
     receipt = await runner.undo_step(task, residue="keep", by="ann")
     assert receipt.undone == ('book({"city": "rome"})',)
@@ -158,7 +158,6 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
 async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
     rig: Rig,
     book: Tool,
-    world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runner = await rig.make(book)
@@ -167,16 +166,14 @@ async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
     await runner.run_step(task)
     monkeypatch.delattr(Source, "status")
     receipt = await runner.undo_step(task, by="ann")
-    assert (receipt.undone, world.done[-1]) == (('book({"city": "rome"})',), "cancel rome")
+    assert (receipt.undone, rig.world.done[-1]) == (('book({"city": "rome"})',), "cancel rome")
 
 
-async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
-    rig: Rig, world: World
-) -> None:
-    @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
+async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(rig: Rig) -> None:
+    @tool(undo=lambda effect: rig.world.done.append("cancel"), undo_needs_approval=True)
     def book(city: str) -> str:
         """Book."""
-        world.done.append("book")
+        rig.world.done.append("book")
         return "booked"
 
     runner = await rig.make(book, roll_events=50)
@@ -204,14 +201,14 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
         return (await picture(runner, task)) == after
 
     await until(is_over)
-    assert world.done == ["book"]
+    assert rig.world.done == ["book"]
     assert (await runner.undo_step(task, request_id="u2")).status == "waiting"  # asks once more
     second = await ask(runner, task)
     assert second.id != approval.id
     await roll(runner, task)
     await runner.approve(second, "ben")
     await until_steps(runner, task, 0)
-    assert world.done == ["book", "cancel"]
+    assert rig.world.done == ["book", "cancel"]
     assert json.loads(await picture(runner, task)) | {"base": 0} == json.loads(before)
     again = await runner.undo_step(task, request_id="u2")
     assert (again.status, again.undone) == ("done", ('book({"city": "rome"})',))
@@ -224,17 +221,17 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
 
 
 async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later_one_has_its_result(
-    rig: Rig, world: World
+    rig: Rig,
 ) -> None:
     def take_back(effect: Effect) -> None:
-        world.done.append(f"undo {effect.arguments} {effect.result}")
+        rig.world.done.append(f"undo {effect.arguments} {effect.result}")
 
     began = asyncio.Event()
 
     @tool(undo=take_back)
     async def slow(thing: str) -> None:
         """Take long."""
-        world.done.append(f"begin {thing}")
+        rig.world.done.append(f"begin {thing}")
         began.set()
         await asyncio.Event().wait()
 
@@ -255,5 +252,5 @@ async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later
     await runner.respond(approval, "ann", {"id": 7})
     await until_steps(runner, task, 1)
     await runner.undo_step(task)
-    assert world.done == ["begin a", "undo {'thing': 'a'} {'id': 7}"]
+    assert rig.world.done == ["begin a", "undo {'thing': 'a'} {'id': 7}"]
     assert str(await runner.run_task(task)) == "done"

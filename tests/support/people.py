@@ -1,23 +1,8 @@
-"""People as tests play them: they wait until they are asked, and a world that remembers."""
-
-from dataclasses import dataclass, field
+"""People as tests play them: they wait until they are asked."""
 
 from holdfast import AgentRunner, Task
 from holdfast.task.data.calls import Approval
 from tests.support.rig import until
-
-
-@dataclass
-class World:
-    """What tools have done outside of any task.
-
-    Attributes:
-        done: Everything that was done, in order: "book rome", "cancel rome".
-        keys: Idempotency keys, in the order of the calls.
-    """
-
-    done: list[str] = field(default_factory=list[str])
-    keys: list[str] = field(default_factory=list[str])
 
 
 async def asked(runner: AgentRunner, task: Task | str, count: int = 1) -> list[Approval]:

@@ -116,6 +116,19 @@ async def make_engine(server: ServerInfo, directory: Path) -> Engine:
     return Engine(client=client, archive=archive, started=started.queues)
 
 
+@dataclass
+class World:
+    """What tools have done outside of any task.
+
+    Attributes:
+        done: Everything that was done, in order: "book rome", "cancel rome".
+        keys: Idempotency keys, in the order of the calls.
+    """
+
+    done: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+
+
 class Rig:
     """Runner and worker of one app, which no other test shares.
 
@@ -123,6 +136,7 @@ class Rig:
         engine: Server and archive.
         app: Name of the app.
         worker: The worker that serves it now.
+        world: What its tools act on.
     """
 
     _numbers = itertools.count(1)
@@ -142,6 +156,7 @@ class Rig:
         self._client = client
         self.app = f"t{next(self._numbers)}"
         self.worker: Worker | None = None
+        self.world = World()
         self._resources = AsyncExitStack()
 
     @property

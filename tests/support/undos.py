@@ -8,8 +8,8 @@ from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.task.undo import UNDONE
-from tests.support.people import World, kinds
-from tests.support.rig import Rig, until
+from tests.support.people import kinds
+from tests.support.rig import Rig, World, until
 
 
 def hanging(world: World, cut: asyncio.Event, **options: Any) -> Tool:
