@@ -57,8 +57,8 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import SHORTEST, Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
+from holdfast.task.data.records import effect_place
 from holdfast.task.data.wire import ToolInput
-from holdfast.task.undo import effect_place
 from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch

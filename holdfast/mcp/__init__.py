@@ -6,8 +6,7 @@ The `mcp` package, of the extra `mcp`, is needed once a server is used.
 from __future__ import annotations
 
 from holdfast.agents.tools.foreign.servers import MCPConfig
-from holdfast.mcp.manager import MCPServerManager
-from holdfast.mcp.sdk_names import MCPUtil
+from holdfast.mcp.manager import MCPServerManager, MCPUtil
 from holdfast.mcp.server import MCPServer
 from holdfast.mcp.tools import (
     HttpClientFactory,

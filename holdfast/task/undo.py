@@ -22,6 +22,7 @@ from holdfast.task.data.records import (
     OpenState,
     SegmentRef,
     StepRecord,
+    effect_place,
 )
 from holdfast.task.data.state import Carried, Recorded
 from holdfast.task.data.undo import (
@@ -164,11 +165,6 @@ def effect_key(target: Undoable, i: int) -> str:
     """Name one effect of one step, the same while the step is open and when it is done."""
     effect = target.effects[i]
     return effect_place(target.branch, target.key, effect.batch, effect.i)
-
-
-def effect_place(branch: int, key: int, batch: int, i: int) -> str:
-    """Name the place of a call in its task: branch, number of the step, batch and position."""
-    return f"{branch}.{key}.{batch}.{i}"
 
 
 def step_words(n: int, tool: str, arguments: str) -> str:

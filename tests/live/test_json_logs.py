@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import AgentRunner
 from holdfast.testing import FakeOpenAI
-from holdfast.tracing.ids import TaskTrace
+from holdfast.tracing.spans import TaskTrace
 from tests.support.master_keys import LINE, keys, logs_are_told_again
 from tests.support.serving import running
 

@@ -16,7 +16,7 @@ from holdfast.agents.tools.guardrails import (
 )
 from holdfast.testing import call, calls, fail
 from holdfast.tracing import trace
-from holdfast.tracing.ids import TaskTrace, trace_digits
+from holdfast.tracing.spans import TaskTrace, trace_digits
 from tests.support.cli import make_cli
 from tests.support.rig import Rig, event_types
 from tests.support.runs import look, pay

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.records import Entry, EventRecord, OpenState
+from holdfast.task.data.records import Entry, EventRecord, OpenState, effect_place
 from holdfast.task.step_body import StepBody, StepCall, body_of
-from holdfast.task.undo import effect_place
 from holdfast.values.base import canonical, digest
 from tests.simulation.cast import ACTS, World
 from tests.simulation.run import ViolationError

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.demo.expected import expected_value, is_right
+from holdfast.cli.demo.command import expected_value, is_right, join_calls
 from holdfast.cli.demo.log import ExecutionLog, count, in_flight
-from holdfast.cli.demo.page import join_calls
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.records import StepRecord
 from holdfast.values.messages import Usage

@@ -6,8 +6,7 @@ import openai
 import pytest
 
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.fake_api.checks.requests import find_problem
-from holdfast.testing.fake_api.checks.strict_schema import strict_problem
+from holdfast.testing.fake_api.checks.requests import find_problem, strict_problem
 from holdfast.testing.fake_api.requests import FakeRequest
 
 USER = {"role": "user", "content": "x"}

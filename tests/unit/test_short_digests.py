@@ -38,7 +38,10 @@ REASONS = {
     ("holdfast/task/data/state.py", "HEAD_DIGITS"): SECOND,
     ("holdfast/task/ledger/recording.py", "DIGEST_BYTES"): OWN,
     ("holdfast/task/ledger/ledger.py", "AT_DIGITS"): SECOND,
-    ("holdfast/tracing/ids.py", "count"): "as long as OpenTelemetry says; a trace decides nothing",
+    (
+        "holdfast/tracing/spans.py",
+        "count",
+    ): "as long as OpenTelemetry says; a trace decides nothing",
     ("holdfast/values/base.py", "DIGEST_LENGTH"): "128 bits: to change a record takes 2**128 tries",
     ("holdfast/values/checks/ids.py", "32"): "128 bits, within one outermost task",
     ("holdfast/values/messages.py", "12"): "a file of a task, among those of near tasks",

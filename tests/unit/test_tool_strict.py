@@ -22,7 +22,7 @@ from holdfast.agents.tools.functions.schema import (
     without_titles,
 )
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.fake_api.checks.strict_schema import strict_problem
+from holdfast.testing.fake_api.checks.requests import strict_problem
 
 
 class Cat(BaseModel):

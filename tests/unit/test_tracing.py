@@ -27,9 +27,8 @@ from holdfast.tracing import (
 )
 from holdfast.tracing.export import send
 from holdfast.tracing.finished import call_span
-from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
-from holdfast.tracing.spans import TraceRules, below_call, in_trace
+from holdfast.tracing.spans import TaskTrace, TraceRules, below_call, in_trace, trace_digits
 from holdfast.values.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from tests.support.spans import Spans, assert_joined, tree
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import math
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from rich.console import Console
@@ -18,19 +22,264 @@ from holdfast.archive.bytestore import UMASK, owner_only
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, embedded_engine, until_stopped
 from holdfast.cli.demo.agent import AGENT, APP, choose_model
-from holdfast.cli.demo.expected import expected_value, is_right
-from holdfast.cli.demo.log import ExecutionLog, count, in_flight
-from holdfast.cli.demo.page import DemoReport, Kill, join_calls, print_report
+from holdfast.cli.demo.log import CallCount, CallKind, ExecutionLog, count, in_flight
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.live import LiveView
 from holdfast.cli.options import Common
+from holdfast.cli.output import shortened, table
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
+from holdfast.models.offline import find_question
 from holdfast.reading.queries import Presence
+from holdfast.task.data.records import StepRecord
+from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.settings import Budget
-from holdfast.values.steps import AgentResponse
+from holdfast.values.steps import AgentResponse, ToolOutput
+
+# The expected answer of the demo, computed without models and tools.
+
+LARGEST_EXPONENT = 1000
+LARGEST_VALUE = 10**300
+_NUMBER = re.compile(r"[-\u2212]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+def expected_value(question: str) -> tuple[str, float]:
+    """Find the arithmetic in a question and compute it with Python's own parser.
+
+    Returns:
+        The expression and its value.
+
+    Raises:
+        InvalidArgumentError: There is no arithmetic, or it has no value; the text says why.
+    """
+    found = find_question(question)
+    if found is None:
+        raise InvalidArgumentError(
+            f"There is no arithmetic in {question!r}. Ask something like 'What is (121 * 3) + 42?';"
+            " the signs are + - * / ^ and parentheses."
+        )
+    plain = re.sub(r"(?<=\d),(?=\d)", "", found.text)
+    plain = re.sub(r"(?<![\d.])0+(?=\d)", "", plain).replace("^", "**")
+    try:
+        value = _value(ast.parse(plain, mode="eval").body)
+        size = abs(value)
+    except ZeroDivisionError as cause:
+        msg = f"{found.text} divides by zero and has no value. Ask another question."
+        raise InvalidArgumentError(msg) from cause
+    except (SyntaxError, OverflowError, ValueError, TypeError) as cause:
+        msg = f"{found.text} cannot be worked out here: {cause}. Ask another question."
+        raise InvalidArgumentError(msg) from cause
+    if size > LARGEST_VALUE:
+        msg = f"The value of {found.text} is too large for this demonstration."
+        raise InvalidArgumentError(msg)
+    return found.text, float(value)
+
+
+def _value(node: ast.expr) -> Fraction:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return Fraction(str(number))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _power(_value(left), _value(right))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _combined(op, _value(left), _value(right))
+        case _:
+            raise ValueError(f"{ast.unparse(node)} is not arithmetic")
+
+
+def _combined(op: ast.operator, left: Fraction, right: Fraction) -> Fraction:
+    match op:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.Div():
+            return left / right
+        case _:
+            raise ValueError(f"{type(op).__name__} is not one of + - * / ^")
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    if abs(exponent) > LARGEST_EXPONENT:
+        raise ValueError(f"the exponent {float(exponent):g} is too large")
+    if exponent.denominator == 1:
+        return base ** int(exponent)
+    if base < 0:
+        raise ValueError("a root of a negative number is not a real number")
+    return Fraction(math.pow(base, exponent))
+
+
+def is_right(answer: str, value: float) -> bool:
+    """Whether the last number of an answer is the expected value, to nine digits."""
+    numbers = _NUMBER.findall(answer)
+    if not numbers:
+        return False
+    last = float(numbers[-1].replace(",", "").replace("\u2212", "-"))
+    return math.isclose(last, value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+# The demo's last page: the executed calls next to the recorded ones.
+
+
+class Call(Value):
+    """One call of the task, from both sides.
+
+    Attributes:
+        kind: Model call or tool call.
+        step: Ordinal of its step.
+        name: The model's or the tool's name.
+        text: Answer, or arguments and result.
+        starts: How often worker processes started it, by their own log.
+        completions: How often they completed it, by their own log.
+        pids: The processes that started it.
+        recorded: How the ledger has it.
+    """
+
+    kind: CallKind
+    step: int
+    name: str
+    text: str
+    starts: int
+    completions: int
+    pids: tuple[int, ...]
+    recorded: str
+
+
+class Kill(Value):
+    """The end of a worker process.
+
+    Attributes:
+        pid: The process.
+        during: The call that it was in, as the task shows it.
+    """
+
+    pid: int
+    during: str
+
+
+class DemoReport(Value):
+    """All facts of one demo.
+
+    Attributes:
+        question: The question.
+        expression: The arithmetic in it.
+        expected: Its value, computed without the agent.
+        answer: The task's answer.
+        correct: Whether they agree.
+        model: The model that answered.
+        task_id: The task.
+        kill: The kill; None when the task was over before.
+        workers: The worker processes, in order.
+        calls: The calls, in order.
+        repeated: Calls that were completed more than once; Holdfast promises none.
+    """
+
+    question: str
+    expression: str
+    expected: float
+    answer: str
+    correct: bool
+    model: str
+    task_id: str
+    kill: Kill | None
+    workers: tuple[int, ...]
+    calls: tuple[Call, ...]
+    repeated: tuple[str, ...] = ()
+
+    def page(self) -> Json:
+        """Return it as JSON data."""
+        return self.model_dump(mode="json")
+
+
+def join_calls(
+    model: str,
+    steps: Sequence[StepRecord],
+    outputs: Sequence[Sequence[ToolOutput]],
+    counts: dict[tuple[CallKind, str], CallCount],
+) -> tuple[Call, ...]:
+    """Put the ledger and the execution log side by side. Pure.
+
+    Args:
+        model: The model's name.
+        steps: Completed steps, oldest first.
+        outputs: The tool results of each.
+        counts: What was executed.
+    """
+    calls: list[Call] = []
+    answered = 0
+    for step, results in zip(steps, outputs, strict=True):
+        for _ in range(step.usage.requests):
+            answered += 1
+            counted = counts.get(("model", str(answered)), _never("model", str(answered)))
+            asked = ", ".join(f"{r.tool_name} {r.raw_input}" for r in results)
+            said = f"asks for {asked}" if asked else shortened(str(step.output), 60)
+            calls.append(_call(counted, step.n, model, said, "answered"))
+        for result in results:
+            counted = counts.get(("tool", result.call_id), _never("tool", result.call_id))
+            text = f"{result.raw_input} -> {shortened(result.content, 40)}"
+            calls.append(_call(counted, step.n, result.tool_name, text, result.status))
+    return tuple(calls)
+
+
+def _never(kind: CallKind, key: str) -> CallCount:
+    return CallCount(kind=kind, key=key)
+
+
+def _call(counted: CallCount, step: int, name: str, text: str, recorded: str) -> Call:
+    return Call(
+        kind=counted.kind,
+        step=step,
+        name=name,
+        text=text,
+        starts=counted.starts,
+        completions=counted.completions,
+        pids=counted.pids,
+        recorded=recorded,
+    )
+
+
+def print_report(report: DemoReport, console: Console) -> None:
+    """Print the page."""
+    rows = [
+        (
+            f"{call.step} {call.name if call.kind == 'tool' else 'model'}",
+            call.text,
+            str(call.starts),
+            str(call.completions),
+            ", ".join(map(str, call.pids)),
+            call.recorded,
+        )
+        for call in report.calls
+    ]
+    columns = ("call", "what", "started", "completed", "by process", "ledger")
+    console.print("\nEach call: counted by the worker processes, and as the ledger has it")
+    table(console, columns, rows)
+    if report.kill is None:
+        console.print("No worker was killed: the task was over before its second model call.")
+    else:
+        console.print(
+            f"Worker {report.kill.pid} was killed in mid-call ({report.kill.during}): that call was"
+            " started again by the next worker. Whatever had completed before was read from the"
+            " ledger, not executed again."
+        )
+    repeated = ", ".join(report.repeated) or "none"
+    console.print(f"Calls that completed more than once: {repeated}.")
+    console.print(f"\n{report.answer}", style="bold")
+    verdict = "as it should be" if report.correct else "WRONG"
+    console.print(
+        f"{report.expression} = {report.expected:g}, worked out apart from model and tools:"
+        f" the answer is {verdict}.",
+        style="green" if report.correct else "red",
+    )
+
 
 HEARTBEAT_SECONDS = 3.0
 """Short, so that the demo goes on soon after the kill; 20 s are usual."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from holdfast.client.agent_runner.approvals import TaskApprovals
-from holdfast.client.agent_runner.artifacts import TaskArtifacts
-from holdfast.client.agent_runner.control import TaskControl
+from holdfast.client.agent_runner.control import TaskArtifacts, TaskControl
 from holdfast.client.agent_runner.erasing import TaskErasing
 from holdfast.client.agent_runner.events import EventSending
 from holdfast.client.agent_runner.runs import TaskStreaming

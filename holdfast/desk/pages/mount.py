@@ -20,8 +20,7 @@ from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.feed import Desk
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
-from holdfast.desk.pages.inbox.rules import Rules
-from holdfast.desk.pages.inbox.schedules import Schedules
+from holdfast.desk.pages.inbox.rules import Rules, Schedules
 from holdfast.desk.pages.parts import empty, link
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage

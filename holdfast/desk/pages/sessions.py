@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from nicegui import ui
@@ -28,11 +29,53 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.sessions import Turn, turn_of
-from holdfast.desk.views.words import cost_shown
+from holdfast.desk.views.words import cost_shown, cut
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.visibility import SessionName
+from holdfast.values.messages import Message, shown
 from holdfast.values.text.redact import redact
+
+# Sessions: conversations, each turn with the task that made it.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A message of a turn."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One turn of a session.
+
+    Attributes:
+        task_id: The task that committed it; empty when a program appended it.
+        said: Its messages, without ones of tools and empty ones.
+    """
+
+    task_id: str
+    said: tuple[Said, ...] = ()
+
+
+def turn_of(task: str, messages: Sequence[Message]) -> Turn:
+    """Return a turn as the page shows it.
+
+    Args:
+        task: Id of the task that committed it; a name of a program's own begins with `-`.
+        messages: The turn's messages, whole.
+    """
+    said = [
+        Said(role=message.role, text=redact(cut(shown(message.content))))
+        for message in messages
+        if message.role in ("user", "assistant", "system")
+    ]
+    return Turn(
+        task_id="" if task.startswith("-") else task,
+        said=tuple(each for each in said if each.text.strip()),
+    )
+
 
 MOST = 200
 """Newest turns that are shown."""

@@ -9,9 +9,9 @@ from typing import Literal
 from holdfast.desk.views.axis import Axis, Bar, BarState, axis_of
 from holdfast.desk.views.words import brief, data_of, object_of, shortened, span
 from holdfast.task.data.head import AgentSnapshot, ToolPolicy, policy_of
+from holdfast.task.data.records import effect_place
 from holdfast.task.happenings import CallUndone, Happening, InStep, Noted, StepEnded, StepsUndone
 from holdfast.task.step_body import StepBody, StepCall
-from holdfast.task.undo import effect_place
 from holdfast.values.messages import Usage, shown
 from holdfast.values.text.redact import redact
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from pydantic import Field
 
 from holdfast.task.data.calls import Called, Decided, Outcome
-from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord
+from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord, effect_place
 from holdfast.task.happenings import (
     CallAsked,
     CallBegan,
@@ -31,7 +31,7 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.ledger.recording import cost_of
 from holdfast.task.step_body import StepBody
-from holdfast.task.undo import UNDONE, active_steps, effect_place
+from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json, Value, canonical, extend
 from holdfast.values.checks.ids import time_in
 from holdfast.values.messages import Dollars, Usage, shown

@@ -450,6 +450,11 @@ class Entry(Value):
     event: EventRecord | None = None
 
 
+def effect_place(branch: int, key: int, batch: int, i: int) -> str:
+    """Name the place of a call in its task: branch, number of the step, batch and position."""
+    return f"{branch}.{key}.{batch}.{i}"
+
+
 # The seal of a closed task: digests of its record that writers of the archive cannot change.
 #
 # The task's run keeps the digest of its ledger and of its record in its result, its failure or its

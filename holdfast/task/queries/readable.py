@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.calls import Approval, Decided, Outcome
 from holdfast.task.data.head import policy_of
-from holdfast.task.data.records import StepRecord
+from holdfast.task.data.records import StepRecord, effect_place
 from holdfast.task.happenings import CallUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import (
@@ -25,7 +25,7 @@ from holdfast.task.ledger.recording import (
 )
 from holdfast.task.people import approvals
 from holdfast.task.step_body import StepBody, StepCall, body_of
-from holdfast.task.undo import effect_place, step_words
+from holdfast.task.undo import step_words
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.checks import gate
 from holdfast.values.messages import Usage, cost_written, shown

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.testing.conformance.control import SteeringChecks
-from holdfast.testing.conformance.crash import CrashChecks
-from holdfast.testing.conformance.history import HistoryChecks
+from holdfast.testing.conformance.history import CrashChecks, HistoryChecks, SteeringChecks
 from holdfast.testing.conformance.runs import RunningChecks
 
 REASONS = {

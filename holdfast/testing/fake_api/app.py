@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import assert_never
 
 from holdfast.testing.fake_api.batches import BATCHES, FakeBatches
 from holdfast.testing.fake_api.checks.requests import find_problem
-from holdfast.testing.fake_api.rendering import render
 from holdfast.testing.fake_api.replies import (
     Answer,
+    CallSpec,
     Cut,
     Fail,
     Hang,
@@ -28,10 +28,303 @@ from holdfast.testing.fake_api.replies import (
 )
 from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Script
-from holdfast.testing.fake_api.streaming import is_delta, stream_events
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import is_object
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.code.extras import needing
+from holdfast.values.messages import Usage
+
+# Cut a finished body into the server-sent events that a streaming request gets.
+#
+# Pure. The deltas joined give exactly the body, so a test passes either with both or with neither.
+
+PIECE = 8
+"""Characters of a delta, unless a reply has its own."""
+
+
+def stream_events(body: dict[str, Json], request: FakeRequest, *, piece: int = PIECE) -> list[str]:
+    """Write a finished body as the events of the request's endpoint.
+
+    Args:
+        body: The body.
+        request: The request that it answers.
+        piece: Characters of a delta.
+    """
+    if request.dialect is not None:
+        told = request.dialect.events(body, piece)
+        return [_event(event, name=as_text(event.get("type"))) for event in told]
+    if request.endpoint == "responses":
+        return [
+            _event({**event, "sequence_number": number}, name=event["type"])
+            for number, event in enumerate(_response_events(body, piece))
+        ]
+    options = as_object(request.body.get("stream_options"))
+    has_usage = options.get("include_usage") is True
+    chunks = _completion_chunks(body, piece, has_usage=has_usage)
+    return [*map(_event, chunks), "data: [DONE]\n\n"]
+
+
+def _event(data: dict[str, Json], name: str = "") -> str:
+    line = f"event: {name}\n" if name else ""
+    return f"{line}data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _pieces(text: str, size: int) -> list[str]:
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _response_events(body: dict[str, Json], size: int) -> Iterator[dict[str, Json]]:
+    begun = {**body, "status": "in_progress", "output": list[Json](), "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    output: Json = body.get("output")
+    for index, item in enumerate(output if is_array(output) else []):
+        yield from _item_events(item, index, size)
+    yield {"type": f"response.{body.get('status', 'completed')}", "response": body}
+
+
+def _item_events(item: dict[str, Json], index: int, size: int) -> Iterator[dict[str, Json]]:
+    place = {"item_id": item.get("id", ""), "output_index": index}
+    kind = item.get("type")
+    empty: dict[str, Json] = {
+        "content": [],
+        "arguments": "",
+        "summary": [],
+        "status": "in_progress",
+    }
+    # Arguments of a search are an object, which comes whole.
+    pieces = [key for key in empty if key in item and isinstance(item[key], type(empty[key]))]
+    begun = {**item, **{key: empty[key] for key in pieces}}
+    yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+    if kind == "message":
+        for number, part in enumerate(item["content"]):
+            yield from _part_events(part, {**place, "content_index": number}, size)
+    elif kind == "reasoning":
+        yield from _summary_events(item, place, size)
+    elif kind == "function_call":
+        name = "response.function_call_arguments"
+        for piece in _pieces(item["arguments"], size):
+            yield {"type": f"{name}.delta", **place, "delta": piece}
+        yield {"type": f"{name}.done", **place, "arguments": item["arguments"]}
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _summary_events(
+    item: dict[str, Json], place: dict[str, Json], size: int
+) -> Iterator[dict[str, Json]]:
+    name = "response.reasoning_summary"
+    for number, part in enumerate(item["summary"]):
+        at = {**place, "summary_index": number}
+        yield {"type": f"{name}_part.added", **at, "part": {**part, "text": ""}}
+        for piece in _pieces(part["text"], size):
+            yield {"type": f"{name}_text.delta", **at, "delta": piece}
+        yield {"type": f"{name}_text.done", **at, "text": part["text"]}
+        yield {"type": f"{name}_part.done", **at, "part": part}
+
+
+def _part_events(
+    part: dict[str, Json], place: dict[str, Json], size: int
+) -> Iterator[dict[str, Json]]:
+    is_refusal = part.get("type") == "refusal"
+    key, name = ("refusal", "refusal") if is_refusal else ("text", "output_text")
+    more: dict[str, Json] = {} if is_refusal else {"logprobs": []}
+    yield {"type": "response.content_part.added", **place, "part": {**part, key: ""}}
+    for piece in _pieces(as_text(part.get(key)), size):
+        yield {"type": f"response.{name}.delta", **place, "delta": piece, **more}
+    yield {"type": f"response.{name}.done", **place, key: part.get(key), **more}
+    yield {"type": "response.content_part.done", **place, "part": part}
+
+
+def _completion_chunks(
+    body: dict[str, Json], size: int, *, has_usage: bool
+) -> Iterator[dict[str, Json]]:
+    head = {key: body.get(key) for key in ("id", "created", "model")}
+    head["object"] = "chat.completion.chunk"
+    # If usage is requested, the API sends it in a chunk of its own and null in all others.
+    usage: dict[str, Json] = {"usage": None} if has_usage else {}
+    for choice in body.get("choices", []):
+        message = as_object(choice.get("message"))
+        deltas = [{"role": "assistant"}, *_message_deltas(message, size)]
+        for delta in deltas:
+            part = {"index": choice["index"], "delta": delta, "finish_reason": None}
+            yield {**head, **usage, "choices": [part]}
+        end: dict[str, Json] = {
+            "index": choice["index"],
+            "delta": {},
+            "finish_reason": choice["finish_reason"],
+        }
+        yield {**head, **usage, "choices": [end]}
+    if has_usage:
+        yield {**head, "choices": [], "usage": body.get("usage")}
+
+
+def _message_deltas(message: dict[str, Json], size: int) -> Iterator[dict[str, Json]]:
+    for key in ("reasoning_content", "content", "refusal"):
+        for piece in _pieces(as_text(message.get(key)), size):
+            yield {key: piece}
+    calls: Json = message.get("tool_calls")
+    for index, call in enumerate(calls if is_array(calls) else []):
+        function = call["function"]
+        start = {"name": function["name"], "arguments": ""}
+        yield {"tool_calls": [{**call, "index": index, "function": start}]}
+        for piece in _pieces(function["arguments"], size):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def is_delta(event: str) -> bool:
+    """Whether an event carries a piece of the answer."""
+    data: object = json.loads(event.partition("data: ")[2]) if "[DONE]" not in event else None
+    event_data = as_object(data)
+    if as_text(event_data.get("type")).endswith((".delta", "block_delta")):
+        return True
+    if "candidates" in event_data and "usageMetadata" not in event_data:
+        return True
+    choices: Json = event_data.get("choices")
+    return any(as_object(each["delta"]).keys() - {"role"} for each in as_array(choices))
+
+
+# Write scripted answers as the bodies that the endpoints send.
+
+NextId = Callable[[str], str]
+"""Returns the next id for a prefix: "call_" gives call_1, call_2, ..."""
+
+
+def render(answer: Answer | Refusal, request: FakeRequest, next_id: NextId) -> dict[str, Json]:
+    """Write an answer as the body of the request's endpoint."""
+    usage = _usage(answer, request)
+    if (other := request.dialect) is not None:
+        return other.render(answer, model=request.model, usage=usage, next_id=next_id)
+    write = _response if request.endpoint == "responses" else _completion
+    return write(answer, request, usage, next_id)
+
+
+def _usage(answer: Answer | Refusal, request: FakeRequest) -> Usage:
+    if isinstance(answer, Answer) and answer.usage is not None:
+        return answer.usage
+    length = len(answer.text)
+    if isinstance(answer, Answer):
+        length += len(answer.reasoning)
+        length += sum(len(call.name) + len(call.argument_text) for call in answer.calls)
+    return Usage(input_tokens=len(request.text.encode()) // 4, output_tokens=length // 4 + 1)
+
+
+def _response(
+    answer: Answer | Refusal, request: FakeRequest, usage: Usage, next_id: NextId
+) -> dict[str, Json]:
+    finish = answer.finish if isinstance(answer, Answer) else ""
+    reason = "max_output_tokens" if finish == "length" else finish
+    body = request.body
+    return {
+        "id": next_id("resp_"),
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "incomplete" if finish else "completed",
+        "error": None,
+        "incomplete_details": {"reason": reason} if finish else None,
+        "instructions": body.get("instructions"),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "metadata": body.get("metadata") or {},
+        "model": request.model,
+        "output": _output(answer, next_id),
+        "parallel_tool_calls": body.get("parallel_tool_calls", True),
+        "previous_response_id": None,
+        "store": body.get("store", True),
+        "temperature": body.get("temperature", 1.0),
+        "text": body.get("text", {"format": {"type": "text"}}),
+        "tool_choice": body.get("tool_choice", "auto"),
+        "tools": body.get("tools", []),
+        "top_p": body.get("top_p", 1.0),
+        "truncation": "disabled",
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_tokens,
+                "cache_write_tokens": 0,
+            },
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.total_tokens,
+        },
+    }
+
+
+def _output(answer: Answer | Refusal, next_id: NextId) -> list[Json]:
+    if isinstance(answer, Refusal):
+        return [_message([{"type": "refusal", "refusal": answer.text}], next_id)]
+    output: list[Json] = []
+    if answer.reasoning:
+        summary = [{"type": "summary_text", "text": answer.reasoning}]
+        output.append({"id": next_id("rs_"), "type": "reasoning", "summary": summary})
+    for item in answer.items:
+        prefix = f"{str(item.get('type', 'item')).removesuffix('_call')}_"
+        output.append({"id": item.get("id") or next_id(prefix), **item})
+    if answer.text or not (answer.calls or answer.items):
+        text: dict[str, Json] = {
+            "type": "output_text",
+            "text": answer.text,
+            "annotations": [],
+            "logprobs": [],
+        }
+        output.append(_message([text], next_id))
+    output.extend(
+        {
+            "id": next_id("fc_"),
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call.id or next_id("call_"),
+            "name": call.name,
+            "arguments": call.argument_text,
+            **({"namespace": call.namespace} if call.namespace else {}),
+        }
+        for call in answer.calls
+    )
+    return output
+
+
+def _message(content: list[dict[str, Json]], next_id: NextId) -> dict[str, Json]:
+    return {
+        "id": next_id("msg_"),
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": content,
+    }
+
+
+def _completion(
+    answer: Answer | Refusal, request: FakeRequest, usage: Usage, next_id: NextId
+) -> dict[str, Json]:
+    message: dict[str, Json] = {"role": "assistant", "content": None, "refusal": None}
+    finish = "stop"
+    if isinstance(answer, Refusal):
+        message["refusal"] = answer.text
+    else:
+        message["content"] = None if answer.calls and not answer.text else answer.text
+        finish = answer.finish or ("tool_calls" if answer.calls else "stop")
+        if answer.calls:
+            message["tool_calls"] = [_tool_call(call, next_id) for call in answer.calls]
+    return {
+        "id": next_id("chatcmpl_"),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": request.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "usage": {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        },
+    }
+
+
+def _tool_call(call: CallSpec, next_id: NextId) -> dict[str, Json]:
+    return {
+        "id": call.id or next_id("call_"),
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.argument_text},
+    }
+
 
 with needing("testing", "The fake OpenAI API"):
     from starlette.applications import Starlette

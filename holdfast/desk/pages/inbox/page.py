@@ -7,33 +7,318 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, cast
 
 from nicegui import background_tasks, ui
-from nicegui.events import KeyEventArguments
+from nicegui.element import Element
+from nicegui.events import KeyEventArguments, ValueChangeEventArguments
 
 from holdfast.desk.identity.tokens import Verb as DeskVerb
 from holdfast.desk.pages.creation import draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
 from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
-from holdfast.desk.pages.inbox.filters import Filters, draw_nothing, show_keys
-from holdfast.desk.pages.inbox.rows import Rows, draw_several
-from holdfast.desk.pages.parts import Part, button, heading, link, show_address, url
+from holdfast.desk.pages.parts import (
+    QUIET,
+    STRONG,
+    Part,
+    button,
+    chip,
+    empty,
+    heading,
+    link,
+    open_dialog,
+    quiet,
+    show_address,
+    text,
+    url,
+)
 from holdfast.desk.views.cards import (
+    TITLES,
     Card,
     Context,
     card_of,
     seen_by,
     title_of,
+    waits_for,
 )
-from holdfast.desk.views.words import counted
-from holdfast.reading.inbox import InboxFilter
+from holdfast.desk.views.words import brief, counted, data_of
+from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.calls import Approval
-from holdfast.task.people.choices import Choice, Done
+from holdfast.task.people.choices import Choice, Done, choices_of
 from holdfast.task.people.decisions import Person, cannot_decide
 from holdfast.values.checks.ids import task_of
+from holdfast.values.runs.verbs import LISTED, VERBS
 from holdfast.values.steps import Task
+from holdfast.values.text.decided import for_decision
+
+# The rows of the inbox, which change one by one: the keyboard's place in them is kept.
+
+AT_FIRST = 50
+"""Rows that are shown at first; more when they are asked for."""
+
+_CHOSEN = "border-indigo-500 bg-[#fff] dark:bg-slate-800"
+_OTHER = "border-transparent hover:bg-[#fff] dark:hover:bg-slate-800"
+
+
+class Row:
+    """One approval in the list."""
+
+    def __init__(
+        self,
+        approval: Approval,
+        choose: Callable[[str], None],
+        mark: Callable[[str, bool], None],
+    ) -> None:
+        """Draw it.
+
+        Args:
+            approval: The approval.
+            choose: Shows its card.
+            mark: Marks it for a decision on several, or takes the mark away.
+        """
+        self._approval = approval
+        self._is_chosen = False
+        self._item = ui.element("li").classes("w-full")
+        with self._item, ui.row().classes("w-full items-center flex-nowrap gap-0"):
+            self._mark = ui.checkbox(
+                on_change=lambda event: mark(approval.id, bool(event.value)),
+            )
+            self._mark.props["aria-label"] = f"Mark {approval.id}"
+            self._mark.props("dense size=sm")
+            self._row = ui.element("button").classes(
+                f"min-w-0 flex-1 cursor-pointer rounded-lg border-l-4 px-3 py-2 text-left {_OTHER}"
+            )
+            self._row.props('type="button"').on("click", lambda: choose(approval.id))
+            with self._row:
+                self._draw()
+
+    def _draw(self) -> None:
+        approval = self._approval
+        with ui.element("span").classes("flex w-full items-center gap-2"):
+            text("span", title_of(approval), f"truncate text-sm font-medium {STRONG}")
+            ui.space()
+            self._age = text("span", "", f"text-xs whitespace-nowrap {QUIET}")
+        what = for_decision(brief(data_of(approval.as_agreed)) or approval.text)
+        text("span", what, f"block truncate text-xs {QUIET}")
+        with ui.element("span").classes("mt-1 flex items-center gap-2"):
+            text("span", approval.agent, f"truncate text-xs {QUIET}")
+            if approval.kind != "tool":
+                chip(TITLES[approval.kind], "warn")
+
+    def show(self, *, now: float, is_chosen: bool, is_marked: bool) -> None:
+        """Show its age, whether its card is the one that is shown, and whether it is marked."""
+        age = waits_for(self._approval, now=now)
+        if self._age.text != age:
+            self._age.text = age
+        if self._mark.value != is_marked:
+            self._mark.value = is_marked
+        if self._is_chosen != is_chosen:
+            self._is_chosen = is_chosen
+            add, remove = (_CHOSEN, _OTHER) if is_chosen else (_OTHER, _CHOSEN)
+            self._row.classes(add, remove=remove)
+            self._row.props(
+                add="aria-current=true" if is_chosen else None,
+                remove=None if is_chosen else "aria-current",
+            )
+
+    def delete(self) -> None:
+        """Take it out of the list."""
+        self._item.delete()
+
+
+class Rows:
+    """The list of what waits."""
+
+    def __init__(self, choose: Callable[[str], None], mark: Callable[[str, bool], None]) -> None:
+        """Draw it, empty.
+
+        Args:
+            choose: Shows the card of an approval.
+            mark: Marks an approval, or takes the mark away.
+        """
+        self._choose, self._mark = choose, mark
+        self._rows: dict[str, Row] = {}
+        self._most = AT_FIRST
+        self._shown: Sequence[Approval] = ()
+        self._list: Element = (
+            ui.element("ul")
+            .props('aria-label="What waits"')
+            .classes("m-0 flex w-full list-none flex-col gap-1 p-0")
+        )
+        self._more = button("").on_click(self._grow)
+        self._more.set_visibility(False)
+        self._last: tuple[float, str, frozenset[str]] = (0.0, "", frozenset())
+
+    def show(
+        self, shown: Sequence[Approval], *, now: float, chosen: str, marked: frozenset[str]
+    ) -> None:
+        """Show these approvals.
+
+        Args:
+            shown: The approvals, oldest first.
+            now: Time, seconds since the epoch.
+            chosen: Id of the one whose card is shown.
+            marked: Ids of the marked ones.
+        """
+        self._shown, self._last = shown, (now, chosen, marked)
+        wanted = shown[: self._most]
+        ids = {each.id for each in wanted}
+        for gone in [each for each in self._rows if each not in ids]:
+            self._rows.pop(gone).delete()
+        if [*self._rows] != [each.id for each in wanted[: len(self._rows)]]:
+            self._list.clear()
+            self._rows.clear()
+        with self._list:
+            for approval in wanted[len(self._rows) :]:
+                self._rows[approval.id] = Row(approval, self._choose, self._mark)
+        for approval_id, row in self._rows.items():
+            row.show(now=now, is_chosen=approval_id == chosen, is_marked=approval_id in marked)
+        self._more.set_visibility(len(shown) > self._most)
+        self._more.text = f"Show more of {len(shown):,}"
+
+    def _grow(self) -> None:
+        self._most += AT_FIRST
+        now, chosen, marked = self._last
+        self.show(self._shown, now=now, chosen=chosen, marked=marked)
+
+
+def draw_several(
+    marked: Sequence[Approval],
+    press: Callable[[Choice], None],
+    clear: Callable[[], None],
+    barred: str,
+) -> None:
+    """Draw the decisions on all approvals that are marked, if they are calls of one tool.
+
+    Args:
+        marked: The approvals.
+        press: Called with the decision.
+        clear: Takes the marks away.
+        barred: Why who looks may not decide one of them; empty when they may decide all.
+    """
+    look = "w-full gap-2 rounded-lg border border-indigo-300 p-3 dark:border-indigo-700"
+    with ui.column().classes(look):
+        if len({(each.tool, each.kind) for each in marked}) > 1:
+            quiet(f"{len(marked)} marked, of several tools: mark calls of one tool only.")
+        else:
+            for chosen in choices_of(marked[0]):
+                if chosen.verb in ("approve", "reject"):
+                    label = f"{chosen.label} ({len(marked)})"
+                    made = button(label, tone="danger" if chosen.verb == "reject" else "main")
+                    made.on_click(partial(press, chosen)).classes("w-full").set_enabled(not barred)
+            if barred:
+                quiet(barred)
+        button("Clear marks").on_click(clear).props("dense")
+
+
+# Around the list of the inbox: its filters, the help for keys, and the words for an empty one.
+
+KEYS = (
+    ("a", "approve"),
+    ("e", "edit the arguments"),
+    ("w", "approve, and later calls that fit"),
+    ("r", "reject, with a reason"),
+    ("v", "give the result yourself"),
+    *((each.button[0], each.button[1].lower()) for each in VERBS.values() if each.button),
+    ("s", "skip to the next"),
+    ("j / k", "next and previous"),
+    ("x", "mark for a decision on several"),
+    ("?", "this help"),
+)
+OLDER = {0: "Any age", 60: "Over 1 min", 3600: "Over 1 h", 86400: "Over 1 day"}
+
+
+def draw_nothing(outside: int) -> None:
+    """Say that no approval is shown.
+
+    Args:
+        outside: How many the filter leaves out.
+    """
+    if outside:
+        more = f"{counted(outside, 'approval')} wait outside of this filter."
+        empty("filter_alt_off", "Nothing fits this filter", more)
+    else:
+        empty(
+            "task_alt",
+            "Nothing waits for a person",
+            "Calls that need approval, calls that may have happened, used up budgets and undos"
+            " come here by themselves.",
+        )
+
+
+class Filters:
+    """The filters, which offer the agents and tools of what waits."""
+
+    def __init__(self, filter_by: Callable[..., None]) -> None:
+        """Make room for them.
+
+        Args:
+            filter_by: Called with what a person has changed.
+        """
+        self._filter_by = filter_by
+        self._row = ui.row().classes("w-full items-center gap-2")
+        self._selects: dict[Literal["agent", "tool"], Any] = {}
+
+    def show(self, wanted: InboxFilter, approvals: Sequence[Approval]) -> None:
+        """Draw them once, and offer what has come since.
+
+        Args:
+            wanted: What they are set to.
+            approvals: What they are chosen from.
+        """
+        if not self._selects:
+            with self._row:
+                self._draw(wanted)
+        for name, made in self._selects.items():
+            known = {*choices(approvals, name), cast("str", getattr(wanted, name))} - {""}
+            options = {"": f"Any {name}"} | {each: each for each in sorted(known)}
+            if made.options != options:
+                made.set_options(options)
+
+    def _draw(self, wanted: InboxFilter) -> None:
+        search = ui.input(
+            placeholder="Search",
+            value=wanted.q,
+            on_change=lambda event: self._filter_by(q=event.value or ""),
+        ).props('dense outlined debounce=200 clearable type=search aria-label="Search"')
+        search.classes("w-full sm:w-56")
+        names: tuple[Literal["agent", "tool"], ...] = ("agent", "tool")
+        for name in names:
+            given = cast("str", getattr(wanted, name))
+            options = {"": f"Any {name}"} | ({given: given} if given else {})
+            self._selects[name] = self._select(name, name.capitalize(), options, given)
+        kinds = {"": "Any kind"} | {str(kind): words.capitalize() for kind, words in TITLES.items()}
+        self._select("kind", "Kind", kinds, wanted.kind)
+        ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
+        self._select("older", "Age", ages, wanted.older)
+        for flag, means in LISTED.items():
+            made = ui.checkbox(flag.capitalize(), value=bool(getattr(wanted, flag)))
+            made.on_value_change(partial(self._tick, flag)).tooltip(means)
+
+    def _tick(self, flag: str, event: ValueChangeEventArguments[Any]) -> None:
+        self._filter_by(**{flag: bool(event.value)})
+
+    def _select(self, name: str, label: str, options: Any, value: object) -> Any:
+        made: Any = ui.select(
+            options, value=value, on_change=lambda event: self._filter_by(**{name: event.value})
+        )
+        made.props(f'dense outlined options-dense aria-label="{label}"').classes(
+            "w-[calc(50%-0.25rem)] sm:w-[9.5rem]"
+        )
+        return made
+
+
+def show_keys(closed: Callable[[], None]) -> None:
+    """Show what the keys do; `closed` is called when the dialog is."""
+    with open_dialog("Keys", wide=False, closed=closed) as dialog:
+        heading("Keys")
+        with ui.element("dl").classes("m-0 grid grid-cols-[auto_1fr] gap-x-4 gap-y-2 text-sm"):
+            for key, does in KEYS:
+                text("dt", key, "font-mono font-semibold")
+                text("dd", does, "m-0")
+        button("Close", tone="main").on_click(dialog.close).props("autofocus")
+
 
 BARE_SECONDS = 0.4
 """How long a card waits for what its task says before it is drawn without that."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
 from nicegui import ui
 
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.feed import read_forks
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
+    LINE,
     OF_COLOUR,
+    PANEL,
+    QUIET,
+    STRONG,
+    TONES,
     Part,
     button,
     chip,
@@ -30,10 +37,9 @@ from holdfast.desk.pages.parts import (
     quiet,
     show_address,
     task_url,
+    text,
     url,
 )
-from holdfast.desk.pages.task.answer import Answer
-from holdfast.desk.pages.task.gantt import draw_timeline
 from holdfast.desk.pages.task.sections import (
     Steps,
     draw_artifacts,
@@ -43,21 +49,219 @@ from holdfast.desk.pages.task.sections import (
     draw_upcoming,
 )
 from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts
+from holdfast.desk.views.axis import Axis, Bar
 from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
 from holdfast.desk.views.cards import TITLES, shown_rule, title_of
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
-from holdfast.desk.views.timeline import bodies_in, effects_of, timeline_of, undone_steps
-from holdfast.desk.views.words import cost_shown, cut, pretty, shortened
-from holdfast.errors import EngineError, StuckTaskError, TaskNotFoundError
+from holdfast.desk.views.timeline import (
+    Lane,
+    Timeline,
+    bodies_in,
+    effects_of,
+    timeline_of,
+    undone_steps,
+)
+from holdfast.desk.views.words import cost_shown, counted, cut, pretty, shortened
+from holdfast.errors import EngineError, HoldfastError, StuckTaskError, TaskNotFoundError
 from holdfast.reading.artifacts import artifacts_in
 from holdfast.reading.listing import STUCK
+from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
+
+# The timeline of a task, drawn: a row for each step and each call, bars on a common axis.
+
+_COLOURS = {
+    "step": "bg-slate-300 dark:bg-slate-600",
+    "model": "bg-indigo-500",
+    "tool": "bg-emerald-600",
+    "wait": "bg-amber-300 dark:bg-amber-700",
+}
+_STATES = {
+    "failed": "bg-rose-600",
+    "lost": "bg-rose-600",
+    "unknown": "bg-rose-600",
+    "void": "bg-slate-400 opacity-60 dark:bg-slate-500",
+}
+_HATCH = (
+    "bg-[repeating-linear-gradient(120deg,transparent_0_5px,#fff_5px_8px)]"
+    " dark:bg-[repeating-linear-gradient(120deg,transparent_0_5px,#0f172a_5px_8px)]"
+)
+"""Drawn over a bar where the axis is broken."""
+
+_GRID = (
+    "grid grid-cols-[7.5rem_minmax(0,1fr)] items-center gap-3 sm:grid-cols-[13rem_minmax(0,1fr)]"
+)
+_LATE, _EARLY = 75, 12
+"""Places from which, and up to which, the time of a bar does not fit next to it."""
+
+_LEGEND = (
+    ("model", "model call", "bg-indigo-500"),
+    ("tool", "tool call", "bg-emerald-600"),
+    ("wait", "waits for a person", "bg-amber-300 dark:bg-amber-700"),
+    ("bad", "failed, lost or unknown", "bg-rose-600"),
+    ("void", "undone", "bg-slate-400"),
+)
+
+
+def draw_timeline(timeline: Timeline) -> None:
+    """Draw a timeline."""
+    if not timeline.lanes:
+        quiet("Nothing is known to have run.")
+        return
+    with ui.row().classes("w-full items-center gap-x-4 gap-y-1"):
+        quiet(f"{counted(len(timeline.lanes), 'step')} in {timeline.took}")
+        for _, words, colour in _LEGEND:
+            with ui.row().classes("items-center gap-1.5"):
+                ui.element("span").classes(f"inline-block h-2.5 w-2.5 rounded-sm {colour}")
+                text("span", words, f"text-xs {QUIET}")
+    with ui.element("ol").props('aria-label="Timeline"').classes(PANEL):
+        _draw_scale(timeline.axis)
+        for lane in timeline.lanes:
+            _draw_lane(lane, timeline.axis)
+        for bar in timeline.waits:
+            with ui.element("li").classes(f"{LINE} px-3 py-1"):
+                _draw_bar(bar, timeline.axis)
+    for gap in timeline.axis.gaps:
+        quiet(f"{gap.words}: hatched, and drawn shorter", "text-xs")
+    for mark in timeline.marks:
+        tone = TONES["bad"] if mark.is_bad else TONES["calm"]
+        with ui.row().classes("w-full items-center gap-2 flex-nowrap"):
+            moment(mark.at, f"text-xs whitespace-nowrap {QUIET}")
+            text("span", mark.text, f"min-w-0 break-words rounded px-2 py-0.5 text-xs {tone}")
+
+
+def _draw_scale(axis: Axis) -> None:
+    """Draw round times above the bars, and how long the breaks were."""
+    with ui.element("li").classes(f"{_GRID} px-3 pt-2"):
+        moment(axis.knots[0][0], f"text-xs {QUIET}")
+        with ui.element("div").classes("relative h-5 min-w-0").props('aria-hidden="true"'):
+            for k, (place, words) in enumerate(axis.ticks):
+                tick = text("span", words, f"absolute {'max-sm:hidden' * (k % 2)} {_TICK}")
+                tick.style(f"left: {place:.3f}%")
+            for gap in axis.gaps:
+                look = f"absolute text-center max-sm:hidden {_TICK}"
+                drawn = text("span", f"… {gap.took} …", look)
+                drawn.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
+
+
+_TICK = f"text-[11px] whitespace-nowrap {QUIET}"
+
+
+def _draw_lane(lane: Lane, axis: Axis) -> None:
+    with ui.element("li").classes(f"{LINE} px-3 py-2"):
+        _draw_bar(lane.step, axis, is_strong=True, is_undone=lane.is_undone)
+        for bar in lane.bars:
+            _draw_bar(bar, axis)
+
+
+def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool = False) -> None:
+    left = axis.place(bar.start)
+    width = max(axis.place(bar.end) - left, 0.6)
+    weight = f"font-medium {STRONG}" if is_strong else f"pl-3 {QUIET}"
+    struck = "line-through" if is_undone else ""
+    colour = _STATES.get(bar.state, _COLOURS[bar.kind])
+    moving = "animate-pulse" if bar.state == "running" and bar.kind != "step" else ""
+    size = "h-1.5" if is_strong else "h-3.5"
+    with ui.element("div").classes(f"{_GRID} py-0.5"):
+        with ui.element("div").classes("flex min-w-0 items-baseline gap-2"):
+            label = bar.label.replace(" for a person", "")  # as the colour says
+            text("span", label, f"truncate text-xs {weight} {struck}")
+            if bar.attempts > 1:
+                often = text("span", f"{bar.attempts}x", "text-xs font-medium text-rose-700")
+                often.classes("dark:text-rose-300").props["title"] = "number of attempts"
+        with ui.element("div").classes("relative h-5 min-w-0"):
+            _draw_gaps(axis)
+            drawn = ui.element("div").classes(
+                f"absolute top-1/2 -translate-y-1/2 rounded {size} {colour} {moving}"
+            )
+            drawn.style(f"left: {min(left, 99.4):.3f}%; width: {min(width, 100 - left):.3f}%")
+            drawn.props('role="img"')
+            words = printable(f"{bar.words}. {bar.detail}" if bar.detail else bar.words)
+            drawn.props["aria-label"] = words
+            drawn.props["title"] = words
+            for gap in axis.breaks(bar):
+                hatch = ui.element("div").classes(f"absolute inset-y-0 {_HATCH}")
+                hatch.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
+            end = left + width
+            side = f"left: calc({end:.3f}% + 6px)"
+            if end > _LATE:
+                side = f"right: calc({100 - left:.3f}% + 6px)"
+            took = text(
+                "span",
+                bar.took,
+                f"absolute top-1/2 -translate-y-1/2 text-[11px] whitespace-nowrap {QUIET}",
+            )
+            took.style(side if left > _EARLY or end <= _LATE else "left: 4px; color: #fff")
+            took.props('aria-hidden="true"')
+
+
+def _draw_gaps(axis: Axis) -> None:
+    for gap in axis.gaps:
+        drawn = ui.element("div").classes(
+            "absolute inset-y-0 border-x border-dashed border-slate-300 dark:border-slate-600"
+        )
+        drawn.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
+        drawn.props["title"] = gap.words
+        drawn.props('aria-hidden="true"')
+
+
+# The answer of a task as it is written, token by token.
+
+AGAIN_SECONDS = 1.0
+
+
+class Answer:
+    """Follows what models say in a task.
+
+    Attributes:
+        text: What the newest answer says so far.
+        is_whole: Whether that answer is complete.
+    """
+
+    def __init__(self, runner: AgentRunner, task_id: str) -> None:
+        """Follow nothing yet."""
+        self._runner, self._task_id = runner, task_id
+        self._offset = 0
+        self.text = ""
+        self.is_whole = True
+
+    async def follow(self) -> None:
+        """Follow until the task is closed; go on when a worker or the server is back."""
+        while True:
+            try:
+                events = self._runner.stream_events(self._task_id, offset=self._offset)
+                async with aclosing(events):
+                    async for event in events:
+                        self._offset = event.offset
+                        self._take(event)
+            except TaskNotFoundError:
+                return
+            except (EngineError, HoldfastError):
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return
+
+    def _take(self, event: StreamEvent) -> None:
+        if not isinstance(event, RawResponsesStreamEvent):
+            return
+        data: Any = event.data
+        match data.type:
+            case "response.created":
+                self.text, self.is_whole = "", False
+            case "response.output_text.delta":
+                self.text += data.delta
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self.is_whole = True
+            case _:
+                return
+
 
 TABS = {
     "timeline": "Timeline",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.testing.fake_api.checks.images import image_problem
+from holdfast.testing.fake_api.checks.chat import image_problem
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object, as_text, is_array
 
