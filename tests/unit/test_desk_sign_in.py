@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -243,3 +244,14 @@ async def test_rules_of_an_application_get_the_task_of_a_call_and_not_its_token(
         refused = await client.post(at, json={"result": "done"})
     assert (refused.status_code, "5ec4e7" in refused.text) == (403, False)
     assert asked == [("read", ""), ("complete", "trip/x")]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"tenant": None}, {"tenant": "a' OR '' = '"}, {"roles": "operators"}, {"name": "ann\0b"}],
+)
+def test_an_identity_that_an_application_makes_is_checked(odd: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"name": "ann", "roles": ["operator"], "tenant": "a"}
+    assert Identity(**given).roles == {"operator"}
+    with pytest.raises(InvalidArgumentError):
+        Identity(**given | odd)

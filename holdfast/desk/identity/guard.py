@@ -22,7 +22,6 @@ from holdfast.desk.identity.tokens import (
     Subject,
     Tokens,
     Verb,
-    check_identity,
     check_roles,
 )
 from holdfast.errors import InvalidArgumentError
@@ -92,10 +91,10 @@ class Proxy:
             return None
         given = headers.get(self.roles_header, "") if self.roles_header else ""
         named = [role.strip() for role in given.split(",") if role.strip()]
-        roles = check_roles(named) if named else self.roles
+        roles = frozenset(named) or self.roles
         tenant = headers.get(self.tenant_header, "") if self.tenant_header else EVERY
         own = "" if tenant == EVERY else check_tenant(tenant)
-        return Identity(check_identity(name), roles, "proxy", own)
+        return Identity(name, roles, "proxy", own)
 
 
 class Guard:

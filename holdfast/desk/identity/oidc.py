@@ -12,7 +12,7 @@ import os
 import secrets
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -32,7 +32,6 @@ from holdfast.desk.identity.tokens import (
     OIDC_SESSION,
     Identity,
     NotAllowedError,
-    check_identity,
     check_roles,
 )
 from holdfast.errors import InvalidArgumentError
@@ -149,16 +148,16 @@ class OIDC:
         roles = frozenset(role for each in groups & {*self.roles} for role in self.roles[each])
         tenants = {self.tenants[each] for each in groups & {*self.tenants}} or {""}
         try:
-            checked = check_identity(name), check_roles(roles)
+            known = Identity(name, roles, "oidc")
         except InvalidArgumentError as error:
             raise NotAllowedError(f"No group of {shown(name)} gives a role here: {error}") from None
         if not self.tenants or EVERY in tenants:
-            return Identity(*checked, "oidc")
+            return known
         [tenant, *more] = sorted(tenants)
         if not tenant or more:
             which = "several tenants" if more else "no tenant"
             raise NotAllowedError(f"The groups of {shown(name)} give {which} here; one is needed.")
-        return Identity(*checked, "oidc", tenant)
+        return replace(known, tenant=tenant)
 
 
 class Provider:

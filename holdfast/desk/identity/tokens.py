@@ -106,6 +106,17 @@ class Identity:
     source: Literal["local", "token", "proxy", "oidc"] = "token"
     tenant: str = ""
 
+    def __post_init__(self) -> None:
+        """Check it, whoever makes it: an application does, too.
+
+        Raises:
+            InvalidArgumentError: The name, a role or the tenant cannot be used.
+        """
+        check_identity(self.name)
+        object.__setattr__(self, "roles", check_roles(self.roles))
+        if self.tenant != "":  # so that None is refused, and does not see all
+            check_tenant(self.tenant)
+
     def can(self, verb: Verb) -> bool:
         """Whether one of the roles allows a verb; who is of a tenant erases nothing.
 
@@ -160,7 +171,7 @@ def check_roles(given: Iterable[str]) -> frozenset[str]:
     Raises:
         InvalidArgumentError: There is no role, or one is misspelt.
     """
-    roles = frozenset(given)
+    roles = frozenset((given,) if isinstance(given, str) else given)
     groups = roles - {*ROLES}
     for each in sorted(groups):
         check_role(each)
