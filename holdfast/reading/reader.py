@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCStatusCode
@@ -289,8 +289,7 @@ class Reader(TaskQueries):
             begun = await anext(handle.fetch_history_events(page_size=1))
         given = begun.workflow_execution_started_event_attributes.input.payloads
         [read] = await self.client.data_converter.decode([*given], [TaskInput])
-        head: TaskHead = read.head
-        return head
+        return cast("TaskHead", read.head)
 
     async def failure(self, task_id: str) -> Failure | None:
         """Read what is in a task's way, or what ended it; None when nothing is known."""
@@ -354,17 +353,15 @@ class Reader(TaskQueries):
         Raises:
             ArchiveError: As for `session`.
         """
-        try:
+        with suppress(TaskNotFoundError):
             return await self.session(session_id)
-        except TaskNotFoundError:
-            return SessionState()
+        return SessionState()
 
     async def standing_rules(self, task_id: str) -> list[StandingRule]:
         """Read the decisions of an open task, or of a session, that hold for later calls."""
-        try:
+        with suppress(TaskClosedError):
             return await self.query(task_id, "standing_rules", list[StandingRule])
-        except TaskClosedError:
-            return []
+        return []
 
     async def step(self, task_id: str, n: int) -> TaskStepOutput:
         """Read one completed step by its ordinal.

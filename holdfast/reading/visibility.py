@@ -96,21 +96,17 @@ async def delete_runs(client: Client, workflow_id: str, kind: str = "") -> bool:
         kind: Its type, if runs of another type with this id stay.
 
     Raises:
-        RPCError: The server did not do as asked.
+        RPCError: The server did not do as asked; or a ConnectError.
     """
     listed = client.list_workflows(is_("WorkflowId", workflow_id).removeprefix(" AND "))
-    found: list[WorkflowExecution] = [run async for run in listed if run.id == workflow_id]
+    found = [run async for run in listed if run.id == workflow_id]
     newest = await find_run(client, workflow_id)  # which may not be listed yet
-    found += [] if newest is None else [newest]
-    runs = {run.run_id for run in found if kind in ("", run.workflow_type)}
+    runs = {run.run_id for run in (*found, newest) if run and kind in ("", run.workflow_type)}
     for run in runs:
         which = Run(workflow_id=workflow_id, run_id=run)
         asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=which)
-        try:
+        with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
             await client.workflow_service.delete_workflow_execution(asked)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
     return bool(runs)
 
 

@@ -18,6 +18,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, Workfl
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
 from holdfast.archive.segments import check_erased, read_messages, read_segment
+from holdfast.archive.session_commits import find_run
 from holdfast.errors import (
     DAMAGED,
     ArchiveError,
@@ -145,10 +146,8 @@ async def verified_session(reader: Reader, session_id: str) -> Verification:
         return found
     turns = await _turns(reader.archive, state, found)
     await _check_turns(reader.archive, _in_force(turns), found)
-    try:
-        run = await reader.describe(session_id)
-    except TaskNotFoundError:
-        run = None
+    with server_errors():
+        run = await find_run(reader.client, session_id)
     if run is None or run.status is WorkflowExecutionStatus.COMPLETED:
         await _check_resting(reader, session_id, run, found)
     elif not found:
@@ -543,8 +542,6 @@ async def _check_task(
 
 async def sealed(reader: Reader, task_id: str) -> Seal | str:
     """Return what Temporal keeps of a closed task, or say why it has nothing."""
-    try:
-        kept = await seal_of(reader.client, await reader.describe(task_id))
-    except TaskNotFoundError:
-        return FORGOTTEN
-    return kept or UNSEALED
+    with server_errors():
+        run = await find_run(reader.client, task_id)
+    return FORGOTTEN if run is None else await seal_of(reader.client, run) or UNSEALED

@@ -400,11 +400,9 @@ class Follower:
         """
         if self.ended or not self._opens:
             return []
-        try:
-            found = await self._attempts.new(self._opens, number=self._after)
-        except TaskNotFoundError:  # deleted meanwhile: `new` finds out what is left of it
-            return []
-        return list(found)
+        with suppress(TaskNotFoundError):  # deleted meanwhile: `new` finds out what is left of it
+            return list(await self._attempts.new(self._opens, number=self._after))
+        return []
 
     async def look(self) -> Look:
         """Read what is new in the task; what led to its status is read then.
