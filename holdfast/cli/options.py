@@ -171,7 +171,7 @@ def command(
     """Declare a command of a group, by a function that has its words and its options, and no body.
 
     What it does is the function at `place`, below `holdfast.cli`. It is imported when the command
-    runs, and gets the options of all commands, and by its name each of those that are declared.
+    runs, and gets the options of all commands, and each declared one by its name.
     """
     module, _, function = f"holdfast.cli.{place}".rpartition(".")
 

@@ -133,6 +133,7 @@ LACKING = {
     "import holdfast.testing.fake_api.fake_openai": "testing",
     "from holdfast.tracing import ChosenIds": "otel",
     "import holdfast.contrib.fastapi": "fastapi",
+    "import holdfast.contrib.ag_ui": "ag-ui",
     "from holdfast.archive.archive import Archive; Archive('s3://bucket/path')": "s3",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal
 
@@ -53,7 +53,7 @@ async def task_events(
     until: Literal["closed", "answered"] = "closed",
 ) -> StreamingResponse:
     """Follow what happens in a task: an event for each step, call, wait and decision."""
-    begin = _number(last or after, -1)
+    begin = event_number(last or after, -1)
     await asked.runner.get_task(task_id)  # a task that does not exist is no stream
 
     async def sent() -> AsyncGenerator[str]:
@@ -62,7 +62,7 @@ async def task_events(
             body = event.model_dump(mode="json")
             yield _event(str(event.number), str(body.get("kind", "event")), body)
 
-    return _stream(asked, sent())
+    return streamed(asked, sent())
 
 
 @events.get("/tasks/{task_id:path}/stream", response_class=StreamingResponse, responses=_STREAM)
@@ -75,7 +75,7 @@ async def task_stream(
     until: Literal["closed", "waiting"] = "closed",
 ) -> StreamingResponse:
     """Follow a task token by token, if it streams: events of the OpenAI Agents SDK."""
-    begin = _number(last or after, 0)
+    begin = event_number(last or after, 0)
     await asked.runner.get_task(task_id)
 
     async def sent() -> AsyncGenerator[str]:
@@ -84,10 +84,15 @@ async def task_stream(
             async for event in following:
                 yield _event(str(event.offset), event.type, _data_of(event))
 
-    return _stream(asked, sent())
+    return streamed(asked, sent())
 
 
-def _number(given: str | None, default: int) -> int:
+def event_number(given: str | None, default: int) -> int:
+    """Return the number of the last event that a client has.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
     if not given:
         return default
     if len(given) > MOST_DIGITS or not given.removeprefix("-").isdecimal():
@@ -97,12 +102,30 @@ def _number(given: str | None, default: int) -> int:
     return int(given)
 
 
-def _stream(asked: Access, sent: AsyncGenerator[str]) -> StreamingResponse:
+def streamed(
+    asked: Access,
+    sent: AsyncGenerator[str],
+    *,
+    end: str | None = None,
+    failed: Callable[[HoldfastError], str] | None = None,
+) -> StreamingResponse:
+    """Answer by server-sent events.
+
+    Args:
+        asked: The request.
+        sent: The events.
+        end: The last one; `end` by default.
+        failed: Makes the last one for an error; that of the desk's API by default.
+    """
+    last = _event("", "end", {}) if end is None else end
+    alive = _alive(asked, sent, last, failed or _failed)
     headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(_alive(asked, sent), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(alive, media_type="text/event-stream", headers=headers)
 
 
-async def _alive(asked: Access, sent: AsyncGenerator[str]) -> AsyncIterator[str]:
+async def _alive(
+    asked: Access, sent: AsyncGenerator[str], end: str, failed: Callable[[HoldfastError], str]
+) -> AsyncIterator[str]:
     """Yield what is sent, a comment in the pauses, and an error as the last event.
 
     The client reconnects after an error and goes on behind the last event that it has.
@@ -115,9 +138,9 @@ async def _alive(asked: Access, sent: AsyncGenerator[str]) -> AsyncIterator[str]
             async with aclosing(sent):
                 async for each in sent:
                     await queue.put(each)
-            await queue.put(_event("", "end", {}))
+            await queue.put(end)
         except HoldfastError as error:
-            await queue.put(_failed(error))
+            await queue.put(failed(error))
         await queue.put(None)
 
     reading = asyncio.create_task(read())
@@ -133,7 +156,7 @@ async def _alive(asked: Access, sent: AsyncGenerator[str]) -> AsyncIterator[str]
             try:
                 await asked.check()
             except HoldfastError as error:
-                yield _failed(error)
+                yield failed(error)
                 return
             yield each
     finally:

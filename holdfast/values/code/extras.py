@@ -22,6 +22,7 @@ PACKAGES = {
     "keys": ("cryptography",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
     "fastapi": ("fastapi", "filelock"),
+    "ag-ui": ("ag_ui", "fastapi", "filelock"),
     "oidc": ("authlib", "httpx2", "itsdangerous", "fastapi", "nicegui"),
 }
 """The packages of each extra, by the names under which they are imported."""

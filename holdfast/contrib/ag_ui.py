@@ -1,0 +1,322 @@
+"""AG-UI: a durable task as the run of a frontend that speaks this protocol.
+
+A run is a task, and a thread a session. Who sends the same run again gets what its task has done,
+or with `Last-Event-ID` the rest.
+
+Source: Agent-User Interaction Protocol 1.0, "Events" and "Interrupts".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from holdfast.values.code.extras import needing
+
+with needing("ag-ui", "holdfast.contrib.ag_ui"):
+    from ag_ui import core as ui
+    from ag_ui.encoder import EventEncoder
+    from fastapi import APIRouter, Depends
+    from starlette.responses import StreamingResponse
+
+    from holdfast.contrib.fastapi import known_by
+    from holdfast.desk.api.access import Access, Asked, IdRoute
+    from holdfast.desk.api.events import Last, event_number, streamed
+    from holdfast.desk.identity.tokens import May
+    from holdfast.desk.views.words import without_secrets
+
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.contrib.threads import settled, thread
+from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
+from holdfast.reading.streams.reader import (
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StepUndoneStreamEvent,
+    StreamEvent,
+)
+from holdfast.task.data.calls import Approval
+from holdfast.values.checks.ids import task_of
+
+ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "arguments": {"type": "object"},
+        "reason": {"type": "string"},
+    },
+    "required": ["approved"],
+}
+"""What a resumed run answers to an approval."""
+
+_encoder = EventEncoder()
+
+
+def ag_ui_router(
+    runner: AgentRunner,
+    *,
+    agent: str | None = None,
+    identity: Callable[..., Any],
+    may: May | None = None,
+    path: str = "/ag-ui",
+) -> APIRouter:
+    """Make a router with an endpoint that takes a `RunAgentInput` and streams AG-UI's events.
+
+    The last user message is the input; the session has what was said before. An approval ends the
+    run with an interrupt, and the run that resumes it decides.
+
+    Args:
+        runner: Runs the tasks. Your app starts and closes it.
+        agent: Name of the agent; that of the runner by default.
+        identity: As for `tasks_router`.
+        may: Likewise.
+        path: Address of the endpoint.
+    """
+    known = Depends(known_by(runner, identity, may))
+    router = APIRouter(dependencies=[known], route_class=IdRoute)
+
+    async def run(asked: Asked, given: ui.RunAgentInput, last: Last = None) -> StreamingResponse:
+        task_id, after = await _task(asked, given, agent or runner.agent)
+        begin = event_number(last, after)
+        return streamed(asked, _events(asked, given, task_id, begin), end="", failed=_failed)
+
+    router.post(path, response_class=StreamingResponse)(run)
+    return router
+
+
+async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str, int]:
+    """Begin a run's task, or decide what it waits for; return it, and the offset to go on after.
+
+    Raises:
+        InvalidArgumentError: The run asks for what tasks do not have.
+    """
+    if given.tools:
+        msg = "Tools of the frontend cannot be called: give the agent tools of its own."
+        raise InvalidArgumentError(msg)
+    if given.resume:
+        return await _resumed(asked, given.resume)
+    texts = [_text(each) for each in given.messages if isinstance(each, ui.UserMessage)]
+    if not texts:
+        raise InvalidArgumentError("A run begins with a user message: send one.")
+    by = await asked.may("create", agent)
+    state = given.state if isinstance(given.state, dict) and given.state else None
+    who = asked.visitor
+    names = f"{who.tenant}\0{who.name}\0{given.thread_id}\0{given.run_id}"
+    made = await asked.runner.create_task(
+        texts[-1],
+        agent=agent,
+        task_id=f"ag-ui-{hashlib.sha256(names.encode()).hexdigest()[:24]}",
+        session=thread(who, given.thread_id),
+        on_busy="refuse",
+        extra_state=state,
+        step_mode="automatic",
+        streams=True,
+        exist_ok=True,
+        by=by,
+    )
+    return made.task_id, 0
+
+
+async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[str, int]:
+    """Decide what a task waits for, as far as it still does.
+
+    Raises:
+        InvalidArgumentError: The answers are about two tasks.
+    """
+    tasks = {task_of(each.interrupt_id) for each in answers}
+    if len(tasks) > 1:
+        raise InvalidArgumentError("The answers of one run are about one task.")
+    [task_id] = tasks
+    after = 0
+    async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
+        async for event in told:
+            after = event.offset
+    waiting = {each.id: each for each in await asked.runner.pending_approvals(task_id)}
+    for each in answers:
+        if each.interrupt_id in waiting:
+            await _decide(asked, waiting[each.interrupt_id], each)
+    return task_id, after if waiting.keys() & {each.interrupt_id for each in answers} else 0
+
+
+async def _decide(asked: Access, approval: Approval, answer: ui.ResumeEntry) -> None:
+    said = answer.payload if isinstance(answer.payload, dict) else {}
+    roles, reason = asked.person.roles, str(said.get("reason", ""))
+    if answer.status == "resolved" and said.get("approved") is True:
+        changed = said.get("arguments")
+        by = await asked.may("approve" if changed is None else "edit", approval.id)
+        await asked.runner.approve(approval, by, changed, reason, roles=roles)
+    else:
+        by = await asked.may("reject", approval.id)
+        reason = reason or "It was cancelled."
+        await asked.runner.reject(approval, by, reason, roles=roles)
+
+
+async def _events(
+    asked: Access, given: ui.RunAgentInput, task_id: str, after: int
+) -> AsyncGenerator[str]:
+    """Yield the events of a run, each with the offset of what it tells."""
+    runner, told = asked.runner, _Told()
+    yield _sent(ui.RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id))
+    async with aclosing(runner.stream_events(task_id, offset=after, until="waiting")) as following:
+        async for event in following:
+            found = [*told.events(event)]
+            if told.is_void:
+                told.is_void = False
+                said = [*given.messages, *await _said(runner, task_id, event.offset)]
+                found.append(ui.MessagesSnapshotEvent(messages=said))
+            for each in found:
+                yield _sent(each, event.offset if each is found[-1] else None)
+    for each in (*told.close(), *await _end(runner, given, task_id)):
+        yield _sent(each)
+
+
+class _Told:
+    """Makes AG-UI's events of a task's. It begins anywhere: a stream that is cut off goes on.
+
+    Attributes:
+        is_void: Whether something that was told does not count any more.
+    """
+
+    def __init__(self) -> None:
+        self._message = ""
+        self.is_void = False
+
+    def events(self, event: StreamEvent) -> Iterator[ui.BaseEvent]:
+        """Yield what tells of an event."""
+        match event:
+            case RawResponsesStreamEvent(data=data):
+                yield from self._raw(data, event.attempt)
+            case RunItemStreamEvent(name="tool_called", item=item):
+                said = item.shown_item()
+                if "call_id" in said:  # the provider's own tools have run already
+                    yield ui.ToolCallChunkEvent(
+                        tool_call_id=said["call_id"],
+                        tool_call_name=said["name"],
+                        delta=said["arguments"],
+                    )
+            case RunItemStreamEvent(name="tool_output", item=item):
+                said = item.shown_item()
+                call, text = said["call_id"], said["output"]
+                yield ui.ToolCallResultEvent(
+                    message_id=f"result-{call}",
+                    tool_call_id=call,
+                    content=_as_text(text),
+                )
+            case StepUndoneStreamEvent():
+                yield from self.close()
+                self.is_void = True
+            case _:
+                pass
+
+    def _raw(self, data: Any, attempt: int) -> Iterator[ui.BaseEvent]:
+        match data.type:
+            case "response.created":
+                yield from self.close()
+                self.is_void = attempt > 1
+            case "response.output_text.delta" | "response.refusal.delta":
+                if self._message != data.item_id:
+                    yield from self.close()
+                    self._message = data.item_id
+                    yield ui.TextMessageStartEvent(message_id=data.item_id, role="assistant")
+                yield ui.TextMessageContentEvent(message_id=data.item_id, delta=data.delta)
+            case "response.output_text.done" | "response.refusal.done":
+                yield from self.close()
+            case _:
+                pass
+
+    def close(self) -> Iterator[ui.BaseEvent]:
+        """Yield the end of a message that is open."""
+        if self._message:
+            yield ui.TextMessageEndEvent(message_id=self._message)
+            self._message = ""
+
+
+async def _end(
+    runner: AgentRunner, given: ui.RunAgentInput, task_id: str
+) -> Sequence[ui.BaseEvent]:
+    """Return how a run has ended: the state, then its outcome."""
+    task = await settled(runner, task_id)
+    ended = ui.RunFinishedEvent(thread_id=given.thread_id, run_id=given.run_id)
+    match task.status:
+        case "finished":
+            ended.result = (await runner.response(task_id)).response
+        case "waiting":
+            waits = [_interrupt(each) for each in await runner.pending_approvals(task_id)]
+            ended.outcome = ui.RunFinishedInterruptOutcome(interrupts=waits)
+        case "abandoned":
+            ended.outcome = ui.RunFinishedCancelledOutcome()
+        case _:
+            why = task.error or task.paused or f"The task is {task.status}."
+            return (ui.RunErrorEvent(message=why, code=task.status),)
+    return ui.StateSnapshotEvent(snapshot=task.extra_state), ended
+
+
+def _interrupt(approval: Approval) -> ui.Interrupt:
+    return ui.Interrupt(
+        id=approval.id,
+        reason=approval.kind,
+        message=approval.text or f"May {approval.tool} run with {approval.arguments}?",
+        tool_call_id=approval.call_id or None,
+        response_schema=ANSWER_SCHEMA,
+        metadata={"tool": approval.tool, "arguments": approval.arguments},
+    )
+
+
+async def _said(runner: AgentRunner, task_id: str, until: int) -> list[ui.Message]:
+    """Return what a task has said up to an event, without what does not count any more."""
+    found: dict[int, ui.Message] = {}
+    async with aclosing(runner.stream_events(task_id, until="waiting")) as following:
+        async for event in following:
+            if event.offset > until:
+                break
+            if isinstance(event, StepUndoneStreamEvent):
+                found = {at: each for at, each in found.items() if not event.is_void(at)}
+            elif isinstance(event, RunItemStreamEvent):
+                made = _message(f"{task_id}-{event.offset}", event.item.shown_item())
+                found |= {} if made is None else {event.offset: made}
+    return [*found.values()]
+
+
+def _message(id: str, item: Any) -> ui.Message | None:
+    match item:
+        case {"type": "message", "content": [*parts]}:
+            said = "".join(each.get("text", "") for each in parts)
+            return ui.AssistantMessage(id=id, content=said)
+        case {"type": "function_call", "call_id": str(call), "name": name, "arguments": given}:
+            made = ui.FunctionCall(name=name, arguments=given)
+            return ui.AssistantMessage(id=id, tool_calls=[ui.ToolCall(id=call, function=made)])
+        case {"type": "function_call_output", "call_id": str(call), "output": output}:
+            return ui.ToolMessage(id=id, content=_as_text(output), tool_call_id=call)
+        case _:
+            return None
+
+
+def _as_text(output: Any) -> str:
+    return output if isinstance(output, str) else json.dumps(output)
+
+
+def _text(message: ui.UserMessage) -> str:
+    """Return the text of a user message.
+
+    Raises:
+        InvalidArgumentError: It has other parts.
+    """
+    if isinstance(message.content, str):
+        return message.content
+    texts = [each.text for each in message.content if isinstance(each, ui.TextPart)]
+    if len(texts) < len(message.content):
+        raise InvalidArgumentError("A user message has text alone; this one has other parts.")
+    return "\n".join(texts)
+
+
+def _sent(event: ui.BaseEvent, offset: int | None = None) -> str:
+    clean = type(event).model_validate(without_secrets(event.model_dump(by_alias=True)))
+    mark = "" if offset is None else f"id: {offset}\n"
+    return f"{mark}{_encoder.encode(clean)}"
+
+
+def _failed(error: HoldfastError) -> str:
+    name = type(error).__name__.removesuffix("Error")
+    return _sent(ui.RunErrorEvent(message=message_of(error), code=name))
