@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError, TaskNotFoundError
 from tests.support.rig import Rig
 
+TESTS = str(Path(__file__).parents[1])
 PLUMBING = ("/holdfast/", "/temporalio/", "/asyncio/")
 
 
@@ -19,7 +21,7 @@ def plumbing_of(error: BaseException) -> list[str]:
     found: list[str] = []
     each: traceback.TracebackException | None = shown
     while each is not None:
-        frames = [frame for frame in each.stack if "/tests/" not in frame.filename]
+        frames = [frame for frame in each.stack if not frame.filename.startswith(TESTS)]
         found += [frame.name for frame in frames if any(p in frame.filename for p in PLUMBING)]
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
     return found

@@ -368,6 +368,8 @@ async def until(
 ) -> Any:
     """Wait until a condition gives something true, or that to be awaited, and return it.
 
+    The pauses grow from `every` to a quarter of a second: a look costs the server some work.
+
     Raises:
         TimeoutError: It did not.
     """
@@ -379,6 +381,7 @@ async def until(
             if found:
                 return found
             await asyncio.sleep(every)
+            every = min(1.3 * every, max(every, 0.25))
 
 
 async def until_status(runner: AgentRunner, task: ListedTask | str, *statuses: str) -> Task:

@@ -6,7 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import chain
 from typing import cast
+
+from temporalio.client import WorkflowExecution
 
 from holdfast.client.agent_runner.base import (
     RunnerBase,
@@ -340,21 +344,22 @@ class TaskApprovals(RunnerBase):
 
 async def open_approvals(runner: RunnerBase) -> list[Approval]:
     """List the open approvals of all tasks, oldest first, those included that no list shows."""
-    found: list[Approval] = []
     query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
     with server_errors():
-        async for execution in runner.client.list_workflows(query, page_size=1000):
-            shown = await waiting_in(execution)
-            is_part = any(each.kind == "unread" for each in shown)
-            found += await _asked_of(runner, execution.id, shown) if is_part else shown
-    return sorted(found, key=lambda approval: approval.asked)
+        listed = [each async for each in runner.client.list_workflows(query, page_size=1000)]
+    # Side by side: a task that no worker serves is waited for.
+    asked = await some_at_once(partial(_asked_of, runner), listed)
+    return sorted(chain.from_iterable(asked), key=lambda approval: approval.asked)
 
 
-async def _asked_of(runner: RunnerBase, task_id: str, shown: list[Approval]) -> list[Approval]:
-    """List all open approvals of a task; the listed ones when it cannot answer."""
+async def _asked_of(runner: RunnerBase, execution: WorkflowExecution) -> list[Approval]:
+    """List the open approvals of a task; those of its memo alone when it cannot answer."""
+    shown = await waiting_in(execution)
+    if not any(each.kind == "unread" for each in shown):
+        return shown
     try:
         async with asyncio.timeout(LISTED_SECONDS):
-            asked = await runner.reader.approvals(task_id)
+            asked = await runner.reader.approvals(execution.id)
     except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
         return shown
     return [approval for approval in asked if approval.status == "open"]
