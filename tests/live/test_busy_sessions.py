@@ -224,10 +224,7 @@ async def test_of_runs_that_are_refused_at_once_one_runs(run: Runs, model: FakeO
 
 
 async def until_done(tasks: list[asyncio.Task[Any]], count: int) -> None:
-    async def are_done() -> bool:
-        return sum(each.done() for each in tasks) == count
-
-    await until(are_done)
+    await until(lambda: sum(each.done() for each in tasks) == count)
 
 
 async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(

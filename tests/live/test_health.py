@@ -153,11 +153,7 @@ async def test_a_worker_that_is_told_to_stop_is_not_ready_while_a_tool_goes_on(
         worker.wait_for("serving")
         async with await AgentRunner.connect(agent="a", data_dir=data) as runner:
             await runner.create_task("q", step_mode="automatic")
-
-            async def has_begun() -> bool:
-                return (door / "begun").exists()
-
-            await until(has_begun)
+            await until((door / "begun").exists)
             os.kill(worker.process.pid, signal.SIGTERM)
             worker.wait_for("stopping: running calls get 30 seconds")
             status, body = asked(worker)

@@ -231,11 +231,7 @@ async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_too
         assert outputs == list(range(1, LIMIT + 6))
         assert await runs(runner, task) > 1
         digging = asyncio.create_task(runner.run_step(task, input="dig"))
-
-        async def digs() -> bool:
-            return bool(begun)
-
-        await until(digs)
+        await until(lambda: bool(begun))
         before = await runs(runner, task)
         again = [(await runner.run_step(task, request_id=id)).output for id in ids]
         assert again == list(range(1, LIMIT + 6))

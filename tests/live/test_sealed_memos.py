@@ -109,11 +109,9 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(rig: Rig
     unread = io.StringIO()
     view = LiveView(blind, runner.archive, task.task_id, Console(file=unread, width=200))
     looking = asyncio.ensure_future(view.follow())
-
-    async def says_no_key() -> bool:
-        return "RuntimeError: no key" in unread.getvalue()
-
-    await until(says_no_key)  # an abandon before its first look would leave nothing to say
+    await until(
+        lambda: "RuntimeError: no key" in unread.getvalue()
+    )  # an abandon before its first look would leave nothing to say
     await runner.abandon(task, "enough")
     await asyncio.gather(following, looking)
     assert "abandon" in unread.getvalue().splitlines()[-2]  # it went on to the end
