@@ -107,7 +107,7 @@ class Identity:
     tenant: str = ""
 
     def __post_init__(self) -> None:
-        """Check it, whoever makes it: an application does, too.
+        """Check what is given: applications make identities of their own.
 
         Raises:
             InvalidArgumentError: The name, a role or the tenant cannot be used.
