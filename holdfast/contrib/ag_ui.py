@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from holdfast.values.code.extras import needing
@@ -25,12 +26,12 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
     from holdfast.contrib.fastapi import known_by
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import Last, event_number, streamed
-    from holdfast.desk.identity.tokens import May
+    from holdfast.desk.identity.tokens import READ, May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.contrib.threads import settled, thread
-from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
+from holdfast.errors import HoldfastError, InvalidArgumentError, SessionBusyError, message_of
 from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent,
     RunItemStreamEvent,
@@ -39,6 +40,7 @@ from holdfast.reading.streams.reader import (
 )
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.ids import task_of
+from holdfast.values.steps import Task
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -104,7 +106,8 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     state = given.state if isinstance(given.state, dict) and given.state else None
     who = asked.visitor
     names = f"{who.tenant}\0{who.name}\0{given.thread_id}\0{given.run_id}"
-    made = await asked.runner.create_task(
+    begin = partial(
+        asked.runner.create_task,
         texts[-1],
         agent=agent,
         task_id=f"ag-ui-{hashlib.sha256(names.encode()).hexdigest()[:24]}",
@@ -116,7 +119,12 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
         exist_ok=True,
         by=by,
     )
-    return made.task_id, 0
+    try:
+        return (await begin()).task_id, 0
+    except SessionBusyError as error:  # by a run that was not followed to its end?
+        if (await _settled(asked, error.task_id)).status != "finished":
+            raise
+        return (await begin()).task_id, 0
 
 
 async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[str, int]:
@@ -124,20 +132,30 @@ async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[st
 
     Raises:
         InvalidArgumentError: The answers are about two tasks.
+        NotAllowedError: The sender may not read the task, or not decide.
     """
     tasks = {task_of(each.interrupt_id) for each in answers}
     if len(tasks) > 1:
         raise InvalidArgumentError("The answers of one run are about one task.")
     [task_id] = tasks
+    await asked.may(READ, task_id)
+    waiting = {each.id: each for each in await asked.runner.pending_approvals(task_id)}
+    due = [(waiting[each.interrupt_id], each) for each in answers if each.interrupt_id in waiting]
+    if not due:  # the same run again
+        return task_id, 0
     after = 0
     async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
         async for event in told:
             after = event.offset
-    waiting = {each.id: each for each in await asked.runner.pending_approvals(task_id)}
-    for each in answers:
-        if each.interrupt_id in waiting:
-            await _decide(asked, waiting[each.interrupt_id], each)
-    return task_id, after if waiting.keys() & {each.interrupt_id for each in answers} else 0
+    for approval, answer in due:
+        await _decide(asked, approval, answer)
+    return task_id, after
+
+
+async def _settled(asked: Access, task_id: str) -> Task:
+    """Return a task; one that has its answer is closed before, if the sender may do that."""
+    is_closed = await asked.allows("finalize", task_id)
+    return await (settled(asked.runner, task_id) if is_closed else asked.runner.get_task(task_id))
 
 
 async def _decide(asked: Access, approval: Approval, answer: ui.ResumeEntry) -> None:
@@ -168,7 +186,7 @@ async def _events(
                 found.append(ui.MessagesSnapshotEvent(messages=said))
             for each in found:
                 yield _sent(each, event.offset if each is found[-1] else None)
-    for each in (*told.close(), *await _end(runner, given, task_id)):
+    for each in (*told.close(), *await _end(asked, given, task_id)):
         yield _sent(each)
 
 
@@ -200,9 +218,7 @@ class _Told:
                 said = item.shown_item()
                 call, text = said["call_id"], said["output"]
                 yield ui.ToolCallResultEvent(
-                    message_id=f"result-{call}",
-                    tool_call_id=call,
-                    content=_as_text(text),
+                    message_id=f"result-{call}", tool_call_id=call, content=_as_text(text)
                 )
             case StepUndoneStreamEvent():
                 yield from self.close()
@@ -233,14 +249,12 @@ class _Told:
             self._message = ""
 
 
-async def _end(
-    runner: AgentRunner, given: ui.RunAgentInput, task_id: str
-) -> Sequence[ui.BaseEvent]:
+async def _end(asked: Access, given: ui.RunAgentInput, task_id: str) -> Sequence[ui.BaseEvent]:
     """Return how a run has ended: the state, then its outcome."""
-    task = await settled(runner, task_id)
+    runner, task = asked.runner, await _settled(asked, task_id)
     ended = ui.RunFinishedEvent(thread_id=given.thread_id, run_id=given.run_id)
     match task.status:
-        case "finished":
+        case "finished" | "answered":
             ended.result = (await runner.response(task_id)).response
         case "waiting":
             waits = [_interrupt(each) for each in await runner.pending_approvals(task_id)]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -14,9 +15,11 @@ from pydantic import TypeAdapter
 from holdfast import AgentRunner, ToolContext, tool
 from holdfast.contrib.ag_ui import ag_ui_router
 from holdfast.contrib.fastapi import Identity
+from holdfast.contrib.threads import thread
+from holdfast.desk.identity.tokens import May
 from holdfast.testing import FakeOpenAI
 from tests.support.desk import serve_app
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, until_status
 
 EVENTS: TypeAdapter[ui.Event] = TypeAdapter(ui.Event)
 
@@ -41,11 +44,24 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 
 
 @pytest.fixture
-async def client(runner: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
+def ann() -> Identity:
+    return Identity(f"ann-{uuid4().hex}", frozenset({"operator", "approver"}))
+
+
+@asynccontextmanager
+async def serving(
+    runner: AgentRunner, who: Identity, may: May | None = None
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """Serve the router to someone."""
     app = FastAPI()
-    ann = Identity(f"ann-{uuid4().hex}", frozenset({"operator", "approver"}))
-    app.include_router(ag_ui_router(runner, identity=lambda: ann))
+    app.include_router(ag_ui_router(runner, identity=lambda: who, may=may))
     async with serve_app(app) as url, httpx.AsyncClient(base_url=url, timeout=60) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(runner: AgentRunner, ann: Identity) -> AsyncGenerator[httpx.AsyncClient]:
+    async with serving(runner, ann) as made:
         yield made
 
 
@@ -180,3 +196,32 @@ async def test_what_tasks_do_not_have_is_refused_in_words(
     found = await client.post("/ag-ui", json=body)
     assert found.status_code == 422
     assert said in found.json()["detail"]
+
+
+async def test_a_run_that_nobody_followed_to_its_end_does_not_keep_its_thread(
+    client: httpx.AsyncClient, runner: AgentRunner, ann: Identity, model: FakeOpenAI
+) -> None:
+    model.reply("Hello.")
+    model.reply("Hello again.")
+    async with client.stream("POST", "/ag-ui", json=given("Hello?", "r1")) as cut:
+        await anext(cut.aiter_lines())
+    [task] = (await runner.reader.session_so_far(runner.session(thread(ann, "t1")).id)).line
+    await until_status(runner, task, "answered")
+    assert (await told(client, given("Still there?", "r2")))[-1][1].result == "Hello again."
+    assert (await runner.get_task(task)).status == "finished"
+
+
+async def test_who_resumes_a_run_must_be_allowed_to_read_the_task_and_closes_none_without_leave(
+    runner: AgentRunner, model: FakeOpenAI
+) -> None:
+    model.reply("Hello.")
+    task = (await runner.create_task("Hello?", step_mode="automatic", streams=True)).task_id
+    await until_status(runner, task, "answered")
+    vic = Identity("vic", frozenset({"viewer"}))
+    answer = ui.ResumeEntry(interrupt_id=f"{task}:1", status="cancelled")
+    async with serving(runner, vic) as client:
+        assert (await told(client, given("", "r1", resume=[answer])))[-1][1].result == "Hello."
+    assert (await runner.get_task(task)).status == "answered"
+    async with serving(runner, vic, lambda _who, _verb, subject: subject != task) as client:
+        found = await client.post("/ag-ui", json=given("", "r1", resume=[answer]))
+        assert found.status_code == 403

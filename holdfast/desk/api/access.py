@@ -124,6 +124,10 @@ class Access:
         await self._guard.ensure(self.visitor, verb, subject)
         return self.visitor.name
 
+    async def allows(self, verb: Verb, subject: str) -> bool:
+        """Whether the visitor may do this."""
+        return await self._guard.allows(self.visitor, verb, subject)
+
     async def check(self) -> None:
         """Return if the sender may still read: a token can be revoked while a stream is open.
 

@@ -134,13 +134,8 @@ class SessionFacts(BaseModel):
 @reads.get("/me")
 async def me(asked: Asked) -> Me:
     """Say who sends the request, and what they may do."""
-    visitor = asked.visitor
-    return Me(
-        name=visitor.name,
-        roles=sorted(visitor.roles),
-        source=visitor.source,
-        tenant=visitor.tenant,
-    )
+    who = asked.visitor
+    return Me(name=who.name, roles=sorted(who.roles), source=who.source, tenant=who.tenant)
 
 
 @reads.get("/tasks")
