@@ -246,7 +246,7 @@ async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(
     monkeypatch.setattr(Turn, "_holder", has_ended)
     monkeypatch.setattr(Turn, "_send", send)
     result = await run("q", session="s", on_busy="refuse", task_id=f"{run.rig.app}-a")
-    assert (result.final_output, len(sent)) == ("one", 1)
+    assert (result.final_output, len(sent)) == ("one", 2)
 
 
 async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(

@@ -22,6 +22,7 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import memo
 from holdfast.task.data.head import SessionRef
 from holdfast.task.data.state import CLAIM, TURN, Claim, CommitRef, SessionState
+from holdfast.values.runs.status import OnBusy
 from holdfast.workflows import session
 from tests.simulation.clock import EPOCH, Clock, virtual_time
 from tests.simulation.play import (
@@ -69,12 +70,14 @@ class Line(Simulation):
         work = send_claim(client_of(self.server), self.archive, SESSION, "hf-sim", claim)
         self.worker._in_a_loop(work)
 
-    def turn(self, id: str, session: str, *callers: tuple[str, str]) -> Turn:
+    def turn(
+        self, id: str, session: str, *callers: tuple[str, str], on_busy: OnBusy = "queue"
+    ) -> Turn:
         """Return the turn of a task that tools of the callers run."""
         named: Any = SessionRef(id=session, name=session, queue="hf-sim")
         client = client_of(self.server)
         tasks = TaskClient(client, Reader(client, self.archive), Caller())
-        made = Turn(tasks, named, id, "queue")
+        made = Turn(tasks, named, id, on_busy)
         made._claim = made._claim.model_copy(update={"callers": callers})
         return made
 
@@ -221,6 +224,30 @@ def test_tasks_that_would_wait_for_one_another_are_refused(
         claim("z1", x[0], z)
         simulation.choose(("settle",))
         assert line_of(simulation, x[0]) == ("x", "x-behind", "z1")
+
+
+def test_a_task_that_would_be_refused_gets_the_floor_or_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has the floor leaves it between two looks."""
+    monkeypatch.setattr(Presence, "is_fresh", lambda *_: True)
+    send = Turn._send
+
+    async def sent(turn: Turn, claim: Claim) -> None:
+        await send(turn, claim)
+        await send(turn, Claim(gone=("x",)))
+
+    monkeypatch.setattr(Turn, "_send", sent)
+    with line() as simulation:
+        simulation.choose(("fate", "step", "held"))
+        simulation.begin("x", claims=True)
+        simulation.choose(("settle",))
+        simulation.worker._in_a_loop(simulation.turn("a", SESSION, on_busy="refuse").claim())
+        simulation.choose(("settle",))
+        assert line_of(simulation) == ("a",)
+        simulation.begin("a", claims=False)
+        with pytest.raises(SessionBusyError, match="'a'"):
+            simulation.worker._in_a_loop(simulation.turn("b", SESSION, on_busy="refuse").claim())
 
 
 @pytest.mark.parametrize("lives", [True, False])

@@ -40,6 +40,9 @@ FIRST_LOOK_SECONDS = 1.0
 LONGEST_LOOK_SECONDS = 5.0
 GROWTH = 1.5
 
+MOST_CLAIMS = 3
+"""How often a task tries to get the floor that is free each time that it looks."""
+
 T = TypeVar("T")
 
 
@@ -94,10 +97,13 @@ class Turn:
             await self._refuse_circle()
             if await self._tell(holder, "feedback", text=text, when="next_model_call"):
                 return holder
-        await self._send(self._claim)
-        # In line already: of two tasks that come at once, one sees the other.
-        await self._refuse_circle()
-        holder = await self._holder() if self._mode in ("refuse", "interrupt") else ""
+        for _ in range(MOST_CLAIMS):
+            await self._send(self._claim)
+            # In line already: of two tasks that come at once, one sees the other.
+            await self._refuse_circle()
+            holder = await self._holder() if self._mode in ("refuse", "interrupt") else self._task
+            if holder:  # else who had the floor has ended since, and this one is not in line
+                break
         if holder in ("", self._task):
             return ""
         if self._mode == "refuse":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic_core import from_json
 
@@ -18,9 +18,6 @@ from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import Message, ToolCall, shown
 from holdfast.values.steps import HistoryRef, Task, ToolOutput
 from holdfast.workers.tool_use import ToolsToFinalOutputResult
-
-if TYPE_CHECKING:
-    from holdfast.task.data.head import AgentSnapshot
 
 
 class ToolResult(ToolOutput):
