@@ -39,7 +39,7 @@ from holdfast.reading.streams.reader import (
     StreamEvent,
 )
 from holdfast.task.data.calls import Approval
-from holdfast.values.checks.ids import task_of
+from holdfast.values.checks.ids import check_name, task_of
 from holdfast.values.steps import Task
 
 ANSWER_SCHEMA: dict[str, Any] = {
@@ -66,8 +66,8 @@ def ag_ui_router(
 ) -> APIRouter:
     """Make a router with an endpoint that takes a `RunAgentInput` and streams AG-UI's events.
 
-    The last user message is the input; the session has what was said before. An approval ends the
-    run with an interrupt, and the run that resumes it decides.
+    The last user message is the input; the session has what was said before. `context` is not read.
+    An approval ends the run with an interrupt, and the run that resumes it decides.
 
     Args:
         runner: Runs the tasks. Your app starts and closes it.
@@ -76,13 +76,14 @@ def ag_ui_router(
         may: Likewise.
         path: Address of the endpoint.
     """
-    known = Depends(known_by(runner, identity, may))
-    router = APIRouter(dependencies=[known], route_class=IdRoute)
+    sender = Depends(known_by(runner, identity, may))
+    router = APIRouter(dependencies=[sender], route_class=IdRoute)
 
     async def run(asked: Asked, given: ui.RunAgentInput, last: Last = None) -> StreamingResponse:
+        known = event_number(last, 0)
         task_id, after = await _task(asked, given, agent or runner.agent)
-        begin = event_number(last, after)
-        return streamed(asked, _events(asked, given, task_id, begin), end="", failed=_failed)
+        told = _events(asked, given, task_id, known or after)
+        return streamed(asked, told, end="", failed=_failed)
 
     router.post(path, response_class=StreamingResponse)(run)
     return router
@@ -94,6 +95,8 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     Raises:
         InvalidArgumentError: The run asks for what tasks do not have.
     """
+    for what, id in (("thread", given.thread_id), ("run", given.run_id)):
+        check_name(f"The id of a {what}", id)
     if given.tools:
         msg = "Tools of the frontend cannot be called: give the agent tools of its own."
         raise InvalidArgumentError(msg)
@@ -103,7 +106,6 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     if not texts:
         raise InvalidArgumentError("A run begins with a user message: send one.")
     by = await asked.may("create", agent)
-    state = given.state if isinstance(given.state, dict) and given.state else None
     who = asked.visitor
     names = f"{who.tenant}\0{who.name}\0{given.thread_id}\0{given.run_id}"
     begin = partial(
@@ -113,7 +115,7 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
         task_id=f"ag-ui-{hashlib.sha256(names.encode()).hexdigest()[:24]}",
         session=thread(who, given.thread_id),
         on_busy="refuse",
-        extra_state=state,
+        extra_state=given.state or None,
         step_mode="automatic",
         streams=True,
         exist_ok=True,
@@ -139,16 +141,16 @@ async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[st
         raise InvalidArgumentError("The answers of one run are about one task.")
     [task_id] = tasks
     await asked.may(READ, task_id)
-    waiting = {each.id: each for each in await asked.runner.pending_approvals(task_id)}
-    due = [(waiting[each.interrupt_id], each) for each in answers if each.interrupt_id in waiting]
+    waiting = {each.id for each in await asked.runner.pending_approvals(task_id)}
+    due = [each for each in answers if each.interrupt_id in waiting]
     if not due:  # the same run again
         return task_id, 0
     after = 0
     async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
         async for event in told:
             after = event.offset
-    for approval, answer in due:
-        await _decide(asked, approval, answer)
+    for answer in due:
+        await _decide(asked, answer.interrupt_id, answer)
     return task_id, after
 
 
@@ -158,15 +160,16 @@ async def _settled(asked: Access, task_id: str) -> Task:
     return await (settled(asked.runner, task_id) if is_closed else asked.runner.get_task(task_id))
 
 
-async def _decide(asked: Access, approval: Approval, answer: ui.ResumeEntry) -> None:
+async def _decide(asked: Access, approval: str, answer: ui.ResumeEntry) -> None:
+    """Decide by the id alone: a call that was edited since it was shown is refused then."""
     said = answer.payload if isinstance(answer.payload, dict) else {}
     roles, reason = asked.person.roles, str(said.get("reason", ""))
     if answer.status == "resolved" and said.get("approved") is True:
         changed = said.get("arguments")
-        by = await asked.may("approve" if changed is None else "edit", approval.id)
+        by = await asked.may("approve" if changed is None else "edit", approval)
         await asked.runner.approve(approval, by, changed, reason, roles=roles)
     else:
-        by = await asked.may("reject", approval.id)
+        by = await asked.may("reject", approval)
         reason = reason or "It was cancelled."
         await asked.runner.reject(approval, by, reason, roles=roles)
 

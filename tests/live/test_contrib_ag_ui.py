@@ -12,7 +12,7 @@ from ag_ui import core as ui
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from holdfast import AgentRunner, ToolContext, tool
+from holdfast import AgentRunner, ApprovalRule, ToolContext, tool
 from holdfast.contrib.ag_ui import ag_ui_router
 from holdfast.contrib.fastapi import Identity
 from holdfast.contrib.threads import thread
@@ -37,9 +37,15 @@ async def pay(euros: int) -> str:
     return f"{euros} paid"
 
 
+@tool(needs_approval=ApprovalRule(quorum=2))
+async def share(euros: int) -> str:
+    """Pay out of what is of two people."""
+    return f"{euros} shared"
+
+
 @pytest.fixture
 async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
-    await rig.serve(make_agent(look, pay))
+    await rig.serve(make_agent(look, pay, share))
     return rig.runner()
 
 
@@ -186,6 +192,9 @@ async def test_an_answer_that_is_made_again_takes_back_what_was_told_of_it(
     [
         ({"tools": [ui.Tool(name="alert", description="Alert.", parameters={})]}, "frontend"),
         ({"messages": []}, "begins with a user message"),
+        ({"threadId": "t\ud800"}, "id of a thread"),
+        ({"runId": "\ud800"}, "id of a run"),
+        ({"state": [1]}, "extra_state"),
     ],
 )
 async def test_what_tasks_do_not_have_is_refused_in_words(
@@ -193,7 +202,8 @@ async def test_what_tasks_do_not_have_is_refused_in_words(
 ) -> None:
     body = {**given("x", "r1"), **more}
     body = ui.RunAgentInput.model_validate(body).model_dump(by_alias=True)
-    found = await client.post("/ag-ui", json=body)
+    headers = {"content-type": "application/json"}
+    found = await client.post("/ag-ui", content=json.dumps(body), headers=headers)
     assert found.status_code == 422
     assert said in found.json()["detail"]
 
@@ -225,3 +235,15 @@ async def test_who_resumes_a_run_must_be_allowed_to_read_the_task_and_closes_non
     async with serving(runner, vic, lambda _who, _verb, subject: subject != task) as client:
         found = await client.post("/ag-ui", json=given("", "r1", resume=[answer]))
         assert found.status_code == 403
+
+
+async def test_a_vote_is_not_for_arguments_that_another_person_has_edited_since_they_were_shown(
+    runner: AgentRunner, client: httpx.AsyncClient, model: FakeOpenAI
+) -> None:
+    model.call("share", {"euros": 5})
+    asked = (await told(client, given("Share.", "r1")))[-1][1].outcome.interrupts[0]
+    await runner.approve(asked.id, "bob", {"euros": 500})
+    answer = ui.ResumeEntry(interrupt_id=asked.id, status="resolved", payload={"approved": True})
+    found = await client.post("/ag-ui", json=given("", "r2", resume=[answer]))
+    assert found.status_code == 409
+    assert "bob has edited the arguments" in found.json()["detail"]
