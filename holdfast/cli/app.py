@@ -63,8 +63,7 @@ def _version(given: bool) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="Show it."),
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show it.")
     ] = False,
 ) -> None:
     """Durable agent tasks on Temporal: kill anything, the task goes on."""
@@ -166,8 +165,7 @@ def run(
         str | None, typer.Option(help="Session that remembers the conversation.")
     ] = None,
     on_busy: Annotated[
-        OnBusy | None,
-        typer.Option(help="While another task of the session runs. Default: queue."),
+        OnBusy | None, typer.Option(help="While another task of the session runs. Default: queue.")
     ] = None,
     agents: AgentsOption = None,
     app: AppOption = None,
@@ -177,12 +175,10 @@ def run(
         bool, typer.Option("--exist-ok", help="Go on with the same task if it exists.")
     ] = False,
     max_turns: Annotated[
-        int | None,
-        typer.Option(min=0, help="Model calls before a person is asked."),
+        int | None, typer.Option(min=0, help="Model calls before a person is asked.")
     ] = None,
     max_dollars: Annotated[
-        str | None,
-        typer.Option(help="US dollars before a person is asked for more."),
+        str | None, typer.Option(help="US dollars before a person is asked for more.")
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Create the task and leave it to the workers.")
@@ -191,8 +187,7 @@ def run(
         bool, typer.Option("--manual", help="Create the task for `holdfast step`; run nothing.")
     ] = False,
     start_at: Annotated[
-        datetime | None,
-        typer.Option(help="Begin then, in local time; leaves it to the workers."),
+        datetime | None, typer.Option(help="Begin then, in local time; leaves it to the workers.")
     ] = None,
     by: ByOption = "",
 ) -> None:
@@ -241,8 +236,7 @@ def artifacts(
     typed: TaskArgument,
     *,
     get: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Write this one: its name, or its reference."),
+        str | None, typer.Option(metavar="NAME", help="Write this one: its name, or its reference.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; else to stdout.")

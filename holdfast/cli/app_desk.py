@@ -35,8 +35,7 @@ async def serve(
     app: AppOption = None,
     tokens: TokensOption = None,
     oidc: Annotated[
-        Path | None,
-        typer.Option(envvar="HOLDFAST_OIDC", help="TOML file of an OpenID provider."),
+        Path | None, typer.Option(envvar="HOLDFAST_OIDC", help="TOML file of an OpenID provider.")
     ] = None,
 ) -> ExitCode | None:
     """Serve every task in a browser, an inbox for people, and an API for programs."""
@@ -61,8 +60,7 @@ def make(
         typer.Option(help="viewer, operator, approver, custodian; groups of rules; repeatable."),
     ] = None,
     days: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="How long it holds; for ever by default."),
+        float | None, typer.Option(min=0.0, help="How long it holds; for ever by default.")
     ] = None,
     *,
     tenant: Annotated[str, typer.Option(help="Only this tenant's tasks; all by default.")] = "",

@@ -47,8 +47,7 @@ def approve(
     *,
     approval: ApprovalArgument,
     arguments: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="Run it with these instead."),
+        str | None, typer.Option(metavar="JSON", help="Run it with these instead.")
     ] = None,
     note: Annotated[str, typer.Option(help="For the auditor.")] = "",
     always: AlwaysOption = False,
@@ -287,8 +286,7 @@ def end_hold(
 
 @command(hold, "commands.keeping.holds_command", "list")
 def list_holds(
-    *,
-    ended: Annotated[bool, typer.Option("--ended", help="Also what is not held now.")] = False,
+    *, ended: Annotated[bool, typer.Option("--ended", help="Also what is not held now.")] = False
 ) -> None:
     """List what is held, for which case, by whom and why."""
 
@@ -337,8 +335,7 @@ def audit(
         typer.Option("--verify", help="Compute the digest chain again; exit code 1 if it breaks."),
     ] = False,
     session: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Verify this session, and no task."),
+        str | None, typer.Option(metavar="NAME", help="Verify this session, and no task.")
     ] = None,
     app: AppOption = None,
 ) -> None:
@@ -357,11 +354,7 @@ def report(
 
 
 @command(people, "commands.audit.record_command")
-def record(
-    typed: TaskArgument,
-    *,
-    secret: SecretOption = None,
-) -> None:
+def record(typed: TaskArgument, *, secret: SecretOption = None) -> None:
     """Print a task as a case, which `holdfast.testing.replay_run` runs again as a test."""
 
 

@@ -92,8 +92,7 @@ def send(
     *,
     data: Annotated[str, typer.Option(metavar="JSON", help="What is known of it.")] = "{}",
     id: Annotated[
-        str | None,
-        typer.Option(help="Tells it apart: sent again with it, it changes nothing."),
+        str | None, typer.Option(help="Tells it apart: sent again with it, it changes nothing.")
     ] = None,
     keep: Annotated[
         str, typer.Option(help="How long it is kept for calls that wait later.")

@@ -84,8 +84,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any.")] = 8401,
     origin: Annotated[
-        list[str] | None,
-        typer.Option(help="Web page that may ask, as of Temporal's UI; several."),
+        list[str] | None, typer.Option(help="Web page that may ask, as of Temporal's UI; several.")
     ] = None,
 ) -> None:
     """Serve a remote codec to people with a token of the desk."""
@@ -94,8 +93,7 @@ def serve(
 @command(start, "commands.start.restore.restore_command")
 def restore(
     since: Annotated[
-        datetime,
-        typer.Option(help="Local time of the backup; older ones are left out."),
+        datetime, typer.Option(help="Local time of the backup; older ones are left out.")
     ],
     *,
     erase_again: Annotated[
@@ -121,8 +119,7 @@ def backup(
     manifest: Annotated[Path, typer.Argument(metavar="FILE", help="Where the digests are.")],
     *,
     copy: Annotated[
-        str | None,
-        typer.Option(help="URL or directory of a copy: compare it with the file."),
+        str | None, typer.Option(help="URL or directory of a copy: compare it with the file.")
     ] = None,
 ) -> None:
     """Write the digests of all files of the archive, or compare a copy of it with them."""
