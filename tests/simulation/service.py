@@ -125,6 +125,7 @@ class Service(ServiceClient):
         before = chain[: chain.index(run)][-1:]
         if before and before[0].status == "continued":
             began.continued_execution_run_id = before[0].begin.run_id
+        began.input.payloads.extend(run.begin.input)
         began.SetInParent()
         for id, at in run.scheduled:
             event = found.history.events.add()

@@ -5,11 +5,16 @@ in line, and nobody waits for one that has ended.
 """
 
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import PayloadCodec
+from temporalio.testing import ActivityEnvironment
 
 from holdfast.archive import session_commits
 from holdfast.archive.session_commits import commit_turn, end_of, send_claim
@@ -224,6 +229,25 @@ def test_tasks_that_would_wait_for_one_another_are_refused(
         claim("z1", x[0], z)
         simulation.choose(("settle",))
         assert line_of(simulation, x[0]) == ("x", "x-behind", "z1")
+
+
+def test_a_tool_begins_tasks_by_a_client_that_cannot_read_the_task_of_the_tool() -> None:
+    class OtherKeys(PayloadCodec):
+        async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            return [*payloads]
+
+        async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            raise ValueError("other keys")
+
+    with line() as simulation:
+        simulation.begin("a", claims=True)
+        own = client_of(simulation.server)
+        converter = replace(own.data_converter, payload_codec=OtherKeys())
+        other = Client(own.service_client, data_converter=converter)
+        tasks = TaskClient(other, Reader(other, simulation.archive), Caller())
+        tool = ActivityEnvironment(own)
+        tool.info = replace(tool.info, workflow_type=AGENT_TASK, workflow_id="a")
+        assert simulation.worker._in_a_loop(tool.run(tasks.callers)) == ((SESSION, "a"),)
 
 
 def test_a_task_that_would_be_refused_gets_the_floor_or_is_refused(

@@ -677,8 +677,10 @@ class TaskClient(TaskUpdates):
         """
         info = activity.info()
         if info.workflow_type == AGENT_TASK and info.workflow_id:
-            with suppress(RPCError):  # of a task on another server
-                return (await self.reader.begun_head(info.workflow_id)).turns(info.workflow_id)
+            # By the activity's own client: this one may be of another server, or have other keys.
+            reader = Reader(activity.client(), self.reader.archive)
+            with suppress(RPCError):
+                return (await reader.begun_head(info.workflow_id)).turns(info.workflow_id)
         return ()
 
     async def start_and_run(
