@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast import Agent, AgentRunner, ToolContext, tool, wait_for_event
-from holdfast.errors import EngineError
+from holdfast.errors import CommandRefusedError, EngineError
 from holdfast.serving.batches import BatchModel
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, call, calls
 from holdfast.workers import FoldingAgentWorker
@@ -172,12 +172,13 @@ async def be_ann(runner: AgentRunner, nights: Sequence[str]) -> None:
     """Until the last night is over, approve what Ann is asked, and release the data."""
     asked, open_nights = set[str](), {*nights}
     while open_nights:
-        with suppress(EngineError):  # no worker answers just now: ask again
+        # No server or worker answers just now, or the answer to a decision was lost: ask again.
+        with suppress(EngineError, CommandRefusedError):
             for approval in await runner.pending_approvals():
                 if approval.id not in asked:
                     print(f"Ann is asked: {approval.tool} {approval.arguments}")
-                    asked.add(approval.id)
                     await runner.approve(approval, by="ann")
+                    asked.add(approval.id)
             for task in await runner.list_tasks("running", "researcher"):
                 if "data.released" in (await runner.get_task(task)).waits:
                     print(f"{task.task_id} waits for the data, which are released now")

@@ -259,9 +259,9 @@ async def _end(asked: Access, given: ui.RunAgentInput, task_id: str) -> Sequence
     match task.status:
         case "finished" | "answered":
             ended.result = (await runner.response(task_id)).response
-        case "waiting":
-            waits = [_interrupt(each) for each in await runner.pending_approvals(task_id)]
-            ended.outcome = ui.RunFinishedInterruptOutcome(interrupts=waits)
+        case "waiting" if waits := await runner.pending_approvals(task_id):
+            found = [_interrupt(each) for each in waits]
+            ended.outcome = ui.RunFinishedInterruptOutcome(interrupts=found)
         case "abandoned":
             ended.outcome = ui.RunFinishedCancelledOutcome()
         case _:

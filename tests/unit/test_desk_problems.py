@@ -1,14 +1,17 @@
 """Statuses of problem details: each error has one, and it agrees with the exit code."""
 
+import asyncio
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.cli.exits import ExitCode, exit_code_of
+from holdfast.desk.api import events
 from holdfast.desk.identity.problems import problem_of, status_of
 from holdfast.desk.identity.tokens import NotAllowedError, NotAuthenticatedError
 from holdfast.errors import HoldfastError, TaskExistsError
@@ -55,3 +58,28 @@ def test_each_error_has_the_status_of_its_exit_code(kind: type[HoldfastError]) -
     assert said["type"] == f"urn:holdfast:error:{kind.__name__.removesuffix('Error')}"
     assert said["detail"].startswith("It was refused")
     assert "sk-proj" not in said["detail"]
+
+
+async def test_a_stream_whose_next_event_cannot_be_made_breaks_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.5)
+
+    async def sent() -> AsyncGenerator[str]:
+        yield "id: 1\n\n"
+        raise ValueError("odd")
+
+    class Asked:
+        async def check(self) -> None: ...
+
+    asked: Any = Asked()
+    got: list[Any] = []
+
+    async def read() -> None:
+        async with asyncio.timeout(5):
+            async for each in events.streamed(asked, sent()).body_iterator:
+                got.append(each)  # noqa: PERF401  what came before the error
+
+    with pytest.raises(ValueError, match="odd"):
+        await read()
+    assert got[1:] == ["id: 1\n\n"]  # and no comment that it is still there

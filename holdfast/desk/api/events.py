@@ -141,6 +141,9 @@ async def _alive(
             await queue.put(end)
         except HoldfastError as error:
             await queue.put(failed(error))
+        except Exception:
+            await queue.put(None)
+            raise
         await queue.put(None)
 
     reading = asyncio.create_task(read())
@@ -152,6 +155,7 @@ async def _alive(
             except TimeoutError:
                 each = ": still here\n\n"
             if each is None:
+                await reading
                 return
             try:
                 await asked.check()
