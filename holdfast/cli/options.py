@@ -154,8 +154,8 @@ def shared(
     def command(**given: Any) -> None:
         common = Common(**{each.name: given.pop(each.name) for each in more})
         for name, value in given.items():
-            if isinstance(value, datetime):  # in local time
-                given[name] = value.astimezone()
+            if isinstance(value, datetime):
+                given[name] = _in_local_time(value)
         code = guarded(functools.partial(body, common, **given), as_json=common.json)
         if code:
             raise typer.Exit(int(code))
@@ -163,6 +163,13 @@ def shared(
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
     return command
+
+
+def _in_local_time(given: datetime) -> datetime:
+    try:
+        return given.astimezone()
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(f"{given} cannot be told as a local time: {error}.") from None
 
 
 def command(

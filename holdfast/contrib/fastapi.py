@@ -73,7 +73,9 @@ def tasks_router(
 ) -> APIRouter:
     """Make a router with the routes of the desk's API, as `docs/desk_api.md` lists them.
 
-    Requests that other sites send, their size and their number are your app's to check.
+    Requests that other sites send, their size and their number are your app's to check. `identity`
+    is asked once for each request, `may` for each event of a stream as well: only `may` ends the
+    streams of someone who has signed out.
 
     Args:
         runner: Reads and steers the tasks. Your app starts and closes it.

@@ -11,7 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
-from holdfast.cli.exits import exit_code_of
+from holdfast.cli.exits import ExitCode, exit_code_of
 from holdfast.cli.options import Common
 from holdfast.errors import (
     AgentNotFoundError,
@@ -123,3 +123,9 @@ def test_each_declared_command_names_a_function_that_takes_what_is_typed() -> No
         typed = [part.name for part in each.params if part.name not in shared]
         does = getattr(importlib.import_module(module), function)
         inspect.signature(does).bind("common", **dict.fromkeys(typed))
+
+
+def test_a_time_that_no_clock_shows_is_wrong_usage() -> None:
+    ran = CliRunner().invoke(app, ["run", "agent", "Hello?", "--start-at", "0001-01-01"])
+    assert ran.exit_code == ExitCode.USAGE
+    assert "cannot be told as a local time" in ran.output
