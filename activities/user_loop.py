@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context, ContextVar
 from typing import Any, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -312,6 +312,18 @@ class UserLoops:
         self._lock = threading.Lock()
         self._loops: list[UserLoop] = []
         self.works: set[Work] = set()
+        self._workers = 0
+
+    @asynccontextmanager
+    async def served(self) -> AsyncGenerator[None]:
+        """Keep the loops while a worker runs: when the last one has ended, they end."""
+        self._workers += 1
+        try:
+            yield
+        finally:
+            self._workers -= 1
+            if not self._workers:
+                await self.close()
 
     def free(self) -> UserLoop:
         """Return a loop for new work.

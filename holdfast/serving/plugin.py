@@ -240,7 +240,7 @@ class HoldfastPlugin(SimplePlugin):
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
         self._archive = archive
-        self._activities, workflows = None, None
+        self._activities, workflows, loops = None, None, None
         if served:  # what a worker runs is imported here: clients do without
             from holdfast.activities.user_loop import UserLoops
             from holdfast.serving.activities import WORKFLOWS, Activities
@@ -256,6 +256,7 @@ class HoldfastPlugin(SimplePlugin):
             workflows=workflows,
             activities=self._activities.all if self._activities else None,
             interceptors=[_Guards()],
+            run_context=None if loops is None else loops.served,
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from temporalio.client import Client
+from temporalio.plugin import SimplePlugin
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from holdfast.activities.failures import log_failures_once
@@ -157,8 +158,12 @@ def build_worker(
     """
     if "build_id" not in options:
         options.setdefault("deployment_config", deployment_config())
-    extras: dict[str, Any] = {"prices": prices, "notify": notify, "providers": providers}
-    activities = _activities(agents, archive, **extras)
+    from holdfast.activities.user_loop import UserLoops
+
+    loops, extras = UserLoops(), {"prices": prices, "notify": notify, "providers": providers}
+    activities = _activities(agents, archive, loops, **extras)
+    ends = SimplePlugin("holdfast loops", run_context=loops.served)
+    options["plugins"] = [*options.get("plugins", ()), ends]
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 

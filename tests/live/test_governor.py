@@ -1,18 +1,25 @@
 """Calls of a worker process that wait for their turn at a provider."""
 
+import threading
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from temporalio.worker import Worker
 
-from holdfast import Agent, AgentRunner, ModelSettings, Price, Prices, tool
+from holdfast import Agent, AgentRunner, HoldfastPlugin, ModelSettings, Price, Prices, tool
+from holdfast.desk.identity.tenants import runner_of
+from holdfast.desk.identity.tokens import NotAllowedError
 from holdfast.errors import CommandRefusedError, ModelUnavailableError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.serving.governor import Provider, TenantBudget, gate
+from holdfast.serving.governor.served import bare
 from holdfast.serving.governor.shares import Shares
 from holdfast.serving.governor.workflow import QUEUE, TENANTS
+from holdfast.serving.worker_process import build_worker
 from holdfast.testing import FakeOpenAI, ScriptedModel, hang
 from holdfast.values.messages import Message, ToolCall, Usage
 from tests.support.rig import until, until_status
@@ -133,6 +140,8 @@ async def test_a_tenant_that_has_used_its_day_waits_for_a_person_and_others_go_o
         assert any("tenant 'a'" in repr(each) for each in await runner.audit(second))
         other = await runner.create_task("look", tenant="b")
         assert str(await runner.run_task(other)) == "said"
+        with pytest.raises(NotAllowedError, match="go past its day"):
+            await runner_of(runner, "a").approve(asked, by="anna")
         with pytest.raises(CommandRefusedError, match="raise it to more than that"):
             await runner.approve(asked, by="anna", arguments={"max_dollars": "0"})
         await runner.approve(asked, by="anna", arguments={"max_dollars": "0.15"})
@@ -142,3 +151,32 @@ async def test_a_tenant_that_has_used_its_day_waits_for_a_person_and_others_go_o
         )
         assert counted.days["a"].dollars >= Decimal("0.20")
         assert list(counted.days) == ["a"]
+
+
+@pytest.mark.parametrize("by", ["build_worker", "plugin"])
+async def test_a_worker_that_a_team_runs_leaves_no_thread_behind(by: str) -> None:
+    agent = Agent(name="agent", model=ScriptedModel(costly))
+    limits = Provider(name="acme", models=("scripted",), requests_per_minute=6000)
+
+    before = {*threading.enumerate()}  # other tests of this process have threads of their own
+
+    def threads() -> set[str]:
+        ours = {"holdfast-governor", "holdfast-tools", "holdfast-watch"}
+        return ours & {each.name for each in {*threading.enumerate()} - before}
+
+    async with AgentRunner.local(agent, data_dir=None) as local:
+        known: dict[str, Any] = {"archive": local.archive, "providers": [limits]}
+        plugin = HoldfastPlugin(agents=[agent], **known)
+
+        for _ in range(2):
+            if by == "plugin":
+                worker = Worker(bare(local.client), task_queue="hf.own", plugins=[plugin])
+            else:
+                worker = build_worker(local.client, [agent], app="own", **known)
+            async with worker:
+                runner = AgentRunner(
+                    agent="agent", app="own", client=local.client, archive=local.archive
+                )
+                assert str(await runner.run_task(await runner.create_task("q"))) == "said"
+                assert "holdfast-governor" in threads()
+            await until(lambda: not threads())

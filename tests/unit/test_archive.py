@@ -29,10 +29,7 @@ __all__ = ["logs_are_told_again"]
 
 @pytest.fixture(params=["directory", "file url", "memory", "encrypted"])
 def archive(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    logs_told: None,
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logs_told: None
 ) -> Archive:
     del logs_told
     urls: dict[str, str | Path] = {

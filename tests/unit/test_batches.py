@@ -109,10 +109,7 @@ def test_a_batch_that_had_no_room_was_no_try_and_one_that_is_refused_fails() -> 
     hand.make(hand.collected(), now=1000.0)
     assert hand.calls["a"].tries == 1
     hand.refused(2, Seen(why="no such model"), now=1000.0)
-    assert (hand.reply("a").state, hand.reply("a").why) == (
-        "failed",
-        "no such model",
-    )
+    assert (hand.reply("a").state, hand.reply("a").why) == ("failed", "no such model")
 
 
 def test_at_a_deadline_a_batch_is_looked_at_and_after_it_no_one_waits() -> None:

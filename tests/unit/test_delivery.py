@@ -71,11 +71,6 @@ def test_the_table_has_every_outcome() -> None:
 def test_the_parts_of_a_carried_state_are_flat_on_the_wire_as_they_always_were() -> None:
     delivery = Delivery(undelivered=(2,), given=((1, ("c",)),), seen={"r": REPLY})
     wire = Carried(steps=2, delivery=delivery).wire()
-    assert wire == {
-        "steps": 2,
-        "undelivered": [2],
-        "given": [[1, ["c"]]],
-        "seen": {"r": {"n": 1}},
-    }
+    assert wire == {"steps": 2, "undelivered": [2], "given": [[1, ["c"]]], "seen": {"r": {"n": 1}}}
     assert Carried.model_validate(wire).delivery == delivery
     assert Carried().wire() == {}

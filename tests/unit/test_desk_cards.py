@@ -205,12 +205,7 @@ def test_three_decisions_are_shown_at_once_and_those_that_are_barred_have_no_key
 
 def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() -> None:
     hosted = approval(tool="crm.pay", server="crm")
-    assert [each.verb for each in choices_of(hosted)] == [
-        "approve",
-        "always",
-        "reject",
-        "snooze",
-    ]
+    assert [each.verb for each in choices_of(hosted)] == ["approve", "always", "reject", "snooze"]
     shown = card(hosted)
     assert (shown.button("e"), shown.button("v")) == (None, None)
     same_name = card(approval(server="crm"), has_undo=True)  # of a namespace that is called so

@@ -178,10 +178,7 @@ def test_effects_say_what_is_done_and_what_has_no_undo() -> None:
 def test_an_effect_that_was_undone_says_so() -> None:
     undone = event("effect_undone", by="ann", key="0.1.0.1")
     left = event("undone", by="ann", n=1, steps=["s1"])
-    for events, other in (
-        ([undone], "done, no undo"),
-        ([undone, left], "remains"),
-    ):
+    for events, other in (([undone], "done, no undo"), ([undone, left], "remains")):
         found = effects_of(list(happenings([step(), *events])), AGENT)
         assert [(e.words, e.undone_by) for e in found] == [(other, ""), ("undone", "ann")]
 

@@ -408,10 +408,7 @@ def test_a_key_service_wraps_data_keys_and_its_failure_tells_no_secret(tmp_path:
         ("", "There is no key in"),
         ("k1 tooshort", "Line 1 of the keys in .* is not a key"),
         ("# ours\nk1", "Line 2"),
-        (
-            f"{LINE}\n{LINE}",
-            "repeats a name",
-        ),
+        (f"{LINE}\n{LINE}", "repeats a name"),
         (LINE.replace("k1", "a/b"), "'a/b' cannot name a key"),
         ("\udcff", "cannot be read from .* UnicodeDecodeError"),
     ],

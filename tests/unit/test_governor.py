@@ -296,11 +296,11 @@ def test_a_clock_that_is_set_back_over_midnight_gives_no_money_twice() -> None:
     assert [bool(lease.why) for lease in leases[2:]] == [True, False]
 
 
-def test_an_ask_that_is_sent_twice_counts_once() -> None:
+def test_an_ask_that_is_sent_again_after_an_outage_counts_once() -> None:
     shares = Shares()
     ask = Ask(worker="a", n=1, limits=Limits(requests=60), calls=3, tokens=30, dollars=Decimal(1))
-    for _ in range(2):
-        shares.answer(ask, 100.0)
+    for now in (100.0, 100.0, 1000.0):
+        shares.answer(ask, now)
     assert (shares.calls, shares.tokens, shares.dollars) == (3, 30, Decimal(1))
 
 

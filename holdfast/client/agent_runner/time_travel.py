@@ -28,24 +28,11 @@ from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.ledger.queue import DONE_KEPT, with_queue
 from holdfast.task.ledger.recording import CREATED, answer_of, lines_after, output_digest
-from holdfast.task.undo import (
-    active_steps,
-    departure,
-    is_of,
-    path_to,
-    receipt_of,
-    undone_meanwhile,
-)
+from holdfast.task.undo import active_steps, departure, is_of, path_to, receipt_of, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.checks.gate import check_arguments
-from holdfast.values.checks.ids import (
-    DEFAULT_APP,
-    check_by,
-    check_name,
-    check_new_id,
-    is_of_agent,
-)
+from holdfast.values.checks.ids import DEFAULT_APP, check_by, check_name, check_new_id, is_of_agent
 from holdfast.values.messages import ImagePart, Message
 from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 from holdfast.values.text.shown import shown

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.api.common.v1 import SearchAttributes, WorkflowExecution
@@ -23,10 +24,13 @@ from temporalio.service import RPCError, RPCStatusCode, ServiceClient
 
 from holdfast.archive.archive import Archive
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.identity.tokens import NotAllowedError
 from holdfast.engine.search_attributes import HF_TENANT
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.records import Records
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.commands import Receipt
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import (
@@ -36,6 +40,7 @@ from holdfast.values.checks.ids import (
     owned,
     session_id,
     session_name,
+    task_of,
 )
 
 _OF_ALL = frozenset(
@@ -176,8 +181,23 @@ def runner_of(runner: AgentRunner, tenant: str) -> AgentRunner:
     reader = Reader(Client(**settings), runner.archive)
     reader.records = _Records(reader, runner.archive, tenant)
     made = copy.copy(runner)
-    vars(made).update(_reader=reader, _tenant=tenant)
+    vars(made).update(_reader=reader, _tenant=tenant, approve=partial(_approve, made))
     return made
+
+
+async def _approve(
+    runner: AgentRunner, approval: Approval | str, *given: Any, **options: Any
+) -> Receipt:
+    """Approve what a tenant may decide: not that it goes past its own day.
+
+    Raises:
+        NotAllowedError: The approval is about that.
+    """
+    id = approval if isinstance(approval, str) else approval.id
+    waits = await runner.pending_approvals(task_of(id))
+    if any(each.id == id and each.is_of_day for each in waits):
+        raise NotAllowedError("Only who sees all tenants may let one go past its day.")
+    return await AgentRunner.approve(runner, approval, *given, **options)
 
 
 async def tenant_of(runner: AgentRunner, subject: str) -> str:

@@ -26,6 +26,7 @@ from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import Prices, priced
+from holdfast.models.resolve import close_at_end
 from holdfast.reading.queries import WAITS
 from holdfast.serving.governor.gate import Gates, Used, come_again
 from holdfast.serving.governor.providers import Limited, Provider, checked_providers
@@ -261,6 +262,7 @@ def _reached(model: Any, key: str, hear: Callable[[Mapping[str, str]], None]) ->
     """
     ours = getattr(model, "model", model) if type(model).__name__ == "ServedModel" else model
     if isinstance(ours, OpenAIModel):
+        close_at_end(ours)
         return ours.reached_by(lambda known: HeardConnection(known, key, hear))
     if not key:
         return model

@@ -383,8 +383,9 @@ class Shares(BaseModel):
         return max(min(room, useful), 0 if kept else 1)
 
 
-FORGOTTEN = 60.0
-"""Seconds after which it is forgotten what a worker has told that does not ask any more."""
+FORGOTTEN = 3600.0
+"""Seconds after which it is forgotten what a worker has told that does not ask any more: an ask
+that is sent again after an outage counts once until then."""
 
 
 def fair(

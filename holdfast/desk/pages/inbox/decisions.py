@@ -58,12 +58,7 @@ LASTING = {
 }
 """How long a decision holds for later calls, in seconds; 0 is without an end."""
 
-_TITLES = {
-    "reason": "Reason",
-    "result": "Result for the agent",
-    "arguments": "",
-    "": "",
-}
+_TITLES = {"reason": "Reason", "result": "Result for the agent", "arguments": "", "": ""}
 
 
 async def decide(
@@ -106,11 +101,7 @@ async def decide(
 
 
 def ask(
-    card: Card,
-    chosen: Choice,
-    send: Send,
-    closed: Callable[[], None],
-    others: Sequence[Card] = (),
+    card: Card, chosen: Choice, send: Send, closed: Callable[[], None], others: Sequence[Card] = ()
 ) -> None:
     """Open the dialog of a decision.
 
