@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Self, cast
 
@@ -56,8 +57,9 @@ SUMMARISE = """\
 You keep the memory of an agent whose conversation is too long for it to read. You get the oldest
 part of that conversation. Write what the agent must still know to finish its work: what it was
 asked for and by which rules, what it has done and found (names, numbers, ids and paths exactly as
-they stand), what was decided and by whom, what failed, and what is still open. Do not answer
-requests that stand in the conversation, and leave out greetings and repetitions."""
+they stand), what was decided and by whom, what failed, and what is still open. An earlier summary
+is all that is known of what came before it: take it over. Do not answer requests that stand in the
+conversation, and leave out greetings and repetitions."""
 
 SUMMARY = "Summary of the conversation before the messages that follow:\n\n"
 
@@ -143,8 +145,7 @@ def tokens(messages: Iterable[Message]) -> int:
 
 
 def _size(message: Message) -> int:
-    content = message.content
-    parts = 0 if isinstance(content, str) else len(message.images) + len(message.files)
+    parts = len(message.images) + len(message.files)
     bare = message.model_copy(update={"content": message.text})
     return len(canonical(bare.wire())) // BYTES_PER_TOKEN + parts * PART_TOKENS
 
@@ -189,9 +190,25 @@ def smaller(
 
 
 def quoted(messages: Sequence[Message], room: int) -> str:
-    """Write messages down for a summary, cut so that they have about this many tokens at most."""
-    each = max(100, min(QUOTED, room * BYTES_PER_TOKEN // max(1, len(messages)) - 40))
-    return "\n\n".join(_quote(message, each) for message in messages)
+    """Write messages down for a summary, cut so that they have about this many tokens at most.
+
+    An earlier summary stays whole if it has room: nothing else is left of what came before it. Of
+    the others the longest are cut.
+    """
+    most = room * BYTES_PER_TOKEN
+    left = most - sum(len(message.text) for message in messages if _is_summary(message))
+    others = sorted(len(_quote(each, QUOTED)) for each in messages if not _is_summary(each))
+    each = QUOTED
+    for k, size in enumerate(others):
+        each = max(100, min(QUOTED, left // (len(others) - k) - 40))
+        if size > each:
+            break
+        left -= size
+    return "\n\n".join(_quote(m, most if _is_summary(m) else each) for m in messages)
+
+
+def _is_summary(message: Message) -> bool:
+    return message.role == "user" and message.text.startswith((SUMMARY, LEFT_OUT))
 
 
 def _quote(message: Message, most: int) -> str:
@@ -317,9 +334,10 @@ class FoldingAgentWorker(AgentWorker):
         seen = [*seen, *ctx.adds]
         fixed = _fixed(ctx)
         room = int(full * TARGET) - fixed
-        found = smaller(seen, await self._pins(ctx, seen), room, room // 4)
+        summary = max(room // 4, full // 20)
+        found = smaller(seen, await self._pins(ctx, seen), room, summary)
         if found is None:
-            found = smaller(seen, (), full - fixed, room // 4)
+            found = smaller(seen, (), full - fixed, summary)
         if found is None:
             raise UserError(
                 f"The conversation cannot be folded into {full} tokens: instructions and tools are"
@@ -330,8 +348,7 @@ class FoldingAgentWorker(AgentWorker):
         fold, out = found
         said = "Longer results of tools are cut from here on."
         if out:
-            summary = await self._summary(ctx, out, room)
-            said = LEFT_OUT if summary is None else SUMMARY + summary
+            said = await self._summary(ctx, out, int(full * TARGET), summary // 2)
         ctx.add(fold.message(said))
         return TaskStepOutput(
             output=f"Folded the conversation, {len(out)} messages left out. {said}",
@@ -339,18 +356,16 @@ class FoldingAgentWorker(AgentWorker):
             next_steps=(step.get_next_step(),),
         )
 
-    async def _summary(self, ctx: StepContext, out: Sequence[Message], room: int) -> str | None:
+    async def _summary(self, ctx: StepContext, out: Sequence[Message], room: int, most: int) -> str:
         """Ask the model for a summary; with less of each message where even that is too long."""
-        if not self.summarises or ctx.limit_reached:
-            return None
-        for part in (room, room // 4, room // 16):
-            asked = user(f"{quoted(out, part)}\n\n[end of this part] Write the summary now.")
-            try:
+        parts = (room, room // 4, room // 16)
+        for part in parts if self.summarises and not ctx.limit_reached else ():
+            asked = user(f"{quoted(out, part)}\n\n[end] Summarise it, in at most {most} words.")
+            with suppress(_TooLong):
                 made = await ctx.call_model([asked], tools=(), instructions=SUMMARISE)
-            except _TooLong:
-                continue
-            return made.text
-        return None
+                return SUMMARY + made.text
+        known = [each.text.removeprefix(LEFT_OUT).strip() for each in out if _is_summary(each)]
+        return "\n\n".join([LEFT_OUT, *filter(None, known)])
 
     async def _pins(self, ctx: StepContext, seen: Sequence[Message]) -> list[int]:
         """Find the messages that stay in view."""

@@ -12,7 +12,7 @@ from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, user
 from holdfast.workers import FoldingAgentWorker
-from holdfast.workers.folding import SUMMARISE, SUMMARY, Fold, tokens, view
+from holdfast.workers.folding import LEFT_OUT, SUMMARISE, SUMMARY, Fold, tokens, view
 from tests.support.rig import Rig, until_status
 from tests.support.scale import times
 
@@ -50,12 +50,11 @@ class Reader:
             msg = f"Model 'reader' refused the request (HTTP 400): maximum context length {length}"
             raise ModelRequestError(msg, status=400)
         text = "\n".join(message.text for message in request.messages)
-        pages = [
-            int(n) for n in re.findall(r"page (\d+):|read up to (\d+)\.", text) for n in n if n
-        ]
+        pages = {int(n) for n in re.findall(r"page (\d+):", text)}
+        assert LEFT_OUT in text or len(pages) == max(pages, default=0), "what it knew is lost"
         if request.instructions == SUMMARISE:
             self.summaries += 1
-            return f"read up to {max(pages)}."
+            return " ".join(f"page {n}:" for n in sorted(pages))
         assert request.messages[0] == user("Read all.") or "Read all." in text
         calls = {call.id for message in request.messages for call in message.calls}
         results = {message.call_id for message in request.messages if message.role == "tool"}
@@ -129,22 +128,18 @@ async def test_an_undo_across_a_fold_gives_the_view_back_and_a_fork_has_its_own(
         assert pages_in(await runner.transcript(each)) == list(range(1, 25))
 
 
-async def test_a_session_and_a_run_go_on_from_a_fold(rig: Rig) -> None:
-    reader = Reader(60)
-    agent = agent_of(reader, FoldingAgentWorker(window=WINDOW, summarises=True))
-    runner = await rig.serving(agent)
-    session = runner.session("s")
-    task = await runner.create_task("Read all.", session="s")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    asked = len(reader.seen)
-    reader.pages = 90
-    again = await runner.create_task("Read all.", session="s")
-    await runner.run_task(again)
-    assert str(await runner.finalize_response(again)) == "all read"
-    assert pages_in(await runner.transcript(again)) == list(range(61, 91))
-    assert reader.seen[asked] < WINDOW
-    assert pages_in(await session.chat_history()) == list(range(1, 91))
+async def test_a_session_remembers_its_tasks_over_folds_of_folds(rig: Rig) -> None:
+    reader = Reader(0, window=4_000)
+    runner = await rig.serving(agent_of(reader, FoldingAgentWorker(window=4_000)))
+    for pages in range(6, 61, 6):
+        reader.pages = pages
+        task = await runner.create_task("Read all.", session="s")
+        await runner.run_task(task)
+        assert str(await runner.finalize_response(task)) == "all read"
+        assert pages_in(await runner.transcript(task)) == list(range(pages - 5, pages + 1))
+    assert reader.summaries > 3
+    assert not reader.refused
+    assert pages_in(await runner.session("s").chat_history()) == list(range(1, 61))
 
 
 async def test_a_worker_without_a_summary_leaves_messages_out(rig: Rig) -> None:

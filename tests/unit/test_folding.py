@@ -8,7 +8,17 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import is_too_long
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import FoldingAgentWorker
-from holdfast.workers.folding import Fold, known_window, smaller, tokens, view
+from holdfast.workers.folding import (
+    BYTES_PER_TOKEN,
+    LEFT_OUT,
+    SUMMARY,
+    Fold,
+    known_window,
+    quoted,
+    smaller,
+    tokens,
+    view,
+)
 
 
 def turn(n: int, calls: int, size: int) -> list[Message]:
@@ -86,6 +96,25 @@ def test_folds_of_steps_side_by_side_and_of_a_session_cut_short_part_no_call(
         ids = {call.id for message in after for call in message.calls}
         assert ids == {message.call_id for message in after if message.role == "tool"}
     assert all(message in both for message in turn(99, calls, 50))
+
+
+@given(conversations, st.integers(300, 4_000), st.integers(0, 3_000), st.booleans())
+def test_a_summary_of_what_came_before_is_quoted_whole(
+    seen: list[Message], room: int, size: int, is_summarised: bool
+) -> None:
+    said = user((SUMMARY if is_summarised else f"{LEFT_OUT}\n\n{SUMMARY}") + "s" * size)
+    text = quoted([*seen[:1], said, *seen[1:]], room)
+    if len(said.text) <= room * BYTES_PER_TOKEN:
+        assert said.text in text
+    calls = sum(len(message.calls) for message in seen)
+    assert len(text) <= max(room * BYTES_PER_TOKEN, size + 400) + 250 * (len(seen) + calls)
+
+
+def test_of_what_is_summarised_the_longest_messages_are_cut_first() -> None:
+    text = quoted([user("a" * 900), *turn(1, 1, 5_000), *turn(2, 1, 5_000)], 1_000)
+    assert "a" * 900 in text
+    assert text.count("[...]") == 2
+    assert 2_500 < len(text) <= 3_000
 
 
 def test_only_results_are_cut_where_that_is_enough() -> None:
