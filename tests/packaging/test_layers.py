@@ -60,7 +60,10 @@ def test_imports_that_run_up_or_in_a_circle_and_a_package_without_a_layer_are_re
 
 def test_no_folder_is_too_long_to_be_read_at_a_glance() -> None:
     hidden = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__", "py.typed"}
-    top = {path.name for path in (ROOT / "holdfast").iterdir()} - hidden
+    # A package that has moved away leaves its caches behind.
+    caches = {path.parent for path in (ROOT / "holdfast").glob("*/__pycache__")}
+    left = {path.name for path in caches if len(list(path.iterdir())) == 1}
+    top = {path.name for path in (ROOT / "holdfast").iterdir()} - hidden - left
     assert len(top) <= 22, top
     folders = [path for tree in TREES for path in (ROOT / tree).rglob("*") if path.is_dir()]
     folders = [

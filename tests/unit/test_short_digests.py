@@ -25,6 +25,7 @@ REASONS = {
     ): "two scopes of one id have one key, which works",
     ("holdfast/archive/bytestore.py", "2"): "a folder; the whole digest follows",
     ("holdfast/client/caller_sessions/store.py", "16"): OWN,
+    ("holdfast/contrib/ag_ui.py", "24"): OWN,
     ("holdfast/desk/api/writes.py", "KEY_DIGITS"): OWN,
     ("holdfast/llama_index/planner.py", "32"): "128 bits: a pair takes 2**64 tries",
     ("holdfast/llama_index/program.py", "16"): "the file of a program; its user names it",
