@@ -192,7 +192,11 @@ async def be_ann(runner: AgentRunner, nights: Sequence[str]) -> None:
 
 async def tell(runner: AgentRunner, nights: Sequence[str], requests: list[FakeRequest]) -> None:
     """Print the report, the audit and the bill."""
-    print((await runner.read_artifact(nights[-1], "report.md")).decode())
+    report = (await runner.read_artifact(nights[-1], "report.md")).decode()
+    print(report)
+    days = [night.removeprefix("night-").partition("T")[0] for night in nights]
+    if forgotten := [day for day in days if f"Night of {day} read" not in report]:
+        raise RuntimeError(f"The memory has lost nights: {', '.join(forgotten)}")
     events = [each for night in nights for each in await runner.audit(night)]
     broken = [night for night in nights if await runner.verify(night)]
     print(f"Audit: {len(events)} events; records that are not intact: {len(broken)}")
