@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from holdfast.values.code.extras import needing
 
@@ -26,11 +27,10 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
     from holdfast.contrib.fastapi import known_by
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import Last, event_number, streamed
-    from holdfast.desk.identity.tokens import READ, May
+    from holdfast.desk.identity.tokens import READ, Identity, May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.contrib.threads import settled, thread
 from holdfast.errors import HoldfastError, InvalidArgumentError, SessionBusyError, message_of
 from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent,
@@ -156,8 +156,11 @@ async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[st
 
 async def _settled(asked: Access, task_id: str) -> Task:
     """Return a task; one that has its answer is closed before, if the sender may do that."""
-    is_closed = await asked.allows("finalize", task_id)
-    return await (settled(asked.runner, task_id) if is_closed else asked.runner.get_task(task_id))
+    task = await asked.runner.get_task(task_id)
+    if task.status != "answered" or not await asked.allows("finalize", task_id):
+        return task
+    await asked.runner.finalize_response(task_id)
+    return await asked.runner.get_task(task_id)
 
 
 async def _decide(asked: Access, approval: str, answer: ui.ResumeEntry) -> None:
@@ -191,6 +194,11 @@ async def _events(
                 yield _sent(each, event.offset if each is found[-1] else None)
     for each in (*told.close(), *await _end(asked, given, task_id)):
         yield _sent(each)
+
+
+def thread(visitor: Identity, id: str) -> str:
+    """Return the name of the session of a person's thread."""
+    return f"{quote(visitor.name, safe='')}/{id}"
 
 
 class _Told:
