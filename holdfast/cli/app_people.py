@@ -21,6 +21,7 @@ from holdfast.cli.arguments import (
     RoleOption,
     SameOption,
     SessionOption,
+    TargetArgument,
     TaskArgument,
     TokenArgument,
     UntilOption,
@@ -356,6 +357,26 @@ def report(
 @command(people, "commands.audit.record_command")
 def record(typed: TaskArgument, *, secret: SecretOption = None) -> None:
     """Print a task as a case, which `holdfast.testing.replay_run` runs again as a test."""
+
+
+@command(people, "commands.evals.eval_command", "eval")
+def evaluate(
+    *,
+    folder: Annotated[Path, typer.Argument(help="Of cases that `holdfast record` has made.")],
+    target: TargetArgument,
+    judges: Annotated[
+        str, typer.Option(metavar="MODULE:JUDGES", help="A function, or a list of them.")
+    ],
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="Its code runs; else the cases have its results."),
+    ] = None,
+    least: Annotated[
+        float, typer.Option(min=0, max=1, help="The score with which a judge passes a case.")
+    ] = 0.5,
+    max_turns: Annotated[int, typer.Option(min=1, help="Most model calls of a case.")] = 30,
+) -> None:
+    """Run recorded cases with the agent's own model, and judge each; 1 when one does not pass."""
 
 
 @command(people, "commands.lists.report.export_command")

@@ -152,8 +152,17 @@ def load_agents(target: str, name: str | None = None) -> App:
     Raises:
         HoldfastError: They cannot be imported.
     """
+    return importing(partial(load_app, target, name), target)
+
+
+def importing(load: Callable[[], T], target: str) -> T:
+    """Import what a command names; an error inside the module is reported in one line.
+
+    Raises:
+        HoldfastError: It cannot be imported.
+    """
     try:
-        return load_app(target, name)
+        return load()
     except (InvalidArgumentError, SystemExit):
         raise
     except Exception as cause:

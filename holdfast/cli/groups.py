@@ -18,7 +18,7 @@ GROUPS = {
     "Run tasks": ("demo", "run", "attach", "step", "finalize", "schedule", "event"),
     "See what there is": (
         *("tasks", "show", "sessions", "approvals"),
-        *("audit", "report", "export", "record", "artifacts"),
+        *("audit", "report", "export", "record", "eval", "artifacts"),
     ),
     "Decide and steer": (
         "inbox",

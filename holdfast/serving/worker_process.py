@@ -230,9 +230,28 @@ def load_app(target: str, name: str | None = None) -> App:
     Raises:
         InvalidArgumentError: The module or attribute is missing, or it holds no agents.
     """
+    found = load(target, "Agents")
+    agents = _agents(found)
+    if not agents:
+        msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
+        raise InvalidArgumentError(msg)
+    return App(name=DEFAULT_APP if name is None else check_app(name), agents=agents)
+
+
+def load(target: str, what: str) -> object:
+    """Import what `module:attribute` names.
+
+    Args:
+        target: Where to find it; the current directory is on the import path.
+        what: What it should be, in the plural.
+
+    Raises:
+        InvalidArgumentError: The module or attribute is missing.
+    """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
-        msg = f"Agents are named as module:attribute, for example my_module:agents; got {target!r}."
+        example = f"my_module:{what.lower()}"
+        msg = f"{what} are named as module:attribute, for example {example}; got {target!r}."
         raise InvalidArgumentError(msg)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -245,11 +264,7 @@ def load_app(target: str, name: str | None = None) -> App:
     found: object = getattr(module, attribute, None)
     if found is None:
         raise InvalidArgumentError(f"Module {module_name!r} has no attribute {attribute!r}.")
-    agents = _agents(found)
-    if not agents:
-        msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
-        raise InvalidArgumentError(msg)
-    return App(name=DEFAULT_APP if name is None else check_app(name), agents=agents)
+    return found
 
 
 def _agents(found: object) -> tuple[Agent, ...]:

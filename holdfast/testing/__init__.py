@@ -26,14 +26,17 @@ from holdfast.testing.scripted import ScriptedModel
 if TYPE_CHECKING:
     from holdfast.testing.cases import Case, CaseDiffersError, Replayed, record_run, replay_run
     from holdfast.testing.conformance.suite import AgentWorkerConformance
+    from holdfast.testing.evals import EvalResult, Judged, eval_cases
     from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 
 __all__ = [
     "AgentWorkerConformance",
     "Case",
     "CaseDiffersError",
+    "EvalResult",
     "FakeOpenAI",
     "FakeRequest",
+    "Judged",
     "Replayed",
     "Reply",
     "ScriptedModel",
@@ -41,6 +44,7 @@ __all__ = [
     "call",
     "calls",
     "cut",
+    "eval_cases",
     "fail",
     "hang",
     "hosted",
@@ -69,4 +73,8 @@ def __getattr__(name: str) -> object:
         from holdfast.testing import cases
 
         return getattr(cases, name)
+    if name in ("EvalResult", "Judged", "eval_cases"):
+        from holdfast.testing import evals
+
+        return getattr(evals, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.handoffs.handoff import Handoff
@@ -105,7 +105,7 @@ class Case(Strict):
 
     format: Literal[1] = 1
     task: str
-    agents: tuple[Definition, ...]
+    agents: tuple[Definition, ...] = Field(min_length=1)
     history: tuple[Message, ...] = ()
     messages: tuple[Message, ...]
     output: Json = None
@@ -279,10 +279,7 @@ async def replay_run(
         name, tuple(map(re.compile, ignore)), frozenset(may_differ), updates=updates
     )
     replay = _Replay(known, compared, frozenset(runs))
-    agents = replay.stand_ins(agent)
-    if odd := sorted({*runs} - replay.names):
-        msg = f"runs= names tools that no agent has: {named(odd)}. There are {named(replay.names)}."
-        raise InvalidArgumentError(msg)
+    agents = replay.stand_in(agent)
     compared.definitions(known.agents, replay.definitions)
     async with AgentRunner.local(agents, data_dir=None) as runner:
         output = await replay.run(runner, agents, extra_state)
@@ -372,39 +369,51 @@ class _Compared:
         return text
 
 
-class _Replay:
-    """One replay: the stand-ins of the agents, and what was sent so far."""
+class StandIns:
+    """Agents of the same definitions as the user's, whose tools answer from cases."""
 
-    def __init__(self, case: Case, compared: _Compared, runs: frozenset[str]) -> None:
-        self._case, self._compared, self._runs = case, compared, runs
-        self._spoken = [k for k, said in enumerate(case.messages) if said.role == "assistant"]
-        self._results: dict[str, deque[Message]] = {}
-        self._served = {each.agent: each.served for each in case.agents}
+    def __init__(self, cases: Iterable[Case], runs: frozenset[str]) -> None:
+        """Take the cases.
+
+        Args:
+            cases: They say also what MCP servers had, which are not asked.
+            runs: Names of tools whose code does run.
+        """
+        self._runs = runs
+        self._served: dict[str, dict[str, ToolSpec]] = defaultdict(dict)
+        for each in (each for case in cases for each in case.agents):
+            self._served[each.agent] |= {spec.name: spec for spec in each.served}
         self._made: dict[int, Agent[Any]] = {}
-        self.difference: CaseDiffersError | None = None
-        self.names: set[str] = set()
-        self.definitions: list[Definition] = []
-        self.turns: list[Turn] = []
+        self._names: set[str] = set()
 
-    name = "recorded"
-    serves_hosted = True
+    def stand_in(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the stand-in of an agent.
 
-    def stand_ins(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return an agent of the same definition whose model and tools answer from the case."""
-        if id(agent) in self._made:
-            return self._made[id(agent)]
-        made = self._made[id(agent)] = agent.clone(model=self, mcp_servers=[])
-        self.definitions.append(_definition(made.snapshot(self.name)))
-        own = [self._stand_in(t) if isinstance(t, Tool) else t for t in agent.all_tools]
-        served = [_tool(spec, self._answer(None)) for spec in self._served.get(agent.name, ())]
-        made.tools = [*own, *served]
-        made.handoffs = [
-            _handing_to(each, self.stand_ins(each.agent)) for each in agent.made_handoffs
-        ]
+        Raises:
+            InvalidArgumentError: No agent has one of the tools whose code runs.
+        """
+        made = self._of(agent)
+        if odd := sorted(self._runs - self._names):
+            there = named(sorted(self._names))
+            msg = f"runs= names tools that no agent has: {named(odd)}. There are {there}."
+            raise InvalidArgumentError(msg)
         return made
 
-    def _stand_in(self, of: Tool[..., Any]) -> Tool[..., Any]:
-        self.names.add(of.name)
+    def _of(self, agent: Agent[Any]) -> Agent[Any]:
+        if id(agent) in self._made:
+            return self._made[id(agent)]
+        made = self._made[id(agent)] = self._clone(agent)
+        own = [self._tool(t) if isinstance(t, Tool) else t for t in agent.all_tools]
+        served = self._served[agent.name].values()
+        made.tools = [*own, *(_tool(spec, self._answer(None)) for spec in served)]
+        made.handoffs = [_handing_to(each, self._of(each.agent)) for each in agent.made_handoffs]
+        return made
+
+    def _clone(self, agent: Agent[Any]) -> Agent[Any]:
+        return agent.clone(mcp_servers=[])
+
+    def _tool(self, of: Tool[..., Any]) -> Tool[..., Any]:
+        self._names.add(of.name)
         if of.name in self._runs:
             return of
         made = _tool(of.spec(), self._answer(of))
@@ -412,7 +421,35 @@ class _Replay:
         return made
 
     def _answer(self, of: Tool[..., Any] | None) -> Any:
-        """Return a function that gives a call its result of the case."""
+        """Return a function that gives a call its result.
+
+        Args:
+            of: The tool; None for one of an MCP server.
+        """
+        raise NotImplementedError
+
+
+class _Replay(StandIns):
+    """One replay: the stand-ins of the agents, and what was sent so far."""
+
+    def __init__(self, case: Case, compared: _Compared, runs: frozenset[str]) -> None:
+        super().__init__([case], runs)
+        self._case, self._compared = case, compared
+        self._spoken = [k for k, said in enumerate(case.messages) if said.role == "assistant"]
+        self._results: dict[str, deque[Message]] = {}
+        self.difference: CaseDiffersError | None = None
+        self.definitions: list[Definition] = []
+        self.turns: list[Turn] = []
+
+    name = "recorded"
+    serves_hosted = True
+
+    def _clone(self, agent: Agent[Any]) -> Agent[Any]:
+        made = agent.clone(model=self, mcp_servers=[])
+        self.definitions.append(_definition(made.snapshot(self.name)))
+        return made
+
+    def _answer(self, of: Tool[..., Any] | None) -> Any:
 
         async def answer(ctx: ToolContext[Any, Any], arguments: str) -> str:
             waiting = self._results.get(ctx.call_id)
