@@ -256,6 +256,8 @@ class FailedCalls(NamedTuple):
     def known(cls) -> FailedCalls:
         """Return what the attempts of the running activity before this one have said."""
         details = activity.info().heartbeat_details
+        if not details:
+            return cls()
         said = (each[FAILED] for each in details if is_object(each) and FAILED in each)
         return cls(*next(said, ()))
 
@@ -443,7 +445,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
     """
     if current.get(None) is not None:
         if trusts_start:
-            current_lease().trust_start()
+            _lease.get().trust_start()
         yield current.get()
         return
     pulse = Pulse(_not_sent) if activity.info().is_local else Pulse()

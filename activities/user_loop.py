@@ -186,7 +186,7 @@ class UserLoop:
         self._loop = self.thread.loop
         # Weak on both sides: a work names its task, so a strong value would keep its key for good.
         self._works: WeakKeyDictionary[asyncio.Task[Any], ReferenceType[Work]] = WeakKeyDictionary()
-        self._begun: set[Work] = set()
+        self._begun: dict[Future[Any], Work] = {}
         self._lock = threading.Lock()  # held to become stuck, and to begin work if not stuck
         self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
         threading.Thread(target=self._watch, name="holdfast-watch", daemon=True).start()
@@ -207,19 +207,19 @@ class UserLoop:
                 coro.close()
                 return
             work.task = asyncio.create_task(coro)
-            work.task.add_done_callback(lambda ended: _pass_on(ended, work.done))
+            work.task.add_done_callback(functools.partial(_pass_on, work.done))
 
         context.run(user_calls.current.set, work.calls)
         context.run(working.set, work)
         with self._lock:
             is_stuck = self.is_stuck
             if not is_stuck:
-                self._begun.add(work)
+                self._begun[work.done] = work
         if is_stuck:
             coro.close()
             _set_error(work.done, held_up(work, self._blocking()))
             return
-        work.done.add_done_callback(lambda _: self._begun.discard(work))
+        work.done.add_done_callback(self._begun.pop)
         self._loop.call_soon_threadsafe(start, context=context)
 
     def cancel(self, work: Work) -> None:
@@ -281,7 +281,7 @@ class UserLoop:
 
     def _leave_others(self, blocking: Work | None) -> None:
         """Give up the work on a loop that may stay blocked; a retry may use another loop."""
-        for work in list(self._begun):
+        for work in list(self._begun.values()):
             log.error("Given up, because it waits for %s: %s", blocking or NOT_OURS, work)
             self.cancel(work)
             _set_error(work.done, held_up(work, blocking))
@@ -302,7 +302,7 @@ class UserLoops:
     """The user loops of the workers that share them: one, unless one is blocked for long.
 
     Attributes:
-        works: The work in progress.
+        works: The work in progress, by the future that is its end.
         closing: What else ends with the loops, before them.
     """
 
@@ -311,7 +311,7 @@ class UserLoops:
         self.closing: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
         self._loops: list[UserLoop] = []
-        self.works: set[Work] = set()
+        self.works: dict[Future[Any], Work] = {}
         self._workers = 0
 
     @asynccontextmanager
@@ -359,8 +359,8 @@ class UserLoops:
 
             async with heartbeats():
                 loop, work = self.free(), Work(info.activity_type, task_id, *args[:1])
-                self.works.add(work)
-                work.done.add_done_callback(lambda _: self.works.discard(work))
+                self.works[work.done] = work
+                work.done.add_done_callback(self.works.pop)
                 loop.begin(work, function(*args, **kwargs), user_calls.context_of(task_id))
                 result: T = await _result(loop, work)
                 return result
@@ -426,7 +426,7 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
         waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
 
 
-def _pass_on(task: asyncio.Task[Any], done: Future[Any]) -> None:
+def _pass_on(done: Future[Any], task: asyncio.Task[Any]) -> None:
     """Pass the end of a task on to a future, unless the work was given up before."""
     if task.cancelled():
         done.cancel()

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -328,6 +329,9 @@ def is_certain(error: ApplicationError) -> bool:
 class Background:
     """Runs work next to the main loop, and keeps the first error that no one takes.
 
+    Attributes:
+        error: That error, if there is one.
+
     Only an activity's failure is a decision: it is in the history, so a replay sees it as well. Any
     other error may be this process's alone. If it decided about a command, a replay would decide
     otherwise, and the task could never go on. `AgentTask.run` raises it: the workflow task fails,
@@ -337,7 +341,7 @@ class Background:
     def __init__(self) -> None:
         """Begin with no work."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin work that takes the failures of its activities itself."""
@@ -354,33 +358,25 @@ class Background:
         for task in self._tasks:
             task.cancel()
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether any of the work has raised what no one takes."""
-        return self._error is not None
-
     def check(self) -> None:
         """Raise what any of the work has raised.
 
         Raises:
             RuntimeError: It did. A FailureError as it is would end the workflow.
         """
-        if self._error is not None:
-            raise RuntimeError(f"The task's workflow code failed: {self._error!r}") from self._error
+        if self.error is not None:
+            raise RuntimeError(f"The task's workflow code failed: {self.error!r}") from self.error
 
-    def over(self, task: asyncio.Task[Any]) -> None:
-        """Keep the error of work that has ended."""
-        if self._error is None and not task.cancelled():
-            self._error = task.exception()
-
-    def over_but_for_failures(self, task: asyncio.Task[Any]) -> None:
-        """Keep its error, unless it is an activity's failure: anyone who awaits it takes that."""
-        if not task.cancelled() and not isinstance(task.exception(), FailureError):
-            self.over(task)
+    def over(self, task: asyncio.Task[Any], *, is_awaited: bool = False) -> None:
+        """Keep the error of work that has ended; who awaits it takes an activity's failure."""
+        if self.error is None and not task.cancelled():
+            error = task.exception()
+            is_taken = is_awaited and isinstance(error, FailureError)
+            self.error = None if is_taken else error
 
 
 def begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Begin work of a task whose caller takes its result, and the failures of its activities."""
     task = asyncio.create_task(work)
-    task.add_done_callback(workflow.instance().core.background.over_but_for_failures)
+    task.add_done_callback(partial(workflow.instance().core.background.over, is_awaited=True))
     return task

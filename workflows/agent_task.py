@@ -90,7 +90,7 @@ class AgentTask(Opening):
         loop, background = asyncio.create_task(self._run(given)), self.core.background
         while not loop.done():
             try:
-                await workflow.wait_condition(lambda: background.has_failed or loop.done())
+                await workflow.wait_condition(lambda: background.error is not None or loop.done())
                 background.check()
             except asyncio.CancelledError:
                 loop.cancel()
@@ -231,17 +231,18 @@ class AgentTask(Opening):
     async def _wait(self) -> None:
         """Wait for work; meanwhile approvals expire, and a failed end is tried again in time."""
         core = self.core
+        known = 0.0
 
-        def has_work() -> bool:
-            return core.work is not None or self._next() != "wait"
+        def has_news() -> bool:
+            if core.work is not None or self._next() != "wait":
+                return True
+            # A command may have brought an earlier deadline than the timer of this wait.
+            return self._deadline != known
 
-        while not has_work():
+        while True:
             known = self._deadline
-
-            def has_news(known: float = known) -> bool:
-                # A command may have brought an earlier deadline than the timer of this wait.
-                return has_work() or self._deadline != known
-
+            if has_news():
+                return
             if not await self._comes(has_news):
                 if core.phase == "stuck" and now() >= core.ending.due:
                     core.ending.try_again()
@@ -250,8 +251,9 @@ class AgentTask(Opening):
     @property
     def _deadline(self) -> float:
         """When closing is tried again, or an approval is due; 0 for never."""
-        if self.core.ending.due:
-            return self.core.ending.due
+        closing = self.core.ledger.s.closing
+        if closing is not None and closing.due:
+            return closing.due
         # Conditions look at this many times, and an answer may bring thousands of approvals.
         asked, questioned = self.core.ledger.s.approvals, self.core.ledger.questioned
         if asked is not self._dated[0] or questioned is not self._dated[1]:
@@ -262,7 +264,8 @@ class AgentTask(Opening):
         """Wait for news until then; if none come, settle the approvals that are due."""
         deadline = self._deadline
         left = calls.time_left(deadline, now=now()) if deadline else None
-        label = "closing again" if self.core.ending.due else "an approval is due"
+        closing = self.core.ledger.s.closing
+        label = "closing again" if closing is not None and closing.due else "an approval is due"
         try:
             await workflow.wait_condition(has_news, timeout=left, timeout_summary=label)
         except TimeoutError:
@@ -290,7 +293,8 @@ class AgentTask(Opening):
         # A unit that ignores its cancellation is not waited for. From here on it finds itself
         # replaced (`Core.is_left`) and changes nothing, so the next unit has the ledger alone.
         core.work = None
-        core.requests.tell_failures()
+        if core.requests.told:
+            core.requests.tell_failures()
         asks = core.phase == "undoing" and approvals.undo_waits(core.ledger)
         if (core.phase == "open" or asks) and not core.rolls:
             core.requests.settle()

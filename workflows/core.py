@@ -157,7 +157,9 @@ class Notices:
         return key not in self.sending and key not in self._ledger.s.noticed
 
     def _has_changed(self) -> bool:
-        if not self._ledger.s.approvals and not self.sending:
+        described = self._ledger.s.described
+        notifies = self._ledger.s.approvals and described is not None and described.notifies
+        if not notifies and not self.sending:
             return False
         due = self._due()
         return any(map(self._is_new, due)) or any(key not in due for key in self.sending)
@@ -319,9 +321,9 @@ class Core:
         Args:
             undoing: Whether the unit is the undo itself.
         """
-        return self.ending.status is not None or (self.ledger.s.undo is not None and not undoing)
+        s = self.ledger.s
+        return s.closing is not None or (s.undo is not None and not undoing)
 
-    @property
     def leaves_steps(self) -> bool:
         """Whether no open step may be taken further now, whatever its state."""
         return self.is_interrupted() or self.rolls
@@ -383,17 +385,15 @@ class Core:
         who = command.by or "somebody"
         self.ending.abandon(f"{who}: {command.reason}" if command.reason else who)
 
-    def judge(self, failure: Failure | None, n: int = 0) -> None:
+    def judge(self, failure: Failure, n: int = 0) -> None:
         """End the task with a verdict; park it with any other failure of a step.
 
         A child task parks with its verdict as well: its parent decides what follows.
 
         Args:
-            failure: The failure, if there is one.
+            failure: The failure.
             n: Number of the step; 0 for none.
         """
-        if failure is None:
-            return
         if refusals.is_verdict(failure) and self.given.parent is None:
             self.ledger.s.verdict = failure
             self.end("failed")

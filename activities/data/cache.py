@@ -40,19 +40,15 @@ class Conversation:
     def places_in(self, messages: tuple[Message, ...]) -> list[int]:
         """Return where messages that may begin with these hold more than a text, in order."""
         known = len(self.messages)
-        if not _is_same(messages[:known], self.messages):
+        # The same objects: to compare copies takes longer than to look at each.
+        if len(messages) < known or not all(map(is_, messages, self.messages)):
             return places_not_text(messages)
-        return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
+        return [*self.not_text, *places_not_text(messages, known)]
 
 
-def _is_same(left: tuple[Message, ...], right: tuple[Message, ...]) -> bool:
-    """Whether these are the same objects; to compare copies takes longer than to look at each."""
-    return left is right or (len(left) == len(right) and all(map(is_, left, right)))
-
-
-def places_not_text(messages: Sequence[Message]) -> list[int]:
-    """Return the positions of the messages whose content is more than a text, in order."""
-    return [k for k, each in enumerate(messages) if not isinstance(each.content, str)]
+def places_not_text(messages: Sequence[Message], first: int = 0) -> list[int]:
+    """Return the positions, from `first` on, of messages that hold more than a text, in order."""
+    return [k for k in range(first, len(messages)) if not isinstance(messages[k].content, str)]
 
 
 class Recent:

@@ -570,6 +570,9 @@ async def history_before(source: Source, head: TaskHead) -> Conversation:
 async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainRef) -> Seen:
     """Return what a step's agent sees of the conversation before the step."""
     own, skip = await source.conversation(at), 0
+    begins = head.session is None and head.reads is None and not head.history
+    if step.history is None and begins:
+        return Seen(own, own.messages, 0)
     if step.history is None:
         history = await history_before(source, head)
     else:

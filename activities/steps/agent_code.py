@@ -369,8 +369,6 @@ class RegisteredCode(AgentCode):
 
     def with_secrets(self, request: ModelRequest) -> ModelRequest:
         """Put secrets of hosted tools into a request that is about to leave the process."""
-        if all(tool.hosted is None for tool in request.tools):
-            return request
         hosted = self.live.hosted_tools
         tools = tuple(
             tool

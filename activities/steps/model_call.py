@@ -7,8 +7,9 @@ sends what the provider does not have.
 from __future__ import annotations
 
 import math
+import operator
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from holdfast.models.base import (
     ModelRequest,
     StreamingModel,
     Tell,
+    ToolSpec,
     admitted,
     refuse_hosted,
     unread,
@@ -293,6 +295,9 @@ def publishing(hub: LocalHub, pulse: Pulse, key: StreamKey, attempt: int) -> Gen
         hub.end(key, shared)
 
 
+_OF_PROVIDER: Callable[[ToolSpec], bool] = operator.attrgetter("is_of_provider")
+
+
 class Asking:
     """Asks an agent's model in one run of a step.
 
@@ -371,7 +376,9 @@ class Asking:
             return await self._ask(request)
 
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
-        refuse_hosted(self._model, request)
+        is_hosted = request.prompt is not None or any(map(_OF_PROVIDER, request.tools))
+        if is_hosted:
+            refuse_hosted(self._model, request)
         sent = await self._code.sent(request, self._state)
         if self._given.dollars is not None:
             try:
@@ -387,7 +394,7 @@ class Asking:
         with traced or nullcontext() as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
-            made = await self._respond(self._code.with_secrets(whole))
+            made = await self._respond(self._code.with_secrets(whole) if is_hosted else whole)
             self.progress = "answered"
             found = {
                 "at": round(time.time(), 3),

@@ -66,16 +66,12 @@ class StepTexts:
 
     async def with_references(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Name the images of steps by reference, before history gets to see them."""
-        return tuple(
-            [
-                step.model_copy(
-                    update={"images": tuple([await self._source.refer(i) for i in step.images])}
-                )
-                if step.images
-                else step
-                for step in steps
-            ]
-        )
+        found = list(steps)
+        for k, step in enumerate(steps):
+            if step.images:
+                images = [await self._source.refer(each) for each in step.images]
+                found[k] = step.model_copy(update={"images": tuple(images)})
+        return tuple(found)
 
     async def whole(self, opened: OpenStep, stored: Blob) -> OpenStep:
         """Put an archived input into the step."""
@@ -301,8 +297,6 @@ class StepActivities:
 
     async def _kept(self, given: AdvanceInput) -> KeptAnswer:
         """Return what an attempt of this activity, or of one whose workers were lost, has kept."""
-        if activity.info().attempt == 1 and not given.lost:
-            return NOTHING_KEPT
         ours = (current_key(), given.lost)
         return await find_answer(self._source.archive, task_id(), given.lane, ours)
 
@@ -338,11 +332,12 @@ class StepActivities:
             given=given,
             state=opened.state,
             key=_stream_key(given.n, journal) if given.stream or head.run.streams else None,
-            attempt=given.tried + FailedCalls.known().attempt,
+            attempt=given.tried + pulse.failed.attempt,
             pulse=pulse,
             continuation=continuation,
         )
-        memory, kept = source.memory(), await self._kept(given)
+        is_first = activity.info().attempt == 1 and not given.lost
+        memory, kept = source.memory(), NOTHING_KEPT if is_first else await self._kept(given)
         ctx = StepContext(
             agent=snapshot,
             head=head,
@@ -363,7 +358,7 @@ class StepActivities:
             keep=functools.partial(memory.keep, given.n),
             ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
-            used_tools=await self._has_used_tools(head, code, given.at),
+            has_used_tools=await self._has_used_tools(head, code, given.at),
         )
         if snapshot.handoffs:
             ctx.handoffs = code.handoffs(
@@ -401,8 +396,10 @@ class StepActivities:
             memory.open_calls(given.n, calls)
             return state
         memory.drop_journal(given.n)
-        memory.open_calls(given.n, calls)
-        memory.clear_results()
+        if calls or given.n in memory.calls:
+            memory.open_calls(given.n, calls)
+        if memory.results:
+            memory.clear_results()
         adds = resolve_adds(result, state)
         for i, outcome in advanced.told.items():
             memory.put_result(given.n, i, outcome.message(calls[i]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -62,7 +63,7 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical, pauses
+from holdfast.values.base import Json, canonical
 from holdfast.values.checks.gate import LONGEST_KEPT, clean, safe_text
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import StoppedError, calling, invoke, naming, place_of
@@ -454,7 +455,8 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -
         NotOursError: The attempt is not this process's any more.
         Exception: Whatever the tool raised last.
     """
-    for attempt, pause in enumerate(pauses(1.0, 60.0), start=1):
+    pause = 1.0
+    for attempt in itertools.count(1):
         await ensure_ours("tool")
         try:
             return await run_once(tool, ctx)
@@ -462,7 +464,8 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -
             if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
                 raise
         await asyncio.sleep(pause)
-    return None
+        pause = min(2 * pause, 60.0)
+    raise RuntimeError  # unreachable: the loop returns or raises
 
 
 async def run_once(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -> Any:

@@ -660,7 +660,9 @@ class TaskQueries:
                     open_, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 for each in done:
-                    if not _is_lost(each.exception()) or (len(asked) >= QUESTIONS and not open_):
+                    error = each.exception()
+                    is_last = len(asked) >= QUESTIONS and not open_
+                    if error is None or is_last or not _is_lost(error):
                         return each.result()
                 await self.presence.require(task_id)
                 await self.refuse_stuck(task_id)

@@ -439,13 +439,15 @@ class Reader(TaskQueries):
             of: The step.
             text: Reads its output: `text` if it is None, or `legible`, as its other values are.
         """
+        sources: list[ToolOutput] = []
         if isinstance(of, StepRecord):
             calls = of.calls
-            made = [(call, done, told(of.adds, call, done)) for _, _, call, done in of.made()]
+            for _, _, call, done in of.made():
+                sources.append(await self.source(call, done, told(of.adds, call, done)))
         else:
             calls = tuple([each.call for each in of.calls])
-            made = [
-                (each.call, each.outcome, each.message)
+            sources = [
+                await self.source(each.call, each.outcome, each.message)
                 for each in of.all_calls()
                 if each.outcome is not None and each.message is not None
             ]
@@ -459,7 +461,7 @@ class Reader(TaskQueries):
             usage=of.usage,
             branch=of.branch,
             calls=calls,
-            sources=tuple([await self.source(*each) for each in made]),
+            sources=tuple(sources),
         )
 
     async def source(self, call: ToolCall, outcome: Outcome, message: Message) -> ToolOutput:

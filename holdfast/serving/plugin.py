@@ -64,7 +64,7 @@ class SplitWorkflowTaskError(Exception):
     """A workflow task came in two parts; the server sends it again, as a whole."""
 
 
-class WholeTasks(WorkflowInstance):
+class WholeTasks:
     """A workflow that acts on the events of a workflow task together, or not at all.
 
     What a query brought early may stay alone as long as nothing follows it. Else the workflow task
@@ -77,8 +77,11 @@ class WholeTasks(WorkflowInstance):
     """
 
     def __init__(self, inner: WorkflowInstance) -> None:
-        """Guard a workflow."""
+        """Guard a workflow, which answers all else itself."""
         self._inner = inner
+        self.get_info = inner.get_info
+        self.get_serialization_context = inner.get_serialization_context
+        self.get_external_store_context = inner.get_external_store_context
         self._at = (0, 0)
         self._is_early = False
         self._commands = 0
@@ -120,18 +123,6 @@ class WholeTasks(WorkflowInstance):
         begun = self._at[1]
         return begun < at[1] < begun + _EVENTS_BETWEEN_BEGINS + self._commands
 
-    def get_info(self) -> Any:
-        """Describe the run."""
-        return self._inner.get_info()
-
-    def get_serialization_context(self, command_info: Any) -> Any:
-        """Return the context in which payloads of a command are read and written."""
-        return self._inner.get_serialization_context(command_info)
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        """Return the context in which large payloads of a command are stored."""
-        return self._inner.get_external_store_context(command_info)
-
 
 class MovingOn(WholeTasks):
     """A session: it never ends, so that it cannot be pinned to the build that it began with."""
@@ -158,10 +149,9 @@ class WholeTasksRunner(UnsandboxedWorkflowRunner):
 
     def create_instance(self, det: Any) -> WorkflowInstance:
         """Make a run of a workflow."""
-        made = super().create_instance(det)
-        if self._of_version and det.info.workflow_type == SESSION:
-            return MovingOn(made)
-        return WholeTasks(made)
+        inner = super().create_instance(det)
+        is_session = self._of_version and det.info.workflow_type == SESSION
+        return cast("WorkflowInstance", (MovingOn if is_session else WholeTasks)(inner))
 
 
 def _count_recorded(completion: Any, before: int) -> int:

@@ -176,7 +176,7 @@ class Host:
             return True
         stopping.cancel()
         names = await _stuck(worker.client, worker.queues)
-        works = sorted(map(str, self.tools.works))
+        works = sorted(map(str, self.tools.works.values()))
         log.error(
             "The worker of %s did not stop within %g seconds and is left behind. Tasks whose"
             " workflow task fails or does not end: %s. Work that does not end: %s. Tasks stay as"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
-from holdfast.task.data.calls import Approval, LongCall, Outcome, StandingRule
+from holdfast.task.data.calls import Approval, LongCall, StandingRule
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import ToolPolicy, called_handoff, handed_to, policy_of
@@ -98,7 +98,7 @@ def _awaits_child(ledger: Ledger, n: int, i: int) -> bool:
 
 def awaits_children(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for the child task of one of its open calls."""
-    return bool(ledger.s.children) and _nested(ledger, n) > 0
+    return _nested(ledger, n) > 0
 
 
 def verdict_of_calls(current: OpenState) -> Failure | None:
@@ -208,7 +208,8 @@ class Call:
     def policies(self) -> dict[str, ToolPolicy]:
         """Tool name to policy of the agent that made it, as the task began with them."""
         described = self._ledger.s.described
-        return {} if described is None else described.rules(self.agent).policies
+        agent = self._ledger.at(self.n).open.step.agent
+        return {} if described is None else described.rules(agent).policies
 
     @property
     def policy(self) -> ToolPolicy:
@@ -244,7 +245,8 @@ class Call:
     @property
     def edited(self) -> ToolCall | None:
         """The call as a person has edited it, if one has."""
-        effective = self.effective
+        approval = self.approval
+        effective = approvals.effective_call(approval, self.asked) if approval else None
         return None if effective == self.asked else effective
 
     @property
@@ -253,15 +255,10 @@ class Call:
         return self._ledger.s.children.get(self._ledger.child(self.n, self.i))
 
     @property
-    def outcome(self) -> Outcome | None:
-        """Its outcome, once that is known."""
-        current = self._ledger.find(self.n)
-        return None if current is None else current.outcomes.get(self.i)
-
-    @property
     def failure(self) -> Failure | None:
         """Why its outcome stops the step, if it does."""
-        outcome = self.outcome
+        current = self._ledger.find(self.n)
+        outcome = None if current is None else current.outcomes.get(self.i)
         return None if outcome is None else outcome.failure
 
     @property
@@ -293,9 +290,11 @@ class Call:
         cleared = self._ledger.at(self.n).cleared
         if policy.needs_approval == "no" or self.i in cleared:
             return self._allowed()
-        if self._standing(policy) is not None:
+        s = self._ledger.s
+        if (s.standing or s.to_session or self.recalled) and self._standing(policy) is not None:
             return "standing"
-        if self._asks_session:
+        has_session = self._ledger.given.head.session is not None
+        if has_session and self.recalled is None and not self._ledger.at(self.n).unruled:
             return "recalling"
         if policy.needs_approval == "ask" and not self.is_gated:
             return "gating"
@@ -303,9 +302,7 @@ class Call:
         return "screening" if screens and not self.is_screened else "to_ask"
 
     def _standing(self, policy: ToolPolicy) -> StandingRule | None:
-        state, recalled = self._ledger.s, self.recalled or ()
-        if not (state.standing or state.to_session or recalled):
-            return None
+        recalled = self.recalled or ()
         return standing.standing_rule(self._ledger, self.n, self.i, policy, recalled)
 
     @property
@@ -316,13 +313,6 @@ class Call:
             return False
         found = self._standing(policy)
         return found is not None and found.verb == "approve"
-
-    @property
-    def _asks_session(self) -> bool:
-        """Whether the session may have a decision for the call, and was not asked yet."""
-        if self._ledger.given.head.session is None or self.recalled is not None:
-            return False
-        return not self._ledger.at(self.n).unruled
 
     def _allowed(self) -> CallState:
         """Return the state of a call that may run."""

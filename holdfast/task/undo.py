@@ -26,10 +26,12 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.data.state import Carried, Recorded
 from holdfast.task.data.undo import (
+    UNCHANGED,
     Before,
     EffectRef,
     FollowUp,
     Obstacle,
+    QueueChange,
     Undoable,
     UndoRequest,
     UndoState,
@@ -39,11 +41,9 @@ from holdfast.task.data.undo import (
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import (
-    change_if_any,
-    found_by,
+    STEP_ID,
     join_of,
     lasts_after,
-    left_before,
     pending,
     queue_after,
     queue_before,
@@ -269,7 +269,7 @@ def departure(
     begun = Carried(
         created=record.ended,
         queue=queue,
-        since=change_if_any(recorded, queue),
+        since=QueueChange.if_any(recorded, queue, STEP_ID),
         extra_state=state,
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
@@ -332,12 +332,10 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     opens = ledger.s.opens
     for current in opens:
         ledger.leave(current.n, "undone", now=now, by=by)
-    ledger.s.delivery.rounds = {}
-    if not opens:
-        return
     if len(opens) == 1 and opens[0].alone:
         before = opens[0].before
-        queue = found_by(before.found, ledger.queue.recorded)
+        queue = ledger.queue.recorded
+        queue = queue if before.found is None else before.found.forward(queue)
         waits = before.waiting.forward(ledger.queue.found)
     else:
         before = ledger.queue.before()
@@ -354,11 +352,13 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
     queue = queue_before(target, ledger.queue.recorded)
-    ledger.queue.recorded = left_before(before.found, queue)
+    ledger.queue.recorded = queue if before.found is None else before.found.backward(queue)
     _restore(ledger, before, queue, ledger.queue.found)
-    ledger.queue.found = before.waiting.backward(ledger.queue.found)
+    if before.waiting != UNCHANGED:
+        ledger.queue.found = before.waiting.backward(ledger.queue.found)
     ledger.s.steps = target.n - 1
-    ledger.s.extra_state = merge_patch.apply(ledger.s.extra_state, target.inverse)
+    if target.inverse:
+        ledger.s.extra_state = merge_patch.apply(ledger.s.extra_state, target.inverse)
     ledger.s.transcript = before.transcript
     ledger.s.path = tuple(each for each in ledger.s.path if each[1] < target.n)
     ledger.s.delivery.undo(target.n)
@@ -369,7 +369,9 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
 def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...], waits: Waiting) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
     further = before.further
-    ledger.s.queue = tuple(step for step in queue if step.step_id != further)
+    if further:
+        queue = tuple(step for step in queue if step.step_id != further)
+    ledger.s.queue = queue
     ledger.s.notes = waits.notes
     ledger.s.followups = waits.followups
     ledger.s.further = FollowUp()
@@ -380,7 +382,8 @@ def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...], waits:
     ledger.s.concluded = before.concluded
     ledger.s.lasts = waits.lasts
     ledger.s.last_step = before.last_step
-    ledger.asked.keep(())
+    if ledger.s.approvals:
+        ledger.asked.keep(())
     ledger.s.failure = None
     ledger.s.verdict = None
 
@@ -417,7 +420,8 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     stays = asked.reason or state.undone  # else a later undo says all that this one says
     ledger.s.undo = None
     ledger.s.undone_effects = tuple(key for key in state.done if key not in left)
-    ledger.s.unclear_undos = {k: v for k, v in ledger.s.unclear_undos.items() if k not in left}
+    if unclear := ledger.s.unclear_undos:
+        ledger.s.unclear_undos = {k: v for k, v in unclear.items() if k not in left}
     ledger.s.residue = residue
     ledger.s.branch = ledger.s.branch + 1
     ledger.s.notes = (*ledger.s.notes, *ledger.s.undo_notes, note)

@@ -111,6 +111,8 @@ def change(old: Mapping[str, Json], new: Mapping[str, Json]) -> Patch:
     Raises:
         InvalidArgumentError: The new state is not JSON data, or may not enter a task.
     """
+    if old == new == {}:
+        return {}
     return _diff(plain(dict(old)), _entering(plain(dict(new)), "state"))
 
 

@@ -72,7 +72,9 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
     finally:
         # Closed first, so that calls in the cancelled step's `finally` blocks are refused.
         ctx.stop.close()
-        await _stop(run, ctx)
+        run.add_done_callback(heard)
+        if not run.done():
+            await _stop(run, ctx)
 
 
 async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -94,9 +96,6 @@ async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskSt
 
 async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
     """Cancel the step's coroutine; after STOP_SECONDS, stop waiting for its `finally` blocks."""
-    run.add_done_callback(heard)
-    if run.done():
-        return
     run.cancel()
     await asyncio.wait((run,), timeout=STOP_SECONDS)
     if not run.done():
@@ -117,7 +116,6 @@ async def _came_to(
     An interruption counts before the run's own end: of coroutines that the step runs side by side,
     one may be interrupted while another ends the run, and the first one's calls would be lost.
     """
-    fresh = ctx.record.fresh
     try:
         if ctx.stop.interrupted.done():
             advanced = await _interrupted(ctx, opened)
@@ -128,14 +126,10 @@ async def _came_to(
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
         advanced = Advanced(result=None, failure=failure_after(error))
-    return with_fresh(advanced, fresh)
-
-
-def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
-    """Add the calls answered in this activity: at most one model call, any number of memos."""
+    # The calls answered in this activity: at most one model call, any number of memos.
     memos: list[JournalEntry] = []
     changes: dict[str, object] = {}
-    for k, entry in enumerate(fresh):
+    for k, entry in enumerate(ctx.record.fresh):
         if entry.answer is None:
             memos.append(entry)
         else:
@@ -204,17 +198,18 @@ async def _ended(
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
             " TaskStepOutput."
         )
-    told = await told_of(output.calls, ctx) if output.calls and not ctx.finished else {}
+    over = ctx.record.is_finished
+    told = await told_of(output.calls, ctx) if output.calls and not over else {}
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
 
 def _result(
     worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: TaskStepOutput
 ) -> StepResult:
-    newest = newest_answer(ctx.journal)
+    newest = newest_answer(ctx.record.all)
     said = newest.message.text if newest is not None else None
     echo = isinstance(output.output, str) and output.output == said
-    over = ctx.finished
+    over = ctx.record.is_finished
     return StepResult(
         output=None if echo else _json(worker, output.output, "output"),
         echo=echo,
@@ -229,7 +224,7 @@ def _result(
 
 def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
     """End a step that wanted more after its budget's last model call, with that call's answer."""
-    newest = newest_answer(ctx.journal)
+    newest = newest_answer(ctx.record.all)
     if newest is not None and not any(each in _forms(newest.message) for each in ctx.adds):
         ctx.add(newest.message)
     return StepResult(
@@ -248,7 +243,7 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
     The calls of the budget's last answer are not run, so they are removed: providers refuse calls
     without results.
     """
-    newest = newest_answer(ctx.journal) if ctx.finished else None
+    newest = newest_answer(ctx.record.all) if ctx.record.is_finished else None
     adds: list[Message | str] = []
     known = _references(ctx, opened)
     for message in ctx.adds:
@@ -267,7 +262,7 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
     named = [(opened.step.message() or user(""), "input")]
     if opened.notes:
         named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
-    for k, entry in enumerate(ctx.journal):
+    for k, entry in enumerate(ctx.record.all):
         if entry.answer is not None:
             named.append((entry.answer.message, f"j{k}"))
         for i, outcome in enumerate(entry.outcomes):
@@ -291,7 +286,7 @@ def _key(message: Message) -> bytes:
 
 
 def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:
-    for k, entry in enumerate(ctx.journal):
+    for k, entry in enumerate(ctx.record.all):
         if entry.answer is not None and entry.answer.message.calls == calls:
             return f"j{k}"
     return calls
@@ -303,7 +298,9 @@ def _following(worker: AgentWorker, steps: Sequence[TaskStep]) -> tuple[TaskStep
             update={
                 "task_id": "",
                 "is_join": False,
-                "step_state": _json(worker, step.step_state, f"next_steps[{k}].step_state"),
+                "step_state": _json(worker, step.step_state, f"next_steps[{k}].step_state")
+                if step.step_state
+                else {},
             }
         )
         for k, step in enumerate(steps)

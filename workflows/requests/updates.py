@@ -350,7 +350,8 @@ class Commands:
         if isinstance(got, Command):
             wanted = str(got.body.get("approval", ""))
             # What the phase refuses names no decision: only `obey` looks at the approval.
-            takes = refused_by(ALLOWED[self._core.phase][got.verb], self._core.ending) is None
+            answer = ALLOWED[self._core.phase][got.verb]
+            takes = answer == "take" or refused_by(answer, self._core.ending) is None
             # Asked before `obey` decides it: the receipt says whether somebody else was first.
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
@@ -380,7 +381,7 @@ class Commands:
         if answer == "close":
             core.ending.try_again()
             return ""
-        refused = refused_by(answer, core.ending)
+        refused = None if answer == "take" else refused_by(answer, core.ending)
         if refused is not None:
             is_due = core.phase != "stuck" and core.ending.status is not None
             return f"The task is {core.ending.status} already." if is_due else refused.message
@@ -459,17 +460,17 @@ class Updates:
         self._core = core
         self._commands = commands
         self._waiting = 0
-        self._begun_with: Pending | None = None
+        self._begun_with: dict[str, Pending] = {}
         if core.given.run_request:
             own = Pending(core.given.run_request, RunRequest(all=True), self._tell_of_rest)
-            self._begun_with = own
+            self._begun_with[own.id] = own
             if core.ledger.s.automatic:
                 core.requests.add(own)
             elif core.ledger.failure is not None:
                 # It failed so in the run before. Who asks for the reply wants nothing tried again.
                 own.answer(core.ledger.failure, parked=True)
             else:
-                self._begun_with = None
+                self._begun_with.clear()
 
     def _tell_of_rest(self) -> None:
         """Tell a client in this process that the request which came with the start has a reply.
@@ -485,15 +486,16 @@ class Updates:
         Raises:
             ApplicationError: It cannot be served; its type names the error class.
         """
-        core = self._core
-        _raise(phase.refuse_unknown("run", asked))
-        if self._own_request() is not None or self._is_known("run"):
+        core, request = self._core, _request_id()
+        if asked.unknown:
+            raise refusal(phase.unknown_fields("run", asked))
+        if request in self._begun_with or self._is_known("run", request):
             return
         if ALLOWED[core.phase]["run"] == "close":
             return
         if self._waiting >= MOST_WAITING:
             raise refusal(refusals.CROWDED)
-        _raise(phase.refuse_run(core.ledger, core.agenda, asked, _request_id()))
+        _raise(phase.refuse_run(core.ledger, core.agenda, asked, request))
 
     def check_finalize(self) -> None:
         """Refuse to finalize a task that has no answer yet.
@@ -501,7 +503,10 @@ class Updates:
         Raises:
             ApplicationError: It cannot be done; its type names the error class.
         """
-        if not self._is_known("finalize") and ALLOWED[self._core.phase]["finalize"] == "take":
+        if (
+            not self._is_known("finalize", _request_id())
+            and ALLOWED[self._core.phase]["finalize"] == "take"
+        ):
             _raise(phase.refuse_finalize(self._core.ledger))
 
     def check_undo(self, asked: UndoRequest) -> None:
@@ -510,18 +515,20 @@ class Updates:
         Raises:
             ApplicationError: It cannot be done; its type names the error class.
         """
-        _raise(phase.refuse_unknown("undo", asked))
+        if asked.unknown:
+            raise refusal(phase.unknown_fields("undo", asked))
         undo, request = self._core.ledger.s.undo, _request_id()
         is_same = undo is not None and bool(request) and request == undo.request
-        if self._is_known("undo", is_same=is_same) or is_same:
+        if self._is_known("undo", request, is_same=is_same) or is_same:
             return
         _raise(phase.refuse_undo(self._core.ledger, asked))
 
-    def _is_known(self, request: Update, *, is_same: bool = False) -> bool:
+    def _is_known(self, update: Update, request: str, *, is_same: bool = False) -> bool:
         """Whether an update was answered before; else refuse it if the phase does not allow it.
 
         Args:
-            request: The update.
+            update: The update.
+            request: Its id.
             is_same: Whether it is the one in progress, sent again.
 
         Raises:
@@ -530,10 +537,10 @@ class Updates:
         core = self._core
         if core.updates >= MOST_UPDATES:
             raise refusal(refusals.CROWDED)
-        if request != "finalize" and _request_id() in core.ledger.s.delivery.seen:
+        if update != "finalize" and request in core.ledger.s.delivery.seen:
             return True
         refused = phase.refuse_update(
-            request,
+            update,
             core.phase,
             core.ending,
             moves=core.moving,
@@ -550,12 +557,13 @@ class Updates:
             ApplicationError: It failed; its type names the error class.
         """
         # The validator has accepted it in this same workflow task; nothing has changed since.
-        own = self._own_request()
+        request = _request_id()
+        own = self._begun_with.get(request)
         self._core.updates += 1
         self._waiting += 1
         try:
             if own is None:
-                return await self._run(asked)
+                return await self._run(Pending(request, asked))
             if not self._core.goes:
                 self._core.requests.settle()
             await workflow.wait_condition(lambda: own.done)
@@ -563,9 +571,8 @@ class Updates:
         finally:
             self._waiting -= 1
 
-    async def _run(self, asked: RunRequest) -> RunReply:
-        core = self._core
-        pending = Pending(_request_id(), asked)
+    async def _run(self, pending: Pending) -> RunReply:
+        core, asked = self._core, pending.asked
         known = core.ledger.s.delivery.seen.get(pending.id)
         if known is not None:
             return known
@@ -596,11 +603,6 @@ class Updates:
             core.requests.settle()
         await workflow.wait_condition(lambda: pending.done)
         return result_of(pending)
-
-    def _own_request(self) -> Pending | None:
-        """Return the request that the task was begun with, if the present update asks for it."""
-        own = self._begun_with
-        return own if own is not None and own.id == _request_id() else None
 
     def _refuse_when_leaving(self) -> None:
         """Refuse a request if the task has begun to end or to continue as new meanwhile."""
@@ -663,7 +665,7 @@ class Updates:
             # others.
             core.undone_requests = core.requests.ids
         await workflow.wait_condition(self._undo_rests)
-        if core.ending.status is not None:
+        if core.ledger.s.closing is not None:
             raise refusal(core.ending.refusal())
         if core.ledger.s.undo is not None:
             return UndoReceipt(status="waiting")
@@ -672,13 +674,15 @@ class Updates:
 
     def _receipt(self, request: str) -> UndoReceipt:
         """Return what an undo did; of one that is archived already, only that it is done."""
-        events = (entry.event for entry in reversed(self._core.ledger.log.entries))
-        return next((undo.receipt_of(e) for e in events if e and undo.is_of(e, request)), DONE)
+        for entry in reversed(self._core.ledger.log.entries):
+            if entry.event is not None and undo.is_of(entry.event, request):
+                return undo.receipt_of(entry.event)
+        return DONE
 
     def _undo_rests(self) -> bool:
         """Whether the undo is over, waits for a person, or was cut short by an end of the task."""
         core = self._core
-        if core.ending.status is not None:
+        if core.ledger.s.closing is not None:
             return core.phase in ("closed", "stuck")
         return core.ledger.s.undo is None or approvals.undo_waits(core.ledger)
 

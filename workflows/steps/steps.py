@@ -359,9 +359,9 @@ class Steps:
             # A verdict cannot end the task while an undo is in progress; this one was refused.
             if core.ledger.s.verdict is not None:
                 core.end("failed")
-            if core.agenda.finalizes:
+            if core.given.finalize and core.agenda.finalizes:
                 core.end("finished")
-            if core.ending.status is None and core.goes:
+            if core.ledger.s.closing is None and core.goes:
                 await self._run_lanes(work)
         # Only a failure of an activity is a decision. Any other error fails the workflow task.
         except FailureError as error:
@@ -386,15 +386,15 @@ class Steps:
         def has_news() -> bool:
             if any(lane.done() for lane in lanes.values()):
                 return True
-            agenda = core.agenda
-            wanted = bool(idle()) or agenda.retries or agenda.new_round is not None or agenda.begins
-            return wanted and not core.leaves_steps
+            agenda, rounds = core.agenda, core.requests.waiting["round"]
+            wanted = bool(idle()) or agenda.retries or bool(rounds and agenda.new_round)
+            return (wanted or bool(agenda.next_steps())) and not core.leaves_steps()
 
         try:
             while not core.is_left(work):
                 # Opening a step and beginning its lane happen in one activation, so that every open
                 # step that can go on has exactly one lane.
-                if not core.leaves_steps:
+                if not core.leaves_steps():
                     self._take_steps()
                     for current in idle():
                         lanes[current.n] = begin(self._lane(current.n, work))
@@ -420,7 +420,7 @@ class Steps:
         """Take one step to its end, or to a decision or failure that it waits with."""
         core = self._core
         try:
-            while not core.leaves_steps and not core.is_left(work):
+            while not core.leaves_steps() and not core.is_left(work):
                 # After each await the step may be gone (undone, finished early) or held.
                 current = core.ledger.find(n)
                 if current is None or not core.agenda.goes(current):
@@ -435,15 +435,14 @@ class Steps:
         core = self._core
         if core.agenda.retries:
             self._retry()
-        ledger, new = core.ledger, core.agenda.new_round
-        if new is not None:
+        ledger, rounds = core.ledger, core.requests.waiting["round"]
+        if rounds and (new := core.agenda.new_round) is not None:
             core.requests.begin_round(new, core.agenda.plan())
         # Rounds first: a round that is done must answer before its request is given another step.
         if ledger.s.delivery.rounds:
             core.requests.close_rounds()
-        while core.agenda.begins:
-            steps = core.agenda.next_steps()
-            pending = core.requests.round or core.requests.next_for(steps, ledger.owners)
+        while steps := core.agenda.next_steps():
+            pending = rounds[0] if rounds else core.requests.next_for(steps, ledger.owners)
             if pending is not None and not pending.asked.round:
                 ledger.begin(pending.asked, now=now(), owner=pending.id)
                 return
@@ -488,17 +487,17 @@ class Steps:
         first = due if all_due else [each for each in due if each.rule.blocks]
         if ledger.s.long_calls and ledger.has_long_call(n):
             failure = await self._run_calls(n)
-            if not core.is_left(work):
+            if failure is not None and not core.is_left(work):
                 core.judge(failure, n)
         elif stopped is not None:
             core.judge(stopped, n)
         elif first:
             failure = await Checks(ledger, n, first).failure()
-            if not core.is_left(work):
+            if failure is not None and not core.is_left(work):
                 core.judge(failure, n)
-        elif ledger.calls.missing(n):
+        elif current.calls and ledger.calls.missing(n):
             failure = await self._run_calls(n)
-            if not core.is_left(work):
+            if failure is not None and not core.is_left(work):
                 core.judge(failure, n)
         elif current.result is not None:
             failure = await check_output(ledger, n) if is_guarded else None
@@ -515,7 +514,7 @@ class Steps:
         # While it is in here, a pause holds back other steps, not this one: its calls may run.
         core.agenda.calling.add(n)
         try:
-            return await core.tool_calls.run(n, lambda: core.leaves_steps)
+            return await core.tool_calls.run(n, core.leaves_steps)
         finally:
             core.agenda.calling.discard(n)
 
@@ -555,7 +554,9 @@ class Steps:
         elif got.limit:
             await self._limits.reached(n, got, work)
         elif got.told or got.stopped:
-            core.judge(_stop_after_calls(got), n)
+            stopped = _stop_after_calls(got)
+            if stopped is not None:
+                core.judge(stopped, n)
 
     async def _ask_worker(self, n: int, *, apart: bool, dollars: Decimal | None) -> Advanced:
         """Run the AgentWorker's code; until it ends, the budget counts one model call for it.

@@ -174,7 +174,8 @@ class ToolCalls:
             return taken.has_ended or bool(room.left and fresh(1)) or is_over()
 
         try:
-            taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
+            if ledger.s.long_calls:  # they run already
+                taken.take(call.i for call in ledger.s.long_calls if call.n == n)
             while True:
                 # `may_begin` awaits an activity: what was ready before it is looked up again after
                 # it.
@@ -194,12 +195,7 @@ class ToolCalls:
         except (asyncio.CancelledError, ActivityError):  # not `finally`, as in `Steps._run_lanes`
             await taken.cancel()
             raise
-        # The order of the calls, not of their ends: a replay and a later run name the same failure.
-        in_order = [taken.ended[i] for i in sorted(taken.ended)]
-        for result in in_order:
-            if isinstance(result, BaseException):
-                raise result
-        return next((result for result in in_order if isinstance(result, Failure)), None)
+        return taken.failure() if taken.ended else None
 
     async def take(self, call: Call) -> Failure | None:
         """Take one call to its outcome, to its child task, or to a person.

@@ -97,7 +97,9 @@ class CallsTaken:
             # In the same activation as the calls' ends: `lets_go` compares this room with the long
             # calls.
             self.room.taken -= 1
-            end = _end_of(self.tasks.pop(i))
+            call = self.tasks.pop(i)
+            error = asyncio.CancelledError() if call.cancelled() else call.exception()
+            end = error or call.result()
             if end is not None:
                 self.ended[i] = end
         self._record()
@@ -107,12 +109,23 @@ class CallsTaken:
         self.ended[i] = failure
         self._record()
 
+    def failure(self) -> Failure | None:
+        """Return the first failure of calls that have ended, once all have; raise an error first.
+
+        In the order of the calls, not of their ends: a replay and a later run name the same one.
+        """
+        in_order = [self.ended[i] for i in sorted(self.ended)]
+        for result in in_order:
+            if isinstance(result, BaseException):
+                raise result
+        return next((result for result in in_order if isinstance(result, Failure)), None)
+
     def _record(self) -> None:
-        stops = {
-            i: each if isinstance(each, Failure) else failure_of(each)
-            for i, each in self.ended.items()
-        }
-        self._ledger.calls.stop(self._n, stops if self.tasks else {})
+        stops: dict[int, Failure] = {}
+        if self.tasks:
+            for i, each in self.ended.items():
+                stops[i] = each if isinstance(each, Failure) else failure_of(each)
+        self._ledger.calls.stop(self._n, stops)
 
     async def cancel(self) -> None:
         """Cancel them all, and wait for their ends."""
@@ -122,13 +135,6 @@ class CallsTaken:
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
         self.room.taken -= len(self.tasks)
         self._ledger.calls.stop(self._n, {})
-
-
-def _end_of(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
-    """Return why a call that has ended stops its step, or its error; None when it does not."""
-    if call.cancelled():
-        return asyncio.CancelledError()
-    return call.exception() or call.result()
 
 
 async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTaken) -> bool:
@@ -145,7 +151,7 @@ async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTa
     Raises:
         ActivityError: The look-up was cancelled.
     """
-    given = _wanted(ledger, n, ready, taken)
+    given = tools_to_find(ledger, n, ready, begun=taken.tasks, found=taken.found)
     if given is None:
         return True
     may_run = that_may_run(ledger, given)

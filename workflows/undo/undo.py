@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from itertools import islice
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -30,7 +29,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import call_label
 from holdfast.tracing.switch import may_trace
-from holdfast.values.base import Json, pauses
+from holdfast.values.base import Json, pause_of
 from holdfast.values.messages import system
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import (
@@ -56,7 +55,8 @@ from holdfast.workflows.tools.tool_runs import begun
 
 def note_done(ledger: Ledger, state: UndoState, key: str, what: str) -> None:
     """Remember that an effect is undone; `key` names it, `what` is its text for people."""
-    state = note_clear(ledger, state, key)
+    if state.unclear or ledger.s.unclear_undos:
+        state = note_clear(ledger, state, key)
     state.done, state.undone = (*state.done, key), (*state.undone, what)
     ledger.s.undo = state
 
@@ -131,7 +131,8 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
     effect = target.effects[i]
     policy = described.rules(target.step.agent).policies[effect.call.name]
     what, key = undo.in_words(effect), undo.effect_key(target, i)
-    asked, unclear = _asked(ledger, target, i), ledger.s.unclear_undos.get(key, "")
+    asked = _asked(ledger, target, i) if ledger.s.approvals else None
+    unclear = ledger.s.unclear_undos.get(key, "")
     if asked is None and unclear:
         _ask(ledger, target, i, f"An undo of {what} was tried before. {unclear}")
         return None
@@ -210,13 +211,14 @@ async def _call_undo(
     Returns:
         Its text, or how it failed.
     """
-    for pause in islice(pauses(*START_PAUSES), MOST_STARTS):
+    starts = 0
+    while True:
         said = await _call_undo_once(ledger, target, i, policy)
-        if isinstance(said, str) or failure_of(said).type != NOT_STARTED:
+        if isinstance(said, str) or failure_of(said).type != NOT_STARTED or starts >= MOST_STARTS:
             return said
         name = target.effects[i].call.name
-        await workflow.sleep(pause, summary=f"undo {name} again")
-    return await _call_undo_once(ledger, target, i, policy)
+        await workflow.sleep(pause_of(starts, *START_PAUSES), summary=f"undo {name} again")
+        starts += 1
 
 
 async def _call_undo_once(
@@ -244,7 +246,14 @@ async def _call_undo_once(
         retry_policy=REPEATED if policy.undo_idempotent else ONCE,
         summary=f"undo {call_label(effect.call)}",
     )
-    cut = await _is_cut(undoing)
+    cut = False
+    try:
+        await workflow.wait([undoing])
+    except asyncio.CancelledError:
+        # The task is ended meanwhile. The activity has a few seconds to finish, so that its outcome
+        # is recorded.
+        cut = True
+        await workflow.wait([undoing], timeout=GRACE_SECONDS)
     if not undoing.done():
         undoing.cancel()
         ledger.note("undo_failed", now=now(), text=CUT, body=_facts(target, i))
@@ -272,19 +281,6 @@ def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityErro
     certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
     text = failure_of(said).text if certain else CUT
     ledger.note("undo_failed", now=now(), text=text, body=_facts(target, i))
-
-
-async def _is_cut(undoing: ActivityHandle[str]) -> bool:
-    """Wait for the undo of an effect; return whether the task is ended meanwhile.
-
-    The activity then has a few seconds to finish, so that its outcome is recorded.
-    """
-    try:
-        await workflow.wait([undoing])
-    except asyncio.CancelledError:
-        await workflow.wait([undoing], timeout=GRACE_SECONDS)
-        return True
-    return False
 
 
 def _facts(target: Undoable, i: int) -> dict[str, Json]:
@@ -346,11 +342,10 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     if ledger.s.children:
         mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
         stopped = await children.stop(name for _, name in mine)
-    blocked = [
-        each
-        for target in targets
-        for each in undo.obstacles(target, described.rules(target.step.agent).policies)
-    ] + stopped
+    blocked: list[Obstacle] = []
+    for target in targets:
+        blocked += undo.obstacles(target, described.rules(target.step.agent).policies)
+    blocked += stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
         state.mode = "held"
@@ -364,10 +359,9 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         remedy = 'residue="keep" undoes the rest and records that these remain.'
         return Failure(type="UndoRefusedError", message=text, remedy=remedy)
     for target in reversed(targets):
-        for name in [name for step, name in reversed(mine) if step is target]:
-            failure = await _undo_child(ledger, children, name)
-            if failure is not None:
-                return failure
+        failure = await _undo_children(ledger, children, target, mine) if mine else None
+        if failure is not None:
+            return failure
         policies = described.rules(target.step.agent).policies
         for i, _ in undo.to_undo(target, policies, state):
             failure = await undo_effect(ledger, target, i)
@@ -421,6 +415,17 @@ def _of_open(current: OpenState, cut: set[int], *, n: int, branch: int) -> Undoa
     )
 
 
+async def _undo_children(
+    ledger: Ledger, children: ChildUndos, target: Undoable, mine: list[tuple[Undoable, str]]
+) -> Failure | None:
+    """Have the child tasks of a step undo what they did, the newest first."""
+    for step, name in reversed(mine):
+        failure = await _undo_child(ledger, children, name) if step is target else None
+        if failure is not None:
+            return failure
+    return None
+
+
 async def _undo_child(ledger: Ledger, children: ChildUndos, name: str) -> Failure | None:
     """Have a child task undo all that it did; it closes then."""
     state = ledger.s.undo
@@ -468,14 +473,18 @@ def _leave(
     if ledger.s.children:
         known |= {name: children.words(name) for name in children.all_of(targets)}
         children.forget(targets)
-    approvals.close_open(ledger, now=now())
-    undo.leave_open_steps(ledger, now=now(), by=state.asked.by)
+    if ledger.s.approvals:
+        approvals.close_open(ledger, now=now())
+    ledger.s.delivery.rounds = {}
+    if ledger.s.opens:
+        undo.leave_open_steps(ledger, now=now(), by=state.asked.by)
     for target in reversed(targets):
         if target.n <= ledger.s.steps:
             undo.leave_step(ledger, target)
     state.undone = tuple(known[key] for key in state.done if key in known)
-    state.remains = tuple(each.text for each in blocked)
-    state.check = tuple(each.text for each in blocked if each.is_unknown)
+    if blocked:
+        state.remains = tuple(each.text for each in blocked)
+        state.check = tuple(each.text for each in blocked if each.is_unknown)
     state.steps = tuple(target.step.step_id for target in targets)
     undo.finish_undo(ledger, known, now=now())
 

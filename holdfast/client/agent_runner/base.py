@@ -519,7 +519,7 @@ class RunnerBase:
     def _called_from_here(self, task_id: str) -> None:
         """Have tools and hooks of a task that this process runs itself run in the caller's loop."""
         if self._engine is not None:
-            user_calls.carry(task_id, loop_alone=True)
+            user_calls.carry_loop(task_id)
 
     def _require_agent(self, agent: str) -> None:
         if self._engine is not None:
@@ -539,7 +539,7 @@ class RunnerBase:
             InvalidArgumentError: The text is empty, or an image is not one. Nothing was stored.
         """
         if text is None or (text == "" and images):
-            return text, None, await self._images(images, task)
+            return text, None, await self._images(images, task) if images else ()
         if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {shown(text)}."
             raise InvalidArgumentError(msg)
@@ -555,8 +555,6 @@ class RunnerBase:
             return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts
 
     async def _images(self, images: Images, task: str) -> tuple[ImagePart, ...]:
-        if not images:
-            return ()
         with writing_for(task):
             return await store_images(images, self.archive)
 

@@ -78,9 +78,10 @@ class TaskRuns(TaskCreation):
         """
         if restart is not None:
             check_arguments(TaskRuns.run_step, restart=restart)
-        asked = await self.step_request(id_of(task), input, step, tool_choice, images)
+        task_id = id_of(task)
+        asked = await self.step_request(task_id, input, step, tool_choice, images)
         asked = asked.model_copy(update={"restart": restart == "step"})
-        return await self.run_request(id_of(task), asked, request_id)
+        return await self.run_request(task_id, asked, request_id)
 
     async def step_request(
         self,
@@ -124,10 +125,10 @@ class TaskRuns(TaskCreation):
         self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
     ) -> AbstractAsyncContextManager[None]:
         """Send a task's events to a handler, and with `verbose` to the terminal, meanwhile."""
-        wanted = (on_event, print_event if self._verbose else None)
-        handlers = [handler for handler in wanted if handler is not None]
-        if not handlers:
+        if on_event is None and not self._verbose:
             return nullcontext()
+        handlers: list[EventHandler] = [] if on_event is None else [on_event]
+        handlers += [print_event] if self._verbose else []
         follower = Follower(self._read, self.response, task_id)
         return told(follower, handlers, afresh=afresh)
 

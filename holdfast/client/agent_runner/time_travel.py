@@ -88,7 +88,7 @@ class TimeTravel(TaskCreation):
             raise await self._tasks.closed_error(task_id) from None
         to = newest.to if newest.opened else -1
         asked = UndoRequest(to=to, newest=newest, residue=residue, by=by, reason=reason)
-        return await self._undo(task, asked, request_id)
+        return await self._undo(task_id, asked, request_id)
 
     async def rewind(
         self,
@@ -119,8 +119,8 @@ class TimeTravel(TaskCreation):
         check_arguments(TimeTravel.rewind, residue=residue, reason=reason)
         check_by(by)
         step_id_of(to)
-        entries = await self._read.entries(id_of(task))
-        kept = _kept(entries, to)
+        task_id, request_id = id_of(task), request_id_of(request_id)
+        kept = _kept(await self._read.entries(task_id), to)
         asked = UndoRequest(
             to=kept.n,
             step=kept.step.step_id,
@@ -129,7 +129,7 @@ class TimeTravel(TaskCreation):
             by=by,
             reason=reason,
         )
-        return await self._undo(task, asked, request_id)
+        return await self._undo(task_id, asked, request_id)
 
     async def fork(
         self,
@@ -294,15 +294,12 @@ class TimeTravel(TaskCreation):
         }
         return begun.model_copy(update=changes)
 
-    async def _undo(
-        self, task: TaskLike, asked: UndoRequest, request_id: str | None
-    ) -> UndoReceipt:
-        request_id = request_id_of(request_id)
-        receipt = await self._tasks.undo(id_of(task), asked, request_id)
+    async def _undo(self, task_id: str, asked: UndoRequest, request_id: str) -> UndoReceipt:
+        receipt = await self._tasks.undo(task_id, asked, request_id)
         if receipt.steps:
             return receipt
         # It waits, or did when the server kept this reply; or what it did is in the archive.
-        events = [entry.event for entry in await self._read.entries(id_of(task))]
+        events = [entry.event for entry in await self._read.entries(task_id)]
         own = [event for event in events if event is not None and is_of(event, request_id)]
         return receipt_of(own[-1]) if own else receipt
 

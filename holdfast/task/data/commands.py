@@ -130,6 +130,8 @@ def misspelt(name: str, given: Collection[str], known: Sequence[str]) -> str:
         given: The fields that it has.
         known: The fields that it may have.
     """
+    if not set(given).difference(known):
+        return ""
     try:
         check_known(f"fields of {name!r}", given, known)
     except WrongTypeError as error:

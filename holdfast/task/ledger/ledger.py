@@ -7,7 +7,7 @@ knows fits into a `Carried`, plus the entries since the last segment that went t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -33,7 +33,6 @@ from holdfast.task.ledger.ledger_state import INLINE_BYTES, LedgerState
 from holdfast.task.ledger.money import Money
 from holdfast.task.ledger.queue import (
     Upcoming,
-    found_by,
     lasts_after,
     pending,
     problem,
@@ -492,8 +491,9 @@ class Ledger(LedgerState):
         """
         # One activation, no await: the answer, its cost and its calls are recorded together, or a
         # replay would find an answer that nobody has paid for.
-        current = self.at(n)
-        refused = self._refused(current, got)
+        current, result = self.at(n), got.result
+        follows = got.calls if result is None else result.calls or result.next
+        refused = self._refused(current, got) if follows else None
         self.s.costs.lost += got.lost
         if got.kept:
             self.s.lanes = max(self.s.lanes, current.lane + 1)
@@ -504,42 +504,45 @@ class Ledger(LedgerState):
             if current.limit in _ONCE:
                 current.limit = ""
             self.money.paid(cost_of(got.answer))
-        said = turns_of(current.journal)
+        said = turns_of(current.journal) if current.journal else 0
         current.journal = (*current.journal, *new_entries(got, last=current.limit == "finish"))
         if got.answer is not None and got.answer.message.items:
-            for i in range(len(hosted_calls(got.answer.message.items)[:MOST_OUTLINES])):
-                self.log.mark(current, "hosted", i, batch=said)
-        if is_thought(got, is_refused=refused is not None):
+            self._mark_hosted(current, got.answer.message.items, said)
+        is_end = result is not None and result.last and refused is None
+        if not is_end and is_thought(got):
             self.log.mark(current, "said", said)
-        if refused is None and (got.result is not None or got.calls):
-            self._find(current, got, now=now)
+        if refused is None and (result is not None or got.calls):
+            if result is None:
+                current.calls, current.asked, patch = got.calls, got.asked, got.patch
+            else:
+                current.calls, current.result = resolve_calls(result, current), result
+                patch = result.patch
+            current.state, current.outcomes = current.open.state, {}
+            if patch:
+                current.state = merge_patch.apply(current.state, patch)
+            if current.calls:
+                self._tell(current, got, now=now)
         # A call that a lost attempt had begun is noted, so that the audit shows that it ran again.
         if got.attempts > 1:  # else they failed in a way that may pass
             for i in got.cut:
                 self.calls.lost(n, i, 1, now=now)
         return refused
 
-    def _find(self, current: OpenState, got: Advanced, *, now: float) -> None:
-        """Add the result or the calls in its middle, and what is known of calls that have run."""
-        result = got.result
-        if result is None:
-            current.calls, current.asked, patch = got.calls, got.asked, got.patch
-        else:
-            current.calls, current.result = resolve_calls(result, current), result
-            patch = result.patch
-        current.state, current.outcomes = current.open.state, {}
-        if patch:
-            current.state = merge_patch.apply(current.state, patch)
-        if current.calls:
-            self._tell(current, got, now=now)
+    def _mark_hosted(self, current: OpenState, items: Sequence[dict[str, Json]], said: int) -> None:
+        """Mark the calls of the provider's own tools in an answer."""
+        for i in range(len(hosted_calls(items)[:MOST_OUTLINES])):
+            self.log.mark(current, "hosted", i, batch=said)
 
     def _tell(self, current: OpenState, got: Advanced, *, now: float) -> None:
         """Add what an activity knows of the calls that it has run or begun."""
         batch = current.batch
         calls = [Mark(self.log.next_number(), "call", batch, i) for i in range(len(current.calls))]
+        current.marks = (*current.marks, *calls)
+        current.unruled, current.called = got.unruled, {}
+        if not (got.told or got.cut or got.going or got.stopped):  # none has begun
+            return
         done = [Mark(self.log.next_number(), "done", batch, i) for i in sorted(got.told)]
-        current.marks = (*current.marks, *calls, *done)
-        current.unruled = got.unruled
+        current.marks = (*current.marks, *done)
         current.outcomes = {
             i: each.model_copy(
                 update={**self.calls.facts(current, i), "worker": each.worker or got.worker}
@@ -565,7 +568,7 @@ class Ledger(LedgerState):
             return _too_many(len(got.result.calls))
         # Its calls are few enough, and it queues nothing that could have a wrong name.
         following = got.result.next
-        if not following or not any(step.step_id or step.prev_steps for step in following):
+        if not any(step.step_id or step.prev_steps for step in following):
             return None
         others = self.others(current.n)
         # Also the ids that these have given to steps which they are about to queue.
@@ -587,7 +590,8 @@ class Ledger(LedgerState):
         if result is None:
             raise RuntimeError("a step is finished only after its result is known")
         state, patch, conflicts = self.s.extra_state, dict[str, Json](), list[str]()
-        if current.calls or result.patch or not current.alone:  # else it has changed nothing
+        patched = result.patch or any(each.patch for each in current.outcomes.values())
+        if patched or not current.alone:  # else it has changed nothing
             state, conflicts = self._merged(current)
             patch = merge_patch.diff(self.s.extra_state, state)
         output, stored, adds, outcomes = results_of(current, result)
@@ -596,12 +600,16 @@ class Ledger(LedgerState):
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.queue.before()
-        found = found_by(before.found, self.queue.recorded)
+        found = self.queue.recorded
+        if before.found is not None:
+            found = before.found.forward(found)
         steps: tuple[TaskStep, ...] = ()
         if result.next:
-            following = (step.after(current.open.step) for step in result.next)
-            steps = self.queue.number([step.placed(transcript.length) for step in following])
-        queue = queued_with(pending(self.others(n), self.s.queue), steps)
+            at, mine = transcript.length, current.open.step
+            steps = self.queue.number([each.after(mine).placed(at) for each in result.next])
+        others = self.others(n)
+        left = queued_with(self.s.queue, steps) if steps else self.s.queue
+        queue = pending(others, left)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -635,7 +643,9 @@ class Ledger(LedgerState):
             self.queue.found = before.waiting.forward(self.queue.found)
         if self.s.approvals:
             self.asked.forget(n)
-        self._move_head(record, current, state=state, transcript=transcript)
+        self.s.opens, self.s.queue = others, left
+        self.s.extra_state, self.s.transcript = state, transcript
+        self._move_head(record)
         return record
 
     def _merged(self, current: OpenState) -> tuple[dict[str, Json], list[str]]:
@@ -649,24 +659,13 @@ class Ledger(LedgerState):
         state, more = merge_patch.merge(found, sides)
         return state, [*conflicts, *more]
 
-    def _move_head(
-        self,
-        record: StepRecord,
-        current: OpenState,
-        *,
-        state: dict[str, Json],
-        transcript: ChainRef,
-    ) -> None:
-        """Let the task go on from a step that is recorded, with its state and transcript."""
+    def _move_head(self, record: StepRecord) -> None:
+        """Let the task go on from a step that is recorded."""
         # Of several steps side by side no single one has the answer; a join makes it.
-        answered = record.last and current.alone
+        answered = record.last and record.alone
         if not self.s.path or self.s.path[-1][0] != self.s.branch:
             self.s.path = (*self.s.path, (self.s.branch, record.n))
-        self.s.opens = self.others(current.n)
         self.s.steps = record.n
-        self.s.queue = queued_with(self.s.queue, record.next)
-        self.s.extra_state = state
-        self.s.transcript = transcript
         self.s.answered = answered
         self.s.concluded = answered
         self.s.last_step = record.step if answered and record.step.agent else None

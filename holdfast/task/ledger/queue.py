@@ -122,26 +122,6 @@ Queue = tuple[TaskStep, ...]
 STEP_ID: Callable[[TaskStep], str] = attrgetter("step_id")
 
 
-def change_if_any(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange | None:
-    """Return what turns one queue into another, or None when they are the same."""
-    return None if same(old, new) else QueueChange.between(old, new, STEP_ID)
-
-
-def found_by(change: QueueChange | None, left: Queue) -> Queue:
-    """Return the queue that a step found.
-
-    Args:
-        change: What changed since the step before it.
-        left: The queue that the step before it left.
-    """
-    return left if change is None else change.forward(left)
-
-
-def left_before(change: QueueChange | None, found: Queue) -> Queue:
-    """Return the queue that the step before left, from the one that a step found."""
-    return found if change is None else change.backward(found)
-
-
 def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
     """Return what a step changed in the queue.
 
@@ -185,7 +165,8 @@ def queue_after(path: Iterable[StepRecord]) -> Queue:
     # Forwards, as they were recorded: the records of a branch are a fold, so a fork needs no copy.
     queue: Queue = ()
     for record in path:
-        queue = found_by(record.before.found, queue)
+        found = record.before.found
+        queue = queue if found is None else found.forward(queue)
         taken = record.taken
         if taken.change is not None:
             queue = taken.change.forward(queue)
@@ -248,7 +229,10 @@ def join_of(lasts: Sequence[LastOutput], *, step_id: str = "") -> TaskStep:
 
 def recorded_queue(state: Carried) -> Queue:
     """Return the queue that the newest completed step of the branch left; empty without one."""
-    return left_before(state.since, pending(state.opens, state.queue)) if state.steps else ()
+    if not state.steps:
+        return ()
+    queue = pending(state.opens, state.queue)
+    return queue if state.since is None else state.since.backward(queue)
 
 
 def recorded_waiting(state: Carried) -> Waiting:
@@ -260,9 +244,8 @@ def with_queue(state: Carried, queue: Queue) -> Carried:
     """Return a state with another queue."""
     recorded = recorded_queue(state)
     state = state.model_copy(update={"queue": queue})
-    return state.model_copy(
-        update={"since": change_if_any(recorded, pending(state.opens, state.queue))}
-    )
+    since = QueueChange.if_any(recorded, pending(state.opens, state.queue), STEP_ID)
+    return state.model_copy(update={"since": since})
 
 
 DONE_KEPT = 1000
@@ -293,7 +276,7 @@ class Upcoming:
         """Return the changes since the last record, with which the task continues as new."""
         s = self._s
         return {
-            "since": change_if_any(self.recorded, pending(s.opens, s.queue)),
+            "since": QueueChange.if_any(self.recorded, pending(s.opens, s.queue), STEP_ID),
             "waits_since": WaitingChange.between(self.found, waiting(s)),
         }
 
@@ -306,18 +289,8 @@ class Upcoming:
         """List the queued steps that wait for no other."""
         opens, queue = self._s.opens, self._s.queue
         if self._ready[0] is not opens or self._ready[1] is not queue:
-            self._ready = (opens, queue, self._ready_now())
+            self._ready = (opens, queue, _ready(opens, queue) if queue else ())
         return self._ready[2]
-
-    def _ready_now(self) -> tuple[TaskStep, ...]:
-        opens, queue = self._s.opens, self._s.queue
-        # A join runs alone: it makes one answer of what all the others have left.
-        if not queue or (opens and any(current.open.step.is_join for current in opens)):
-            return ()
-        there = {step.step_id for step in pending(opens, queue)}
-        ready = [s for s in queue if s.is_ready and not (s.prev_steps and unmet(s, there))]
-        joins = [step for step in ready if step.is_join] if len(ready) > 1 else []
-        return tuple(joins or ready)
 
     def take(self, asked: RunRequest, wanted: str) -> tuple[OpenStep, Before]:
         """Take a step off the queue, with all that waits for the next one.
@@ -377,7 +350,7 @@ class Upcoming:
             spent += usage_of(current.journal, current.outcomes.values())
             turns += turns_of(current.journal)
         return Before(
-            found=change_if_any(self.recorded, pending(s.opens, s.queue)),
+            found=QueueChange.if_any(self.recorded, pending(s.opens, s.queue), STEP_ID),
             waiting=WaitingChange.between(self.found, waiting(s)),
             serial=s.serial,
             turns=s.costs.turns - turns,
@@ -494,6 +467,16 @@ class Upcoming:
         self._s.answered = False
         self._s.delivery.given = ()
         return step.step_id
+
+
+def _ready(opens: Sequence[OpenState], queue: Queue) -> Queue:
+    # A join runs alone: it makes one answer of what all the others have left.
+    if opens and any(current.open.step.is_join for current in opens):
+        return ()
+    there = {step.step_id for step in pending(opens, queue)}
+    ready = [s for s in queue if s.is_ready and not (s.prev_steps and unmet(s, there))]
+    joins = [step for step in ready if step.is_join] if len(ready) > 1 else []
+    return tuple(joins or ready)
 
 
 def _length(messages: Iterable[Message]) -> int:

@@ -443,22 +443,23 @@ def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
     """Replace references to what history holds already by the messages themselves."""
-    return tuple([resolve_add(add, current) for add in result.adds])
-
-
-def resolve_add(add: Message | str, current: OpenState) -> Message:
-    """Replace one reference by its message."""
-    if isinstance(add, Message):
-        return add
-    if add == "input":
-        return input_message(current.open)
-    if add.startswith("n"):
-        return current.open.notes[int(add[1:])]
-    entry, call = place_of(add)
-    if call is not None:
-        found = current.journal[entry]
-        return found.outcomes[call].message(found.calls[call])
-    return _answer(current.journal[entry].answer).message
+    adds: list[Message] = []
+    for add in result.adds:
+        if isinstance(add, Message):
+            adds.append(add)
+        elif add == "input":
+            adds.append(input_message(current.open))
+        elif add.startswith("n"):
+            adds.append(current.open.notes[int(add[1:])])
+        else:
+            at, call = place_of(add)
+            entry = current.journal[at]
+            adds.append(
+                entry.outcomes[call].message(entry.calls[call])
+                if call is not None
+                else _answer(entry.answer).message
+            )
+    return tuple(adds)
 
 
 def input_message(opened: OpenStep) -> Message:
@@ -569,17 +570,10 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
     return (*memos[: advanced.early], entry, *memos[advanced.early :])
 
 
-def is_thought(advanced: Advanced, *, is_refused: bool) -> bool:
-    """Whether an activity brings words of a model that are not those with which the task ends.
-
-    Args:
-        advanced: Its result.
-        is_refused: Whether the step's result cannot be taken.
-    """
-    answer, result = advanced.answer, advanced.result
-    if answer is None or not shown(answer.message.content).strip():
-        return False
-    return result is None or is_refused or not result.last
+def is_thought(advanced: Advanced) -> bool:
+    """Whether an activity brings words of a model."""
+    answer = advanced.answer
+    return answer is not None and bool(shown(answer.message.content).strip())
 
 
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
@@ -651,7 +645,7 @@ def _answer(answer: ModelAnswer | None) -> ModelAnswer:
 
 def turns_of(journal: Sequence[JournalEntry]) -> int:
     """Count a journal's model calls."""
-    return 0 if not journal else sum(entry.answer is not None for entry in journal)
+    return sum(entry.answer is not None for entry in journal)
 
 
 def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) -> Usage:

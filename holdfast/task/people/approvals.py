@@ -181,7 +181,8 @@ def shown(ledger: Ledger) -> list[Approval]:
 
 def waits(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for a person, as a whole or with one of its calls."""
-    return any(approval.n == n and approval.kind != "undo" for approval in pending(ledger))
+    asked = ledger.s.approvals
+    return any(a.n == n and a.status == "open" and a.kind != "undo" for a in asked)
 
 
 def undo_waits(ledger: Ledger) -> bool:
@@ -400,18 +401,24 @@ def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
 
 def deadline(ledger: Ledger) -> float:
     """Return when the next approval expires, escalates or comes back, 0 for never."""
-    waiting = pending(ledger)
-    times = [a.expires for a in waiting if a.expires and a.id not in ledger.questioned]
-    times += [a.escalates for a in waiting if a.escalates and not a.escalated]
-    times += [a.snoozed_until for a in waiting if a.snoozed_until]
+    times: list[float] = []
+    for each in ledger.s.approvals:
+        if each.status != "open":
+            continue
+        if each.expires and each.id not in ledger.questioned:
+            times.append(each.expires)
+        if each.escalates and not each.escalated:
+            times.append(each.escalates)
+        if each.snoozed_until:
+            times.append(each.snoozed_until)
     return min(times, default=0)
 
 
 def card_state(approval: Approval) -> str:
     """Return what identifies a card: the id, and what people have done to it, if they have."""
-    votes = ",".join(vote.by for vote in approval.votes)
-    if not votes and not approval.escalated and not approval.snoozed_until:
+    if not approval.votes and not approval.escalated and not approval.snoozed_until:
         return approval.id
+    votes = ",".join(vote.by for vote in approval.votes)
     until = f" {approval.snoozed_until:.0f}" if approval.snoozed_until else ""
     return f"{approval.id} {approval.bound} {approval.escalated:g} {votes}{until}"
 

@@ -82,6 +82,7 @@ class Pending:
         done: Whether the update may return.
         reply: What it returns then, or why it fails.
         parked: Whether the task waits with that failure; false when the request was wrong.
+        kind: What it asks for.
         joins: Number of the open step whose output it gets, although the step was begun for
             another caller; 0 for none.
     """
@@ -102,16 +103,8 @@ class Pending:
         self.done = False
         self.reply: RunReply | Failure = RunReply()
         self.parked = False
+        self.kind: Kind = "all" if asked.all else "round" if asked.round else "step"
         self.joins = 0
-
-    @property
-    def kind(self) -> Kind:
-        """What it asks for."""
-        if self.asked.all:
-            return "all"
-        if self.asked.round:
-            return "round"
-        return "join" if self.joins else "step"
 
     def answer(self, reply: RunReply | Failure, *, parked: bool = False) -> None:
         """Let the update return, or raise; with `parked`, the task waits with this failure."""
@@ -127,19 +120,14 @@ class RunRequests:
 
     Attributes:
         waiting: The requests of each kind, in the order in which they came.
+        told: Requests that fail when the steps next to a failed one have ended, with its failure.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         """Serve this task; begin with no request."""
         self.waiting: dict[Kind, list[Pending]] = {kind: [] for kind in KINDS}
-        self._told: list[tuple[Pending, Failure]] = []
+        self.told: list[tuple[Pending, Failure]] = []
         self._ledger = ledger
-
-    @property
-    def round(self) -> Pending | None:
-        """The first request for all ready steps at once."""
-        rounds = self.waiting["round"]
-        return rounds[0] if rounds else None
 
     def ask_anew(self, owners: Collection[str]) -> bool:
         """Whether a request waits whose step is not in progress.
@@ -160,16 +148,17 @@ class RunRequests:
 
         By the request its caller acknowledges all that was sent to it before.
         """
-        asked, caller = pending.asked, caller_of(pending.id)
-        self.acknowledge(caller)
-        left = self._ledger.s.delivery.undelivered
-        if asked.attaches:
-            n = self.ungiven(caller)
-            if n:
-                reply = RunReply(n=n, branch=self._ledger.branch_of(n))
-                self._give(n, (pending.id,))
-                self.remember(pending.id, reply)
-                return reply
+        asked, caller, sent = pending.asked, caller_of(pending.id), self._ledger.s.delivery
+        if sent.given:
+            self.acknowledge(caller)
+        left = sent.undelivered
+        is_bare = bool(left or sent.given) and asked.attaches
+        n = self.ungiven(caller) if is_bare else 0
+        if n:
+            reply = RunReply(n=n, branch=self._ledger.branch_of(n))
+            self._give(n, (pending.id,))
+            self.remember(pending.id, reply)
+            return reply
         if asked.round and left and not self._ledger.s.opens:
             reply = RunReply(n=left[0], round=left)
             self._ledger.s.delivery.undelivered = ()
@@ -185,14 +174,15 @@ class RunRequests:
 
         A caller that was killed in a step and starts again is another one to the task.
         """
-        caller = caller_of(pending.id)
-        if caller and pending.asked.attaches and self._ledger.s.opens:
+        opens = self._ledger.s.opens
+        caller = caller_of(pending.id) if opens else ""
+        if caller and pending.asked.attaches:
             joined = {p.joins for p in self.waiting["join"] if caller_of(p.id) == caller}
-            for current in self._ledger.s.opens:
+            for current in opens:
                 owner = caller_of(current.owner)
                 is_running = current.failure is None and current.n not in joined
                 if owner not in ("", caller) and is_running:
-                    pending.joins = current.n
+                    pending.kind, pending.joins = "join", current.n
                     break
         self.waiting[pending.kind].append(pending)
 
@@ -233,13 +223,13 @@ class RunRequests:
             own = ledger.owners
             free = (p for p in self.waiting["step"] if p.asked.attaches and p.id not in own)
             found += itertools.islice(free, 1)
-        done = [pending.id for pending in found]
-        if owner not in ("", *rounds, *done):
-            done.append(owner)  # none waits: it has failed, or was told to move on
-        reply = RunReply(n=record.n, branch=record.branch)
+        reply, done = RunReply(n=record.n, branch=record.branch), list[str]()
         for pending in found:
             self.waiting[pending.kind].remove(pending)
             pending.answer(reply)
+            done.append(pending.id)
+        if owner not in ("", *rounds, *done):
+            done.append(owner)  # none waits: it has failed, or was told to move on
         # Remembered before the handler of the update wakes up: the same request, sent again after a
         # rollover, gets this reply and begins no second step.
         for request in done:
@@ -332,7 +322,7 @@ class RunRequests:
                 if gets == "failure" and failure is not None:
                     # Those of a failed step fail once the steps next to it have ended.
                     if outcome == "failed":
-                        self._told.append((pending, failure))
+                        self.told.append((pending, failure))
                     else:
                         pending.answer(failure)
                 elif reply is not None:
@@ -341,8 +331,8 @@ class RunRequests:
 
     def tell_failures(self) -> None:
         """Let the requests fail that were told of a failed step."""
-        while self._told:
-            pending, failure = self._told.pop(0)
+        while self.told:
+            pending, failure = self.told.pop(0)
             pending.answer(failure, parked=True)
 
     def fail_some(self, ids: Collection[str], failure: Failure) -> None:

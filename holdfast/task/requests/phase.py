@@ -185,19 +185,18 @@ class Agenda:
     def steps_go(self) -> bool:
         """Whether work for the steps, or for the end, can be done now."""
         s = self._ledger.s
-        if s.verdict is not None or self.finalizes:
+        if s.verdict is not None or (self._ledger.given.finalize and self.finalizes):
             return True
         if s.described is None and self._ledger.failure is None:
             session = self._ledger.given.head.session
             starts_later = s.paused_until and session is not None and session.queues
             return not s.ahead and not starts_later  # its turn comes when it begins
-        return self.retries or self.begins or any(map(self.goes, s.opens))
+        return self.retries or bool(self.next_steps()) or any(map(self.goes, s.opens))
 
     @property
     def finalizes(self) -> bool:
-        """Whether the task has its answer and `finalize` was asked for."""
-        ledger = self._ledger
-        return ledger.given.finalize and ledger.s.answered and ledger.failure is None
+        """Whether the task has its answer; asked where it closes with it."""
+        return self._ledger.s.answered and self._ledger.failure is None
 
     def goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
@@ -213,7 +212,8 @@ class Agenda:
         s = self._ledger.s
         if not (s.approvals or s.children or current.waiting):
             return True  # it can wait for nothing
-        waits = approvals.waits(self._ledger, n) or awaits_children(self._ledger, n)
+        waits = approvals.waits(self._ledger, n)
+        waits = waits or (bool(s.children) and awaits_children(self._ledger, n))
         return not (waits or current.waiting) or bool(ready_calls(self._ledger, n, most=1))
 
     @property
@@ -223,51 +223,37 @@ class Agenda:
             return False
         return self._ledger.s.tries_again or self.requests.ask_anew(self._ledger.owners)
 
-    @property
-    def begins(self) -> bool:
-        """Whether a queued step must be begun now."""
-        s, ledger = self._ledger.s, self._ledger
-        if (
-            self.holds_back
-            or ledger.paused
-            or not s.queue
-            or ledger.failure is not None
-            or (s.lasts and s.opens)
-        ):
-            return False
-        if len(s.opens) >= self._most_open():
-            return False
-        return bool(self.next_steps())
-
     def _most_open(self) -> int:
         """Return how many steps may be open at the same time."""
-        s = self._ledger.s
-        if self.requests.round is not None:
+        s, waiting = self._ledger.s, self.requests.waiting
+        if waiting["round"]:
             return MOST_LANES
-        if self.requests.waiting["step"]:
-            return 1
-        if s.described is None or not s.automatic:
+        if waiting["step"] or s.described is None or not s.automatic:
             return 1
         return min(s.described.parallel, MOST_LANES)
 
     def next_steps(self) -> tuple[TaskStep, ...]:
-        """List the steps that may be begun for the requests that wait, or by the task itself."""
-        s, all_ready = self._ledger.s, self.requests.round
-        ready = self._ledger.queue.ready()
-        if all_ready is not None:
-            known = s.delivery.rounds.get(all_ready.id)
-            return ready if known is None else tuple(r for r in ready if r.step_id in known)
-        wanted = self.requests.waiting["step"] or (s.automatic and not s.answered)
-        return ready if wanted else ()
+        """List the queued steps that must be begun now: for requests, or by the task itself."""
+        s, ledger = self._ledger.s, self._ledger
+        rounds, steps = self.requests.waiting["round"], self.requests.waiting["step"]
+        wanted = rounds or steps or (s.automatic and not s.answered)
+        if not wanted or not s.queue or self.holds_back or ledger.paused:
+            return ()
+        if s.opens and (s.lasts or len(s.opens) >= self._most_open()):
+            return ()
+        if ledger.failure is not None:
+            return ()
+        ready = ledger.queue.ready()
+        known = s.delivery.rounds.get(rounds[0].id) if rounds else None
+        return ready if known is None else tuple(r for r in ready if r.step_id in known)
 
     @property
     def new_round(self) -> Pending | None:
-        """The request for all ready steps that has no plan yet."""
-        wanted = self.requests.round
-        known = wanted is None or wanted.id in self._ledger.s.delivery.rounds
-        if known or self._ledger.failure is not None or not self.plan():
+        """The first request for all ready steps at once, if it has no plan yet."""
+        wanted = self.requests.waiting["round"][0]
+        if wanted.id in self._ledger.s.delivery.rounds or self._ledger.failure is not None:
             return None
-        return wanted
+        return wanted if self.plan() else None
 
     def plan(self) -> tuple[TaskStep, ...]:
         """List the steps of a round that would begin now: those open without a request, and ready.
@@ -427,10 +413,8 @@ def refused_by(answer: Answer, ending: Ending) -> Failure | None:
             return None
 
 
-def refuse_unknown(request: Update, asked: UpdateRequest) -> Failure | None:
+def unknown_fields(request: Update, asked: UpdateRequest) -> Failure:
     """Return why an update with fields that nothing reads is refused."""
-    if not asked.unknown:
-        return None
     wrong = misspelt(request, asked.unknown, asked.fields())
     return Failure(type="InvalidArgumentError", message=wrong)
 
@@ -473,23 +457,31 @@ def refuse_run(
         heard = _heard_verdict(ledger) or (told_parent(ledger) if is_further else None)
         if heard is not None:
             return heard
-    failed = agenda.failed(asked.step)
+    failed = agenda.failed(asked.step) if s.opens else None
     if asked.restart and (failed is None or approvals.waits(ledger, failed.n)):
         return refusals.NOT_FAILED
-    is_own = bool(request_id) and request_id in ledger.owners
-    if ledger.status == "waiting" and asked.changes and not is_own:
-        return refusals.WAITS
+    if asked.changes and ledger.status == "waiting":
+        is_own = bool(request_id) and request_id in ledger.owners
+        if not is_own:
+            return refusals.WAITS
     begun = failed is not None and (failed.journal or failed.result is not None)
     if begun and not asked.restart and asked.changes:
         return refusals.BEGUN
     refused = _refuse_step(ledger, asked.step) if asked.step else None
     if refused is not None:
         return refused
-    caller = caller_of(request_id)
-    is_there = s.delivery.undelivered or (asked.attaches and agenda.requests.ungiven(caller))
-    if not s.opens and not is_there and not (s.answered and asked.all):
-        return _refuse_idle(ledger, asked)
-    return None
+    if s.opens or s.delivery.undelivered or (s.answered and asked.all):
+        return None
+    if s.delivery.given and asked.attaches and agenda.requests.ungiven(caller_of(request_id)):
+        return None
+    # Nothing is in progress: a request for which nothing is ready could only wait.
+    if asks_further(ledger, asked):
+        return None
+    if not s.queue:
+        ended = refusals.NO_STEPS if s.answered else refusals.NONE_FOLLOWED
+        return refusals.stalled("") if asked.all else ended
+    is_ready = s.described is None or ledger.queue.ready()
+    return None if is_ready else refusals.none_ready(s.queue)
 
 
 def _heard_verdict(ledger: Ledger) -> Failure | None:
@@ -511,19 +503,6 @@ def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
     if queued not in ledger.queue.ready():
         pending = {step.step_id for step in ledger.queue.upcoming()}
         return refusals.not_ready(step_id, unmet(queued, pending))
-    return None
-
-
-def _refuse_idle(ledger: Ledger, asked: RunRequest) -> Failure | None:
-    """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
-    queue = ledger.s.queue
-    if asks_further(ledger, asked):
-        return None
-    if not queue:
-        ended = refusals.NO_STEPS if ledger.s.answered else refusals.NONE_FOLLOWED
-        return refusals.stalled("") if asked.all else ended
-    if not ledger.queue.ready() and ledger.s.described is not None:
-        return refusals.none_ready(queue)
     return None
 
 
@@ -551,7 +530,8 @@ def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:
         return refusals.NO_ORDINAL
     if not s.opens and not s.steps:
         return refusals.NOTHING_DONE
-    found = told_parent(ledger) or outdated(ledger, asked)
+    found = told_parent(ledger) if ledger.given.parent is not None else None
+    found = found or outdated(ledger, asked)
     if found is not None:
         return found
     if asked.to > s.steps or (asked.to == s.steps and not s.opens):

@@ -85,7 +85,8 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
         size = len(given)
         msg = f"{what} may have at most {longest} characters; this has {size}: {shown(given)}"
         raise InvalidArgumentError(msg)
-    odd = next(filter(_is_unseen, given), None)
+    is_plain = given.isascii() and given.isprintable()
+    odd = None if is_plain else next(filter(_is_unseen, given), None)
     if odd is not None:
         raise InvalidArgumentError(
             f"{what} may not have control characters, lone surrogates, blanks but the usual one or"

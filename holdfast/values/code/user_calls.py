@@ -58,19 +58,28 @@ def context_here() -> Context:
     return seen
 
 
-def carry(task_id: str, *, loop_alone: bool = False) -> None:
-    """Keep the caller's context variables for a task that this process runs itself.
+def carry(task_id: str) -> None:
+    """Keep the caller's context variables for a task that this process runs itself."""
+    _keep(task_id, context_here())
 
-    Args:
-        task_id: The task.
-        loop_alone: Whether to keep the caller's loop, and the variables as they are kept.
-    """
-    seen = context_here()
+
+def carry_loop(task_id: str) -> None:
+    """Keep the caller's loop for such a task, and its variables as they are kept."""
+    loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    if loop in own_loops:
+        loop = callers_loop.get()
     with _lock:
-        if loop_alone:
-            loop = seen.get(callers_loop)
-            seen = _kept.get(task_id, Context())
-            seen.run(callers_loop.set, loop)
+        known = _kept.get(task_id)
+        if known is not None:
+            known.run(callers_loop.set, loop)
+            return
+    made = Context()
+    made.run(callers_loop.set, loop)
+    _keep(task_id, made)
+
+
+def _keep(task_id: str, seen: Context) -> None:
+    with _lock:
         _kept[task_id] = seen
         while len(_kept) > MOST_KEPT:
             _kept.popitem(last=False)

@@ -26,10 +26,8 @@ from holdfast.workers.context.journal import (
     Respond,
     StepJournal,
     StepStop,
-    own_choice,
     parsed,
     request_digest,
-    settings_within,
     told_again,
     verdict,
 )
@@ -148,7 +146,7 @@ class StepContext:
         keep: Callable[[JournalEntry], None] | None = None,
         ensure_ours: Callable[[], Awaitable[None]] | None = None,
         code: AgentCode | None = None,
-        used_tools: bool = False,
+        has_used_tools: bool = False,
     ) -> None:
         """Set up one run of a step.
 
@@ -175,15 +173,18 @@ class StepContext:
             ensure_ours: Called before a costly memo; raises when another worker process has taken
                 the step over.
             code: Access to the agent's own code; None for an agent without any.
-            used_tools: Whether the agent has used a tool in this task.
+            has_used_tools: Whether the agent has used a tool in this task.
         """
         self.agent = agent
         self.code = code or AgentCode(agent)
         self.task_id = task_id
         self.n = n
         self.state: dict[str, Json] = copy.deepcopy(opened.state)
+        self._settings = agent.settings_in(head)
         given = opened.tool_choice or (head.tool_choice if n == 1 else "")
-        self.tool_choice = given or own_choice(agent, head, used_tools=used_tools) or "auto"
+        # Once a tool was used, the choice of the settings counts no more, if that resets it.
+        own = None if has_used_tools and not agent.keeps_tool_choice else self._settings.choice
+        self.tool_choice = given or own or "auto"
         self.inputs: Mapping[str, Json] = inputs or {}
         self.offer = Offer(agent, head, retrieve, self.code)
         self.stop = StepStop()
@@ -405,11 +406,14 @@ class StepContext:
             given = (*before, *said) if said else messages
             answer = await self._call_model(given, tools, choice, output_type, instructions)
             try:
-                if not self.finished and (error := verdict(answer, self._head)) is not None:
+                if (
+                    not self.record.is_finished
+                    and (error := verdict(answer, self._head)) is not None
+                ):
                     raise error
                 return check(answer)
             except ModelBehaviorError as error:
-                said += told_again(answer, error, self.rules, asked, last=self.finished)
+                said += told_again(answer, error, self.rules, asked, last=self.record.is_finished)
         raise RuntimeError  # unreachable: the loop returns or raises
 
     async def _call_model(
@@ -428,16 +432,19 @@ class StepContext:
         asked = tuple(self.messages if messages is None else messages)
         if finishing and LAST_CALL not in asked:
             asked = (*asked, LAST_CALL)
+        settings = self._settings
+        if self._tokens:  # what the budget has left
+            most = min(self._tokens, settings.max_tokens or self._tokens)
+            settings = settings.model_copy(update={"max_tokens": most})
         request = ModelRequest(
             model=self._head.model or self.agent.model,
             instructions=self.agent.instructions if instructions is None else instructions,
             tools=offered,
             tool_choice="none" if finishing else (choice or "auto"),
-            settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
             prompt=self.agent.prompt,
             leaves_model=self.agent.prompt is not None and self._leaves_model,
-        ).model_copy(update={"messages": asked})  # no look at each of them: all are Messages
+        ).model_copy(update={"messages": asked, "settings": settings})  # both were checked before
         key = request_digest(
             request,
             agent=self.agent,
@@ -453,7 +460,7 @@ class StepContext:
         # one is made, so that a lost worker process loses at most one paid answer.
         await self.paid.settled()
         self.stop.go_on()
-        if self.finished:
+        if self.record.is_finished:
             await self.stop.interrupt(Interrupt(kind="over"))
         if self._limit == "stop":
             await self.stop.interrupt(Interrupt(kind="limit"))

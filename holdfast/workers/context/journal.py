@@ -37,7 +37,6 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest, sense
 from holdfast.values.checks.gate import safe_text
 from holdfast.values.messages import Message, ToolCall, system, user
-from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
 from holdfast.workers.context.call_ids import without_repeated
 from holdfast.workers.context.offer import Structure
@@ -262,7 +261,7 @@ def read(answer: ModelAnswer, *, renames: bool) -> ModelAnswer:
             run they stay, and `verdict` refuses them.
     """
     calls = answer.message.calls
-    if len(calls) <= 1 or len({call.id for call in calls}) == len(calls):
+    if len({call.id for call in calls}) == len(calls):
         return answer
     apart = dict(_apart(calls, renames=renames))
     ids = answer.message.item_ids  # that of the content, then those of the calls
@@ -408,28 +407,6 @@ LAST_CALL = system(
 """Message that is added to the last model call of the budget."""
 
 
-def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelSettings:
-    """Return the agent's settings, with at most the output tokens that the budget has left.
-
-    Args:
-        agent: The agent.
-        head: The task's head, whose settings override the agent's.
-        tokens: Output tokens that are left; 0 for no limit.
-    """
-    settings = agent.settings_in(head)
-    if not tokens:
-        return settings
-    most = min(tokens, settings.max_tokens or tokens)
-    return settings.model_copy(update={"max_tokens": most})
-
-
-def own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
-    """Return the tool choice of the settings; None once a tool was used, if that resets it."""
-    if used_tools and not agent.keeps_tool_choice:
-        return None
-    return agent.settings_in(head).choice
-
-
 def request_digest(
     request: ModelRequest,
     *,
@@ -532,8 +509,9 @@ class PaidCalls:
         try:
             known = self._record.paid_for(key)
             paid = None if known is None else known.answer
-            made = paid or await self.respond(request)
-            answer = read(made, renames=not head.ends_by_answers)
+            answer = paid or await self.respond(request)
+            if len(answer.message.calls) > 1:
+                answer = read(answer, renames=not head.ends_by_answers)
             if answer.has_unique_ids:
                 if head.dialect.unknown_tool == "raise":
                     answer = without_repeated(answer, self._transcript)

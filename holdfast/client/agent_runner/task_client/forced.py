@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
@@ -184,7 +184,7 @@ class _Runner(UnsandboxedWorkflowRunner):
 
     def create_instance(self, det: Any) -> WorkflowInstance:
         """Make a run."""
-        return _Keeps(super().create_instance(det), self._left)
+        return cast("WorkflowInstance", _Keeps(super().create_instance(det), self._left))
 
 
 class _Finds(Interceptor):

@@ -7,8 +7,8 @@ import secrets
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from temporalio import activity
@@ -109,9 +109,8 @@ class Caller:
         self._resting: dict[str, asyncio.TimerHandle] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
-    def request(self, task_id: str) -> str:
+    def request(self) -> str:
         """Name a new request to a task."""
-        self.follow(task_id)
         return f"{self.name}~{uuid.uuid4().hex[:8]}"
 
     def kept(self, task_id: str) -> str:
@@ -120,7 +119,6 @@ class Caller:
         The task answers a request once: under the same name it gives the same step, also when that
         step was undone since.
         """
-        self.follow(task_id)
         unanswered = self._unanswered.get(task_id)
         return unanswered.pop(0) if unanswered else ""
 
@@ -360,8 +358,8 @@ class TaskUpdates(TaskEnds):
         if len(asked.step) > LONGEST_NAME:
             msg = f"step may have at most {LONGEST_NAME} characters; this has {len(asked.step)}."
             raise InvalidArgumentError(msg)
+        self._caller.follow(task_id)
         if request_id is not None or not asked.attaches:
-            self._caller.follow(task_id)
             return await self._run(task_id, asked, request_id_of(request_id))
         reply = await self._run_next(task_id, asked)
         if reply.status == "done":
@@ -375,30 +373,23 @@ class TaskUpdates(TaskEnds):
         meanwhile stands for no step, so another request follows.
         """
         passed: list[str] = []
-        while name := self._caller.kept(task_id):
-            with self._keeping(task_id, name):
+        name = ""
+        try:
+            while name := self._caller.kept(task_id):
                 try:
                     reply = await self._run(task_id, asked, name)
                     if reply.status != "done" or await self._stands(task_id, reply):
                         return reply
                 except CommandRefusedError:
                     passed.append(name)
-        name = self._caller.request(task_id)
-        try:
-            with self._keeping(task_id, name):
-                return await self._run(task_id, asked, name)
+            name = self._caller.request()
+            return await self._run(task_id, asked, name)
         except CommandRefusedError:
             for each in passed:  # they may have been refused for the same reason
                 self._caller.unanswered(task_id, each)
             raise
-
-    @contextmanager
-    def _keeping(self, task_id: str, name: str) -> Generator[None]:
-        """Keep the name of a request that is left without an answer."""
-        try:
-            yield
         except (asyncio.CancelledError, ConnectError, NoWorkerError, StuckTaskError):
-            self._caller.unanswered(task_id, name)
+            self._caller.unanswered(task_id, name)  # it is left without an answer
             raise
 
     async def _stands(self, task_id: str, reply: RunReply) -> bool:
@@ -486,7 +477,9 @@ class TaskUpdates(TaskEnds):
         for arg in args:
             gate.check_value(arg, "The request")
         run_id, failing_since = "", None
-        for pause in pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH):
+        pause = FIRST_PAUSE_SECONDS / GROWTH
+        while True:
+            pause = min(pause * GROWTH, LONGEST_PAUSE_SECONDS)
             try:
                 await self.expect_worker(task_id, request_id)
                 reply = await self._update(task_id, name, request_id, kind, *args)
@@ -515,7 +508,6 @@ class TaskUpdates(TaskEnds):
                     await self._raise_parked(task_id)
                 run_id = found or ""
             await asyncio.sleep(pause)
-        raise await self.closed_error(task_id)
 
     async def expect_worker(self, task_id: str, request_id: str) -> None:
         """Check that a request would be carried out soon, and not later when it is not wanted.
