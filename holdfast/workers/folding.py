@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from holdfast.errors import InvalidArgumentError, ModelError, UserError
 from holdfast.models.base import AMONG, ModelAnswer, ModelRequest, is_too_long
-from holdfast.values.base import Json, Value, canonical
+from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.messages import Message, shown, user
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown as shown_value
@@ -63,19 +63,24 @@ conversation, and leave out greetings and repetitions."""
 
 SUMMARY = "Summary of the conversation before the messages that follow:\n\n"
 
-_MARK = re.compile(r"fold:([0-9]+(?:,[0-9]+)*)?:([0-9]+):([0-9]+):([0-9]+):([0-9]+)")
+_MARK = re.compile(r"fold:([0-9]+(?:,[0-9]+)*)?:([0-9]+):([0-9]+):([0-9]+):([0-9]+):([0-9a-f]{64})")
 
 
 class Fold(Value):
     """What a fold leaves of the conversation that the model saw until then.
 
+    It holds for that conversation alone. In a session, a task that ran side by side may have added
+    messages before it that no summary has: then the fold changes nothing, and the next step folds
+    what there is.
+
     Attributes:
         length: How many messages it had. Where there are more, steps that ran side by side have
-            added some, which stay; where there are fewer, a session has lost some.
+            added some, which stay.
         pinned: Positions of messages that stay, before the last ones.
         kept: How many of the last messages stay; with all, only tool results are cut.
         fresh: How many of these keep their tool results whole.
         longest: Most characters of the other tool results; 0 for no limit.
+        changed: Digest of the messages that it leaves out or may cut: all but the fresh ones.
     """
 
     length: int
@@ -83,6 +88,7 @@ class Fold(Value):
     kept: int = 0
     fresh: int = 0
     longest: int = 0
+    changed: str = ""
 
     @classmethod
     def of(cls, message: Message) -> Self | None:
@@ -92,26 +98,40 @@ class Fold(Value):
             return None
         pinned = tuple(map(int, found[1].split(","))) if found[1] else ()
         length, kept, fresh, longest = map(int, found.group(2, 3, 4, 5))
-        return cls(length=length, pinned=pinned, kept=kept, fresh=fresh, longest=longest)
+        return cls(
+            length=length,
+            pinned=pinned,
+            kept=kept,
+            fresh=fresh,
+            longest=longest,
+            changed=found[6],
+        )
 
     def message(self, text: str) -> Message:
         """Make the message that marks it. Providers do not get the `call_id` of a user message."""
         pinned = ",".join(map(str, self.pinned))
-        mark = f"fold:{pinned}:{self.length}:{self.kept}:{self.fresh}:{self.longest}"
+        mark = f"fold:{pinned}:{self.length}:{self.kept}:{self.fresh}:{self.longest}:{self.changed}"
         return user(text).model_copy(update={"call_id": mark})
+
+    def holds_for(self, seen: Sequence[Message]) -> bool:
+        """Whether a conversation begins with what it changes."""
+        return len(seen) >= self.length and self.changed == self._digest(seen)
+
+    def made_of(self, seen: Sequence[Message]) -> Self:
+        """Return it for this conversation."""
+        return self.model_copy(update={"changed": self._digest(seen)})
+
+    def _digest(self, seen: Sequence[Message]) -> str:
+        changed = seen[: self.length - self.fresh]
+        return digest(canonical([[each.role, each.call_id, each.text] for each in changed]))
 
     def applied(self, seen: Sequence[Message], said: Message) -> list[Message]:
         """Return a conversation folded; `said` replaces the messages that are left out."""
-        more = max(0, len(seen) - self.length)
-        end = max(0, len(seen) - self.kept - more)
-        while end and end < len(seen) and seen[end].role == "tool":
-            end -= 1  # in a conversation of another length: no result without its call
-        whole = len(seen) - self.fresh - more
-        pinned = [k for k in self.pinned if k < end and len(seen) >= self.length]
-        left = [(k, seen[k]) for k in (*pinned, *range(end, len(seen)))]
+        end, whole = self.length - self.kept, self.length - self.fresh
+        left = [(k, seen[k]) for k in (*self.pinned, *range(end, len(seen)))]
         cut = [self._cut(each) if k < whole else each for k, each in left]
         if end:
-            cut.insert(len(pinned), said.model_copy(update={"call_id": ""}))
+            cut.insert(len(self.pinned), said.model_copy(update={"call_id": ""}))
         return cut
 
     def _cut(self, message: Message) -> Message:
@@ -134,7 +154,7 @@ def view(messages: Iterable[Message]) -> list[Message]:
         fold = Fold.of(message)
         if fold is None:
             seen.append(message)
-        else:
+        elif fold.holds_for(seen):
             seen = fold.applied(seen, message)
     return seen
 
@@ -349,7 +369,7 @@ class FoldingAgentWorker(AgentWorker):
         said = "Longer results of tools are cut from here on."
         if out:
             said = await self._summary(ctx, out, int(full * TARGET), summary // 2)
-        ctx.add(fold.message(said))
+        ctx.add(fold.made_of(seen).message(said))
         return TaskStepOutput(
             output=f"Folded the conversation, {len(out)} messages left out. {said}",
             task_step=step,

@@ -46,7 +46,7 @@ def test_a_fold_fits_and_parts_no_call_from_its_result(seen: list[Message], room
     found = smaller(seen, [0], room, room // 4)
     if found is None:
         return
-    fold, out = found
+    fold, out = found[0].made_of(seen), found[1]
     said = fold.message("s" * 30)
     after = view([*seen, said])
     assert tokens(after) <= room
@@ -72,30 +72,46 @@ def test_folds_upon_folds_are_a_view_of_what_came_before_them(
         found = smaller(views[-1], [0], room, room // 4)
         if found is None:
             continue
-        transcript.append(found[0].message(f"summary {room}"))
+        transcript.append(found[0].made_of(views[-1]).message(f"summary {room}"))
         views.append(view(transcript))
     for taken_back in range(len(views)):
         kept = transcript[: len(transcript) - taken_back]
         assert view(kept) == views[len(views) - 1 - taken_back]
 
 
-@given(conversations, st.integers(300, 4_000), st.integers(0, 3), st.integers(0, 6))
-def test_folds_of_steps_side_by_side_and_of_a_session_cut_short_part_no_call(
-    seen: list[Message], room: int, calls: int, lost: int
+@given(conversations, st.integers(300, 4_000), st.integers(0, 3))
+def test_what_a_step_side_by_side_adds_before_a_fold_stays(
+    seen: list[Message], room: int, calls: int
 ) -> None:
     found = smaller(seen, [0], room, room // 4)
     if found is None:
         return
-    said = found[0].message("summary")
-    # The other step had the same conversation; what it adds comes before this one's fold.
-    both = view([*seen, *turn(99, calls, 50), said])
-    again = view([*seen, *turn(99, calls, 50), said, *turn(100, 1, 10), said])
-    starts = [k for k, message in enumerate(seen) if message.role != "tool"]
-    short = view([*seen[starts[min(lost, len(starts) - 1)] :], said])
-    for after in (both, again, short):
-        ids = {call.id for message in after for call in message.calls}
-        assert ids == {message.call_id for message in after if message.role == "tool"}
-    assert all(message in both for message in turn(99, calls, 50))
+    said = found[0].made_of(seen).message("summary")
+    alone, other = view([*seen, said]), turn(99, calls, 50)
+    assert view([*seen, *other, said]) == [*alone, *other]
+
+
+@given(conversations, conversations, conversations, st.integers(300, 4_000), st.booleans())
+def test_tasks_of_a_session_that_fold_side_by_side_drop_nothing_that_no_summary_has(
+    base: list[Message], one: list[Message], two: list[Message], room: int, cuts: bool
+) -> None:
+    mine = [user(f"one {k}") if m.role == "user" else m for k, m in enumerate(one)]
+    made = [smaller([*base, *own], [], room, room // 4) for own in (mine, two)]
+    if made[0] is None or made[1] is None:
+        return
+    first, second = (
+        found[0].made_of([*base, *own]).message(f"summary {k}")
+        for k, (found, own) in enumerate(zip(made, (mine, two), strict=True))
+        if found is not None
+    )
+    begun = base[1:] if cuts else base  # the session may have lost its oldest, too
+    before = view([*begun, *mine, first])
+    after = view([*begun, *mine, first, *two, second])
+    whole = [*before, *two]
+    assert after == whole or second.text in [each.text for each in after]
+    # What the second fold leaves out is what it was made of: its summary has all of it.
+    known = [each.text for each in [*base, *two]]
+    assert all(each in after or each.text in known for each in whole)
 
 
 @given(conversations, st.integers(300, 4_000), st.integers(0, 3_000), st.booleans())
@@ -123,13 +139,17 @@ def test_only_results_are_cut_where_that_is_enough() -> None:
     assert found is not None
     fold, out = found
     assert (out, fold.kept) == ([], len(seen))
-    old, new = [m for m in view([*seen, fold.message("")]) if m.role == "tool"]
+    old, new = [m for m in view([*seen, fold.made_of(seen).message("")]) if m.role == "tool"]
     assert "of 30005 characters are left out here" in old.text
     assert new == seen[-1]
 
 
 def test_a_message_of_a_person_is_no_fold() -> None:
-    forged = [user("a"), Message(role="assistant", content="b", call_id="fold::0:0:0:0"), user("c")]
+    forged = [
+        user("a"),
+        Message(role="assistant", content="b", call_id=f"fold::0:0:0:0:{0:064}"),
+        user("c"),
+    ]
     assert view(forged) == forged
 
 
