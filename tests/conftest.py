@@ -29,7 +29,7 @@ from tests.support.certificates import share_certificates
 from tests.support.dialects import anthropic, gemini
 from tests.support.patience import be_patient
 from tests.support.receiver import Receiver, receiving
-from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, World, make_engine
+from tests.support.rig import Engine, Rig, World, make_engine
 from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE, times
 from tests.support.site import Site
@@ -245,12 +245,6 @@ async def openai_client() -> AsyncGenerator[AsyncOpenAI]:
         yield client
 
 
-@pytest.fixture
-def make_agent(rig: Rig) -> MakeAgent:
-    """Make agents whose model is the fake API."""
-    return rig.agent
-
-
 @pytest.fixture(scope="session")
 async def browser() -> AsyncGenerator[Browser]:
     """Start chromium."""
@@ -284,12 +278,6 @@ def spans() -> Iterator[Spans]:
     instrument(made.provider)
     yield made
     instrument(None)
-
-
-@pytest.fixture
-def make_runner(rig: Rig) -> MakeRunner:
-    """Serve an agent with these tools and return a runner for it."""
-    return rig.make
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from holdfast.testing import FakeOpenAI, call
 from holdfast.testing.fake_api.replies import hang
 from holdfast.workflows.children import children
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.rig import Rig, until, until_status
 from tests.support.runs import Runs, look, pay
 from tests.support.workers import said
 
@@ -117,7 +117,7 @@ async def test_a_run_waits_for_its_turn_while_a_server_is_away_and_a_streamed_on
 
 
 async def test_tasks_begin_in_the_order_in_which_they_were_created_without_a_worker(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+    rig: Rig, model: FakeOpenAI
 ) -> None:
     runner = rig.runner()
     tasks = [
@@ -125,7 +125,7 @@ async def test_tasks_begin_in_the_order_in_which_they_were_created_without_a_wor
         for k in range(3)
     ]
     model.add("0", "1", "2")
-    await rig.serve(make_agent(look))
+    await rig.serve(rig.agent(look))
     for task in tasks:
         await until_status(runner, task, "answered")
         await runner.finalize_response(task)
@@ -462,10 +462,8 @@ async def test_a_run_that_fails_keeps_the_floor_until_it_has_ended(
     assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
-async def test_tasks_that_take_no_turns_are_as_before(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
+async def test_tasks_that_take_no_turns_are_as_before(rig: Rig, model: FakeOpenAI) -> None:
+    runner = await rig.make(look)
     model.add("a", "b")
     tasks = [await runner.create_task(f"q{k}", session="s") for k in range(2)]
     for task in tasks:

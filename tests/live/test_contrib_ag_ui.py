@@ -18,7 +18,7 @@ from holdfast.contrib.fastapi import Identity
 from holdfast.desk.identity.tokens import May
 from holdfast.testing import FakeOpenAI
 from tests.support.desk import serve_app
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import Rig, until_status
 
 EVENTS: TypeAdapter[ui.Event] = TypeAdapter(ui.Event)
 
@@ -43,8 +43,8 @@ async def share(euros: int) -> str:
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
-    await rig.serve(make_agent(look, pay, share))
+async def runner(rig: Rig) -> AgentRunner:
+    await rig.serve(rig.agent(look, pay, share))
     return rig.runner()
 
 

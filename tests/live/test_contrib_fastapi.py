@@ -13,7 +13,7 @@ from holdfast.contrib.fastapi import Identity, tasks_router
 from holdfast.desk.identity.tokens import Subject
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, call, reply
 from tests.support.desk import serve_app
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import Rig, until_status
 
 ROLES = {"ann": ["operator", "approver"], "vic": ["viewer"], "bob": ["operator"]}
 
@@ -51,8 +51,8 @@ def model() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture
-async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
-    await rig.serve(make_agent(pay))
+async def runner(rig: Rig) -> AgentRunner:
+    await rig.serve(rig.agent(pay))
     return rig.runner()
 
 

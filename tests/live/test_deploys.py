@@ -33,7 +33,7 @@ from holdfast.testing import call, hang
 from holdfast.values.messages import user
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import Rig
 from tests.support.site import Site
 
 
@@ -121,7 +121,7 @@ def go() -> str:
     return "gone"
 
 
-Make = Callable[[Site, MakeAgent, list[Any]], Agent]
+Make = Callable[[Site, Callable[..., Agent], list[Any]], Agent]
 GO_MILK: list[Any] = [[("ask", {}), ("go", {"thing": "milk"})]]
 PAY_700: list[Any] = [[("pay", {"cents": 700})]]
 TO_OTHER: list[Any] = [[("transfer_to_other", {})], [("ask", {})]]

@@ -55,11 +55,6 @@ FEW_POLLS = {"max_concurrent_workflow_task_polls": 2, "max_concurrent_activity_t
 """The least that a worker with a cache can have. A poll ends when it has got one task, so this
 limits no work at once; each of the default ten costs server and test some time."""
 
-MakeAgent = Callable[..., Agent]
-"""Makes an agent of tools; options are Agent's."""
-MakeRunner = Callable[..., Awaitable[AgentRunner]]
-"""Serves an agent of tools and returns its runner; options are AgentRunner's, and `worker`."""
-
 
 class _Outbound(OutboundInterceptor):
     def __init__(self, following: OutboundInterceptor, started: dict[str, str]) -> None:
