@@ -240,7 +240,9 @@ class Tasks:
         snapshot = self.agent.snapshot("")
         # Without defaults, so that a release with more fields gives the same names.
         about = snapshot.model_dump_json(exclude={"settings"}, exclude_defaults=True)
-        return self.program.task(self.agent.name, json.dumps([input, str(tool_choice), about]))
+        return self.program.task(
+            self.agent.name, json.dumps([input, str(tool_choice), about], default=str)
+        )
 
     def _state(self, given: Mapping[str, Any] | None) -> tuple[dict[str, Json] | None, list[Image]]:
         """Write the shared state of a task; images of a multimodal agent go apart."""

@@ -11,7 +11,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
@@ -227,13 +227,14 @@ def facts(found: WorkflowExecutionInfo, memo: Mapping[str, Json]) -> dict[str, J
         memo: The memo of that run, decoded.
     """
     asked, created = memo.get(INPUT_MEMO, ""), memo.get(CREATED_MEMO)
+    is_time = isinstance(created, int | float) and 0 < created < _LATEST / 1e6
     return {
         "task_id": found.execution.workflow_id,
         "input": asked if isinstance(asked, str) else UNREAD,
         "agent": agent_of(found),
         "status": status_of(found),
         "blocked_by": STUCK if PROBLEMS in found.search_attributes.indexed_fields else "",
-        "created": created if isinstance(created, int | float) and created else _begun(found),
+        "created": created if is_time else _begun(found),
         "parent": found.parent_execution.workflow_id,
     }
 
@@ -252,7 +253,7 @@ def plain_memo(found: WorkflowExecutionInfo) -> dict[str, Json]:
     """Return a run's memo, as clients without a codec of their own write it."""
     try:
         return {name: json.loads(each.data) for name, each in found.memo.fields.items()}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {INPUT_MEMO: UNREAD}
 
 
@@ -263,16 +264,15 @@ def agent_of(found: WorkflowExecutionInfo) -> str:
 
 def status_of(found: WorkflowExecutionInfo) -> TaskStatus:
     """Return a task's status, also when it was ended by Temporal's own tools."""
-    known = cast("TaskStatus", _attribute(found, HF_STATUS.name) or "running")
-    match WorkflowExecutionStatus.Name(found.status).removeprefix("WORKFLOW_EXECUTION_STATUS_"):
-        case "TERMINATED" | "CANCELED":
-            return "abandoned"
-        case "FAILED" | "TIMED_OUT":
-            return known if known in CLOSED else "failed"
-        case "COMPLETED":
-            return known if known in CLOSED else "finished"
-        case _:
-            return known
+    said = _attribute(found, HF_STATUS.name)
+    known = cast("TaskStatus", said) if said in get_args(TaskStatus) else "running"
+    ended = WorkflowExecutionStatus.Name(found.status).removeprefix("WORKFLOW_EXECUTION_STATUS_")
+    if ended in ("TERMINATED", "CANCELED"):
+        return "abandoned"
+    return known if known in CLOSED else _ENDS.get(ended, known)
+
+
+_ENDS: dict[str, TaskStatus] = {"COMPLETED": "finished", "FAILED": "failed", "TIMED_OUT": "failed"}
 
 
 def _attribute(found: WorkflowExecutionInfo, name: str) -> str:

@@ -64,6 +64,8 @@ def texts(messages: list[Any]) -> list[str]:
 
 def test_a_task_is_run_step_by_step_and_what_does_not_fit_is_refused() -> None:
     runner = agent(calls(a=6, b=7), "42", "one", init_task_state_kwargs={"seen": ["a"]})
+    with pytest.raises(ValueError, match="must be a text that says something; it was ChatMessage"):
+        runner.chat(ChatMessage(role="user", content="6 times 7?"))  # type: ignore[arg-type]
     task = runner.create_task("6 times 7?")
     [step] = runner.get_upcoming_steps(task.task_id)
     assert step.input == "6 times 7?"

@@ -12,7 +12,7 @@ from llama_index.core.program import FunctionCallingProgram
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.tools import BaseTool, FunctionTool, QueryEngineTool, ToolMetadata
 from pydantic import BaseModel
 
 from holdfast import Agent, AgentRunner, ToolCall
@@ -55,6 +55,26 @@ async def test_an_agent_takes_a_function_tool_and_a_query_engine_tool() -> None:
     response = await chat(agent, "How long, and how much?")
     assert [source.content for source in response.sources] == ["42", "How long? 14 days."]
     assert [(node.id, node.score) for node in response.source_nodes] == [("refunds", 0.5)]
+
+
+class Shelf(BaseTool):
+    """Has what LlamaIndex asks of a tool, and no more."""
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        return ToolMetadata(name="shelf", description="Finds a book.")
+
+    def __call__(self, input: Any) -> Any:
+        return f"{input} is on shelf 3"
+
+
+async def test_a_tool_that_can_only_be_called_has_the_name_and_arguments_of_its_metadata() -> None:
+    call = ToolCall(id="1", name="shelf", arguments='{"input": "Emma"}')
+    shelf: Any = Shelf()
+    response = await chat(
+        Agent(name="a", model=ScriptedModel([call, "ok"]), tools=[shelf]), "Emma?"
+    )
+    assert [source.content for source in response.sources] == ["Emma is on shelf 3"]
 
 
 class First(BaseRetriever):

@@ -9,13 +9,16 @@ from typing import Any
 from rich.console import Console
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.converter import DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 from holdfast.cli.following.live import LiveView
+from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.reading.listing import UNREAD, plain_memo
 from holdfast.reading.queries import why_blocked
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.follower import Attempts
+from holdfast.values.steps import ListedTask
 from tests.support.rig import Rig, until
 
 
@@ -39,17 +42,30 @@ async def test_a_task_whose_memo_cannot_be_read_is_a_row_that_says_so_and_the_li
     other = Client(own.service_client, namespace=own.namespace, data_converter=sealed)
     place: dict[str, Any] = {"id": f"sealed-{task.task_id}", "task_queue": "of-nobody"}
     handle = await other.start_workflow("AgentTask", "x", memo={"input": "secret"}, **place)
+    odd = {"input": 5, "created": 1e17}  # no clock shows this time
+    place = {"id": f"odd-{task.task_id}", "task_queue": "of-nobody", "memo": odd}
+    status = TypedSearchAttributes([SearchAttributePair(HF_STATUS, "of-tomorrow")])
+    later = await own.start_workflow("AgentTask", "x", search_attributes=status, **place)
 
-    async def rows() -> dict[str, str]:
-        return {each.task_id: each.input for each in await runner.list_tasks()}
+    async def rows() -> dict[str, ListedTask]:
+        return {each.task_id: each for each in await runner.list_tasks()}
 
     async with asyncio.timeout(60):
-        while not {handle.id, task.task_id} <= (found := await rows()).keys():
+        while not {handle.id, later.id, task.task_id} <= (found := await rows()).keys():
             await asyncio.sleep(0.05)
-    assert (found[task.task_id], found[handle.id]) == ("q", UNREAD)
+    read = found[task.task_id], found[handle.id], found[later.id]
+    assert [(each.input, each.status) for each in read] == [
+        ("q", "running"),
+        (UNREAD, "running"),
+        (UNREAD, "running"),
+    ]
+    assert abs(found[later.id].created - found[handle.id].created) < 60
     described = await own.get_workflow_handle(handle.id).describe()
     assert plain_memo(described.raw_info) == {"input": UNREAD}
+    described.raw_info.memo.fields["input"].data = b"[" * 100_000
+    assert plain_memo(described.raw_info) == {"input": UNREAD}
     await handle.terminate()
+    await later.terminate()
 
 
 class Turned(PayloadCodec):

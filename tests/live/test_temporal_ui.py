@@ -53,6 +53,16 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
     return found
 
 
+async def test_who_decides_sees_what_was_read_for_the_same_answer(rig: Rig, pay: Tool) -> None:
+    runner = await rig.make(multiply, pay)
+    rig.model.calls([("multiply", {"a": 6, "b": 7}), ("pay", {"to": "bob", "cents": 42})])
+    task = await runner.create_task("Pay Bob what 6 times 7 is")
+    await runner.run_task(task)
+    assert (await current_details(runner, task)).splitlines()[-1] == (
+        "- s1, in progress: `multiply {a: 6, b: 7}`"
+    )
+
+
 async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> None:
     runner = await rig.make(multiply, pay)
     rig.model.call("multiply", {"a": 121, "b": 3})

@@ -11,9 +11,8 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import TypeVar, cast
 
 from holdfast.errors import InvalidArgumentError
@@ -23,7 +22,7 @@ from holdfast.task.data.records import OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.recording import TOOLS_KEPT, line_of, output_of
+from holdfast.task.ledger.recording import TOOLS_KEPT, line_of, output_of, records_here
 from holdfast.task.people import approvals
 from holdfast.task.people.approvals import asked_everywhere
 from holdfast.values import json_patch as merge_patch
@@ -289,24 +288,24 @@ def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
     lines += [_waiting(each) for each in waiting[:APPROVALS_SHOWN]]
     if len(waiting) > APPROVALS_SHOWN:
         lines.append(f"and for {len(waiting) - APPROVALS_SHOWN} more: query `approvals`")
-    newest = [_done(each) for each in islice(_newest(ledger), STEPS_SHOWN)]
-    return "\n".join([*(f"{line}\n" for line in lines), *reversed(newest)])
-
-
-def _newest(ledger: Ledger) -> Iterator[StepRecord]:
-    """Yield the completed steps of the present branch that are not archived, newest first."""
-    last = ledger.s.steps
-    for entry in reversed(ledger.log.entries):
-        if entry.step is not None and entry.step.n <= last:
-            last = entry.step.n - 1
-            yield entry.step
+    done = [*records_here(ledger.log.entries, ledger.s.steps).values()]
+    begun = filter(None, map(_so_far, ledger.s.opens[:STEPS_SHOWN]))
+    return "\n".join([*(f"{line}\n" for line in lines), *map(_done, done[-STEPS_SHOWN:]), *begun])
 
 
 def _done(record: StepRecord) -> str:
     line = line_of(record)
     calls = _calls(record, line.tools) if line.tools else ""
-    said = f" {_as_code(line.output)}" if line.output else ""  # `line_of` has redacted it
-    return f"- {line.step_id}:{calls}{said}"
+    said = _as_code(line.output) if line.output else "nothing"  # `line_of` has redacted it
+    return f"- {line.step_id}:{calls} {said}"
+
+
+def _so_far(current: OpenState) -> str:
+    """List the calls of a step in progress that have ended: reads have no event of their own."""
+    made = [call for entry in current.journal for call in entry.calls]
+    made += [current.calls[i] for i in sorted(current.outcomes)]
+    shown = ", ".join(_as_code(call_label(each)) for each in made[:TOOLS_KEPT])
+    return f"- {current.open.step.step_id}, in progress: {shown}" if shown else ""
 
 
 def _calls(record: StepRecord, tools: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Tools of LlamaIndex, and whatever works like them: `metadata`, and `call` or `acall`."""
+"""Tools of LlamaIndex, and whatever works like them: `metadata`, and a way to call it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ class ForeignToolError(Exception):
 
 def is_foreign_tool(given: object) -> bool:
     """Whether an object is a tool in LlamaIndex's sense."""
-    if isinstance(given, type | Tool):
+    if isinstance(given, type | Tool) or inspect.isroutine(given):
         return False
-    about = getattr(given, "metadata", None)
-    calls = any(callable(getattr(given, name, None)) for name in ("call", "acall"))
-    return calls and hasattr(about, "description")
+    calls = any(callable(getattr(given, name, None)) for name in ("call", "acall", "__call__"))
+    return calls and hasattr(getattr(given, "metadata", None), "description")
 
 
 def foreign_tool(given: Any) -> Tool:
@@ -91,11 +90,10 @@ def parameters_of(about: Any) -> dict[str, Json]:
 
 async def _call(given: Any, arguments: Mapping[str, Any]) -> Any:
     """Call the tool: on the loop if its function is async, else in a thread."""
-    function = getattr(given, "real_fn", None)
-    is_async = inspect.iscoroutinefunction(function) or not callable(getattr(given, "call", None))
-    if is_async:
+    function, call = getattr(given, "real_fn", None), getattr(given, "call", None)
+    if inspect.iscoroutinefunction(function) or (call is None and hasattr(given, "acall")):
         return await given.acall(**arguments)
-    return await invoke(given.call, **arguments)
+    return await invoke(call or given, **arguments)
 
 
 def read_output(output: Any) -> Any:
