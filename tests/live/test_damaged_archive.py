@@ -82,9 +82,8 @@ async def test_a_damaged_value_is_one_value_whoever_reads_the_task(rig: Rig) -> 
             assert [each.content for each in second.sources] == [seen(2)]
             assert last.output == DONE
             shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
-            assert [each.task_step for each in shown.outputs] == [
-                each.task_step for each in (first, second, last)
-            ]
+            steps = [each.task_step for each in (first, second, last)]
+            assert [each.task_step for each in shown.outputs] == steps
             assert len([e for e in await runner.audit(task) if e.kind == "tool_call"]) == 2
             said = await runner.transcript(task)
             assert [name in str(message.content) for message in said].count(True) == 1
@@ -133,9 +132,8 @@ async def test_an_undo_is_never_called_with_a_hole(rig: Rig) -> None:
     name = digest(seen(1).encode())
     with damaged(runner, name):
         await rig.make(book)  # a worker that has nothing in memory
-        with pytest.raises(
-            UndoFailedError, match=rf"{name}.* Restore .*backup\. Undone.*Ask again"
-        ):
+        why = rf"{name}.* Restore .*backup\. Undone.*Ask again"
+        with pytest.raises(UndoFailedError, match=why):
             await runner.undo_step(task)
         failed = (await runner.audit(task))[-1]
         assert (failed.kind, "Restore" in failed.reason, undone) == ("undo_failed", True, [])
@@ -182,13 +180,10 @@ async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(rig: Ri
         shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
         assert [each.output for each in shown.outputs] == list(range(15 - len(rest), 15))
         refused = f"{which}.*{lost.sha256}"
-        for reads in (
-            runner.get_completed_steps(task),
-            runner.rewind(task, "s2"),
-            runner.fork(task, "s2"),
-        ):
+        steps = runner.get_completed_steps(task)
+        for asked in (steps, runner.rewind(task, "s2"), runner.fork(task, "s2")):
             with pytest.raises(DigestMismatchError, match=refused):
-                await reads
+                await asked
 
 
 async def test_a_task_whose_record_is_damaged_is_read_from_its_history(rig: Rig) -> None:
@@ -245,8 +240,6 @@ async def test_a_check_of_the_archive_names_broken_files_and_the_tasks_that_need
         long.write_bytes(long.read_bytes()[:-1] + b"~")
         (place / "tasks" / "t2.json").write_bytes(b"no record")
         found = (await check(engine))[2]
-    assert [each.what for each in found[:2]] == [
-        long.relative_to(place).as_posix(),
-        "tasks/t2.json",
-    ]
+    blob = long.relative_to(place).as_posix()
+    assert [each.what for each in found[:2]] == [blob, "tasks/t2.json"]
     assert {each.what for each in found[2:]} == {"task t1", "task t2"}

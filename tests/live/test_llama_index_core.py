@@ -44,19 +44,6 @@ async def chat(agent: Agent, message: str) -> Any:
         return await runner.chat(message)
 
 
-async def test_an_agent_takes_a_function_tool_and_a_query_engine_tool() -> None:
-    calls = (
-        ToolCall(id="1", name="multiply", arguments='{"a": 6, "b": 7}'),
-        ToolCall(id="2", name="handbook", arguments='{"input": "How long?"}'),
-    )
-    handbook = QueryEngineTool.from_defaults(Handbook(), name="handbook", description="Rules.")
-    tools = [FunctionTool.from_defaults(multiply), handbook]
-    agent = Agent(name="clerk", model=ScriptedModel([calls, "done"]), tools=tools)
-    response = await chat(agent, "How long, and how much?")
-    assert [source.content for source in response.sources] == ["42", "How long? 14 days."]
-    assert [(node.id, node.score) for node in response.source_nodes] == [("refunds", 0.5)]
-
-
 class Shelf(BaseTool):
     """Has what LlamaIndex asks of a tool, and no more."""
 
@@ -68,13 +55,19 @@ class Shelf(BaseTool):
         return f"{input} is on shelf 3"
 
 
-async def test_a_tool_that_can_only_be_called_has_the_name_and_arguments_of_its_metadata() -> None:
-    call = ToolCall(id="1", name="shelf", arguments='{"input": "Emma"}')
-    shelf: Any = Shelf()
-    response = await chat(
-        Agent(name="a", model=ScriptedModel([call, "ok"]), tools=[shelf]), "Emma?"
+async def test_an_agent_takes_a_function_tool_and_a_query_engine_tool() -> None:
+    calls = (
+        ToolCall(id="1", name="multiply", arguments='{"a": 6, "b": 7}'),
+        ToolCall(id="2", name="handbook", arguments='{"input": "How long?"}'),
+        ToolCall(id="3", name="shelf", arguments='{"input": "Emma"}'),
     )
-    assert [source.content for source in response.sources] == ["Emma is on shelf 3"]
+    handbook = QueryEngineTool.from_defaults(Handbook(), name="handbook", description="Rules.")
+    tools: list[Any] = [FunctionTool.from_defaults(multiply), handbook, Shelf()]
+    agent = Agent(name="clerk", model=ScriptedModel([calls, "done"]), tools=tools)
+    response = await chat(agent, "How long, and how much?")
+    contents = [source.content for source in response.sources]
+    assert contents == ["42", "How long? 14 days.", "Emma is on shelf 3"]
+    assert [(node.id, node.score) for node in response.source_nodes] == [("refunds", 0.5)]
 
 
 class First(BaseRetriever):

@@ -53,20 +53,10 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
     return found
 
 
-async def test_who_decides_sees_what_was_read_for_the_same_answer(rig: Rig, pay: Tool) -> None:
-    runner = await rig.make(multiply, pay)
-    rig.model.calls([("multiply", {"a": 6, "b": 7}), ("pay", {"to": "bob", "cents": 42})])
-    task = await runner.create_task("Pay Bob what 6 times 7 is")
-    await runner.run_task(task)
-    assert (await current_details(runner, task)).splitlines()[-1] == (
-        "- s1, in progress: `multiply {a: 6, b: 7}`"
-    )
-
-
 async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> None:
     runner = await rig.make(multiply, pay)
     rig.model.call("multiply", {"a": 121, "b": 3})
-    rig.model.call("pay", {"to": "bob", "cents": 363})
+    rig.model.calls([("multiply", {"a": 6, "b": 7}), ("pay", {"to": "bob", "cents": 363})])
     rig.model.reply("Bob has it.")
     task = await runner.create_task("Pay Bob what 121 times 3 is")
     await runner.run_task(task)
@@ -78,6 +68,7 @@ async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> No
         f"Waits for a person to decide `{approval.id}`: `pay {{to: bob, cents: 363}}`",
         "",
         "- s1: `multiply {a: 121, b: 3}` gave `363`",
+        "- s2, in progress: `multiply {a: 6, b: 7}`",
     ]
     handle = runner.client.get_workflow_handle(task.task_id)
     decision = {"approval": approval.id, "by": "ann", "arguments": {"to": "bob", "cents": 300}}
@@ -98,7 +89,7 @@ async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> No
     assert (result["status"], result["answer"]) == ("finished", "Bob has it.")
     assert described.status is WorkflowExecutionStatus.COMPLETED
     steps = await query(runner, task, "completed_steps")
-    [call] = steps[1]["calls"]
+    _, call = steps[1]["calls"]
     assert {key: call[key] for key in ("tool", "arguments", "proposed", "result", "effect")} == {
         "tool": "pay",
         "arguments": {"to": "bob", "cents": 300},
