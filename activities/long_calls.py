@@ -222,7 +222,7 @@ class _Call:
             BaseException: Temporal's own, by which the worker leaves the outcome to this class.
         """
         self._work = asyncio.ensure_future(run(self._given))
-        beside = [asyncio.create_task(each) for each in (self._live(), self._stop_at_shutdown())]
+        beside = [asyncio.create_task(self._live()), asyncio.create_task(self._stop_at_shutdown())]
         beside[0].add_done_callback(_log_defect)
         try:
             await self._until(self._work)

@@ -43,7 +43,7 @@ from holdfast.task.tool_calls import Room, Running
 from holdfast.values.base import Json
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows.activity_calls import Background, begin, now, time_left
-from holdfast.workflows.children.children import Children, StepSpans
+from holdfast.workflows.children.children import Children, ChildUndos, StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
 # The clock of a task: it ends what waits for a time. A task without such a wait has none.
@@ -230,6 +230,7 @@ class Core:
         background: Work next to the main loop.
         notices: Messages to people about open approvals.
         children: The tasks that calls of agents as tools are.
+        child_undos: Undoes what they did.
         spans: Reports steps to the trace.
         closed: Whether the task is closed: the workflow ends.
         moving: Whether the task is about to continue as new: updates are refused until then.
@@ -258,6 +259,7 @@ class Core:
         self.spans = StepSpans(self.ledger, self.background)
         self.notices = Notices(self.ledger)
         self.children = Children(self.ledger, self.spans, self.background, self.after_news)
+        self.child_undos = ChildUndos(self.ledger, self.children)
         self.closed = False
         self.moving = False
         self.unrollable = False
@@ -416,7 +418,7 @@ class Core:
 
     def after_news(self) -> None:
         """Answer requests that nothing will be done for now, and publish what has changed."""
-        if self.ending.status is not None:
+        if self.ledger.s.closing is not None:
             return
         if not self.goes:
             self.requests.settle()

@@ -570,13 +570,12 @@ async def history_before(source: Source, head: TaskHead) -> Conversation:
 async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainRef) -> Seen:
     """Return what a step's agent sees of the conversation before the step."""
     own, skip = await source.conversation(at), 0
-    begins = head.session is None and head.reads is None and not head.history
-    if step.history is None and begins:
-        return Seen(own, own.messages, 0)
-    if step.history is None:
-        history = await history_before(source, head)
-    else:
+    if step.history is not None:
         history, skip = await source.stored_list(step.history.sha256), step.history.skip
+    elif head.session is None and head.reads is None and not head.history:
+        return Seen(own, own.messages, 0)
+    else:
+        history = await history_before(source, head)
     given, transcript = len(history.messages), own.messages[skip:]
     places = (given - skip + k for k in own.not_text if k >= skip)
     # Added, not unpacked: with one that is empty, the other is not copied.

@@ -122,13 +122,17 @@ class Going(NamedTuple):
 
 
 class InlineCalls:
-    """Runs calls in the activities of their steps, and keeps the ones that take longer."""
+    """Runs calls in the activities of their steps, and keeps the ones that take longer.
+
+    Attributes:
+        going: Calls that have outlived the activity of their step, by their place.
+    """
 
     def __init__(self, source: Source, run: RunCall) -> None:
         """Run calls by this function, which is that of the activity `tool`."""
         self._source = source
         self._run = run
-        self._going: dict[tuple[Any, ...], Going] = {}
+        self.going: dict[tuple[Any, ...], Going] = {}
 
     async def run(self, batch: Batch, advanced: Advanced) -> Advanced:
         """Run the calls that may run here; return the activity's result with their outcomes.
@@ -165,7 +169,7 @@ class InlineCalls:
             given: The call.
             pulse: Heartbeats of the activity that takes it over, the current one.
         """
-        going = self._going.pop(_key(given), None)
+        going = self.going.pop(_key(given), None)
         if going is None or going.task.get_loop() is not asyncio.get_running_loop():
             return None
         going.signs.hand_over(pulse)
@@ -251,11 +255,11 @@ class InlineCalls:
     def _leave(self, given: ToolInput, going: Going) -> None:
         """Let a call go on until its activity takes it over."""
         key = _key(given)
-        self._going[key] = going
+        self.going[key] = going
 
         def drop() -> None:
-            if self._going.get(key) is going:
-                del self._going[key]
+            if self.going.get(key) is going:
+                del self.going[key]
                 going.task.cancel()
 
         going.task.add_done_callback(heard)

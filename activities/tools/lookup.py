@@ -121,7 +121,7 @@ class ToolWatch:
         Raises:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
-        stopped = await self.screen()
+        stopped = await self.screen() if self._tool.tool_input_guardrails else None
         if stopped is None and isinstance(self._tool, LocalTool):
             stopped = await self._rejected(self._tool)
         if stopped is None and self._shown.hooks is not None:
@@ -256,7 +256,7 @@ class Ready(NamedTuple):
 
     def returned(self, value: Any, text: str) -> Returned | None:
         """Describe what the tool returned, if that may end the run and its JSON is the text."""
-        if not self.behavior or not may_be_final(self.call.name, self.behavior):
+        if not may_be_final(self.call.name, self.behavior):
             return None
         value = content_of(value)
         try:
@@ -295,7 +295,7 @@ async def find(
     first = await registry.snapshot(head.snapshot)
     agent = registry.agent(given.agent or head.agent, first)
     tool = tool_of(agent, call, given.n, first)
-    now = merge_patch.plain(merge_patch.apply(state, given.patch))
+    now = merge_patch.apply(state, given.patch) if state or given.patch else {}
     if runs:
         check_fits(first, agent, tool, call)
         check_repeat(

@@ -196,7 +196,7 @@ class ToolActivities:
     async def tool(self, given: ToolInput) -> Outcome:
         """Run one call, or wait for it where the activity of its step has begun it."""
         async with heartbeats() as pulse:
-            going = self.inline.take(given, pulse)
+            going = self.inline.take(given, pulse) if self.inline.going else None
             return await (self.run(given) if going is None else _end_of(going))
 
     async def run(self, given: ToolInput) -> Outcome:
@@ -338,7 +338,8 @@ class ToolActivities:
         elif is_error:
             done = await self._done(tool, result, nodes)
         else:
-            done = await self._done(tool, result, nodes, ready.returned(value, result))
+            returned = ready.returned(value, result) if ready.behavior else None
+            done = await self._done(tool, result, nodes, returned)
         return done.model_copy(update={"is_error": True}) if is_error else done
 
     async def _done_with_images(

@@ -257,13 +257,16 @@ def made_tools(
             f"Cannot specify both `tools` and `tool_retriever`: agent {agent!r} has both."
             " Put the tools into the retriever's catalogue."
         )
-    found = given if retriever is None else retriever.tools
-    made = [each if isinstance(each, HostedTool | Tool) else to_tool(each) for each in found]
+    made: list[Tool | HostedTool] = []
+    is_hosted = False
+    for each in given if retriever is None else retriever.tools:
+        is_hosted = is_hosted or isinstance(each, HostedTool)
+        made.append(each if isinstance(each, HostedTool | Tool) else to_tool(each))
     if retriever is not None:
         _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:
         given[:] = made  # a function is made into a tool once
-    if any(isinstance(tool, HostedTool) for tool in made):
+    if is_hosted:
         servers_of(made)
     return made
 

@@ -131,7 +131,7 @@ def key_path(id: bytes) -> str:
 def record_path(name: str) -> str:
     """Return the path of a record, which is its name."""
     parts = name.split("/")
-    is_outside = "\\" in name or any(part in {"", ".", ".."} for part in parts)
+    is_outside = "\\" in name or not {"", ".", ".."}.isdisjoint(parts)
     if is_outside or parts[0] in {BLOBS, KEYS_FOLDER, *PLAIN_FILES, KEY_FILE}:
         raise InvalidArgumentError(
             f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"

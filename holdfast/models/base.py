@@ -375,9 +375,9 @@ def _cleaned(answer: ModelAnswer) -> ModelAnswer:
     """Replace lone surrogates in the texts of an answer; provider items stay as they are."""
     message = answer.message
     texts = ("model", "response_id", "finish", "refusal")
-    changes: dict[str, Any] = {
-        name: clean(text) for name in texts if not gate.is_unicode(text := getattr(answer, name))
-    }
+    changes: dict[str, Any] = {}
+    if not gate.is_unicode(answer.model + answer.response_id + answer.finish + answer.refusal):
+        changes = {name: clean(getattr(answer, name)) for name in texts}
     calls = tuple(map(_cleaned_call, message.calls))
     content = _cleaned_content(message.content)
     if calls != message.calls or content != message.content:
@@ -387,9 +387,9 @@ def _cleaned(answer: ModelAnswer) -> ModelAnswer:
 
 
 def _cleaned_call(call: ToolCall) -> ToolCall:
-    names = ("id", "name", "arguments", "namespace")
-    if all(gate.is_unicode(getattr(call, name)) for name in names):
+    if gate.is_unicode(call.id + call.name + call.arguments + call.namespace):
         return call
+    names = ("id", "name", "arguments", "namespace")
     texts = {name: clean(getattr(call, name)) for name in names}
     return call.model_copy(update=texts)
 

@@ -538,7 +538,7 @@ class TaskQueries:
         name: str,
         kind: type[T],
         *args: object,
-        even_closed: bool | WorkflowExecution = False,
+        even_closed: bool | WorkflowExecution | None = None,
     ) -> T:
         """Ask a task.
 
@@ -558,9 +558,9 @@ class TaskQueries:
             ConnectError: The server could not be reached.
         """
         ended = even_closed
-        if isinstance(ended, bool):
+        if ended is None or isinstance(ended, bool):
             try:
-                return await self._query(task_id, name, kind, args, even_closed=False)
+                return await self._query(task_id, name, kind, args, is_ended=False)
             except TaskClosedError:
                 if not ended:
                     raise
@@ -568,7 +568,7 @@ class TaskQueries:
         if not has_begun(ended):  # a worker process would fail to replay it
             msg = f"{task_id!r} has nothing to tell: its input could not be read, it never began."
             raise QueryFailedError(msg)
-        return await self._query(task_id, name, kind, args, even_closed=True)
+        return await self._query(task_id, name, kind, args, is_ended=True)
 
     async def _query(
         self,
@@ -577,7 +577,7 @@ class TaskQueries:
         kind: type[T],
         args: Sequence[object],
         *,
-        even_closed: bool,
+        is_ended: bool,
         again: bool = False,
     ) -> T:
         handle = self.client.get_workflow_handle(task_id)
@@ -589,7 +589,7 @@ class TaskQueries:
                         name,
                         args=args,
                         result_type=kind,
-                        reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
+                        reject_condition=None if is_ended else QueryRejectCondition.NOT_OPEN,
                     )
                 except WorkflowQueryRejectedError as error:
                     # The run that the server had found continued as new meanwhile: ask the next.
@@ -609,9 +609,7 @@ class TaskQueries:
             await self.refuse_stuck(task_id)
             if error.status is RPCStatusCode.FAILED_PRECONDITION and not again:
                 await asyncio.sleep(FIRST_SECONDS)  # its workflow task has failed, and goes on now
-                return await self._query(
-                    task_id, name, kind, args, even_closed=even_closed, again=True
-                )
+                return await self._query(task_id, name, kind, args, is_ended=is_ended, again=True)
             queue = await self.presence.queue_if_known(task_id)
             raise unanswered(error, task_id, name, queue) from error
         except WorkflowQueryFailedError as error:
@@ -660,8 +658,7 @@ class TaskQueries:
                     open_, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 for each in done:
-                    error = each.exception()
-                    is_last = len(asked) >= QUESTIONS and not open_
+                    error, is_last = each.exception(), len(asked) >= QUESTIONS and not open_
                     if error is None or is_last or not _is_lost(error):
                         return each.result()
                 await self.presence.require(task_id)

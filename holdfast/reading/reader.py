@@ -270,7 +270,7 @@ class Reader(TaskQueries):
 
         async def ask(ended: WorkflowExecution | None) -> TaskHead:
             asked = ViewRequest(head=True)
-            view = await self.query(task_id, "view", View, asked, even_closed=ended or False)
+            view = await self.query(task_id, "view", View, asked, even_closed=ended)
             return view.head or TaskHead(agent="")
 
         async def recorded(record: TaskRecord) -> TaskHead:
@@ -297,7 +297,7 @@ class Reader(TaskQueries):
         async def ask(ended: WorkflowExecution | None) -> Failure | None:
             asked = ViewRequest(failure=True)
             try:
-                view = await self.query(task_id, "view", View, asked, even_closed=ended or False)
+                view = await self.query(task_id, "view", View, asked, even_closed=ended)
             except (NoWorkerError, QueryFailedError):
                 if ended is None:
                     raise
@@ -371,7 +371,7 @@ class Reader(TaskQueries):
         """
 
         async def ask(ended: WorkflowExecution | None) -> StepView:
-            return await self.query(task_id, "step", StepView, n, even_closed=ended or False)
+            return await self.query(task_id, "step", StepView, n, even_closed=ended)
 
         async def recorded(record: TaskRecord) -> StepView:
             return StepView(segment=record.segment)
@@ -440,12 +440,11 @@ class Reader(TaskQueries):
             text: Reads its output: `text` if it is None, or `legible`, as its other values are.
         """
         sources: list[ToolOutput] = []
+        calls = of.calls if isinstance(of, StepRecord) else tuple([each.call for each in of.calls])
         if isinstance(of, StepRecord):
-            calls = of.calls
             for _, _, call, done in of.made():
                 sources.append(await self.source(call, done, told(of.adds, call, done)))
         else:
-            calls = tuple([each.call for each in of.calls])
             sources = [
                 await self.source(each.call, each.outcome, each.message)
                 for each in of.all_calls()

@@ -347,7 +347,6 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
 def leave_step(ledger: Ledger, target: Undoable) -> None:
     """Move the head to the parent of the last completed step."""
     before = target.before
-    done = {id: ref for id, ref in ledger.s.done.items() if ref.n != target.n}
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
@@ -362,7 +361,8 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     ledger.s.transcript = before.transcript
     ledger.s.path = tuple(each for each in ledger.s.path if each[1] < target.n)
     ledger.s.delivery.undo(target.n)
-    ledger.s.done = done
+    if ledger.s.done:
+        ledger.s.done = {id: ref for id, ref in ledger.s.done.items() if ref.n != target.n}
     ledger.s.answer = before.answer
 
 

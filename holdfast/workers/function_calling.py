@@ -138,7 +138,7 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
 
 def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
     """Refuse the calls of answers that were cut off, because their arguments may be incomplete."""
-    cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
+    cut = [entry.answer for entry in ctx.record.all if entry.answer and entry.answer.is_cut_off]
     if not cut:
         return {}
     return {
@@ -450,7 +450,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         self, step: TaskStep, used: int, refused: list[tuple[str, str]]
     ) -> dict[str, Json]:
         """Make the next step's state, with the count of calls if there is a limit."""
-        state = {k: v for k, v in step.step_state.items() if k != "refused_calls"}
+        state = dict(step.step_state)
+        state.pop("refused_calls", None)
         if self.max_function_calls is not None:
             state["function_calls"] = used
         if refused:

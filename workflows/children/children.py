@@ -47,7 +47,7 @@ from holdfast.tracing.finished import Finished, call_span, step_span
 from holdfast.tracing.spans import TraceRules, below_call
 from holdfast.tracing.switch import may_trace
 from holdfast.values.code.user_calls import heard
-from holdfast.values.messages import NOTHING, ToolCall
+from holdfast.values.messages import NOTHING
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
 from holdfast.workflows.activity_calls import Background, failure_of, now
@@ -80,46 +80,20 @@ class StepSpans:
 
     def over(self, record: StepRecord) -> None:
         """Add the span of a completed step."""
-        self._add(record.ended, functools.partial(_step_span, record))
+        self.add(record.ended, functools.partial(_step_span, record))
 
     def left(self, opens: Iterable[OpenState], branch: int, at: float) -> None:
         """Add the spans of open steps that an undo has left."""
         for current in opens:
             left = LeftStep(was=current, branch=branch, at=at, why="undone")
-            self._add(at, functools.partial(_step_span, left))
-
-    def called(
-        self,
-        call: ToolCall,
-        outcome: Outcome | None,
-        *,
-        child: str,
-        agent: str,
-        step: tuple[int, int],
-        start: float,
-        end: float,
-        status: str = "",
-    ) -> None:
-        """Add the span of a tool call that was a child task; see `call_span`."""
-        made = functools.partial(
-            call_span,
-            call=call,
-            outcome=outcome,
-            child=child,
-            agent=agent,
-            step=step,
-            start=start,
-            end=end,
-            status=status,
-        )
-        self._add(end, made)
+            self.add(at, functools.partial(_step_span, left))
 
     def child(self, run: RunRules, name: str) -> RunRules:
         """Return a child's rules, with the span of its tool call as the parent span."""
         span = self._rules.trace.call(name) if self._rules is not None else ""
         return below_call(run, self._rules, span)
 
-    def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
+    def add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
         """Keep a span until it is exported; in a replay, as long as it may have been lost."""
         if self._rules is not None:
             self._due = [due for due in self._due if due[0] >= at - LOSS_SECONDS]
@@ -442,9 +416,10 @@ class Children:
         approval = approvals.latest(self._ledger, n, i)
         call = current.calls[i]
         if may_trace():
-            self._spans.called(
-                approvals.effective_call(approval, call) if approval else call,
-                outcome,
+            span = functools.partial(
+                call_span,
+                call=approvals.effective_call(approval, call) if approval else call,
+                outcome=outcome,
                 child=name,
                 agent=current.open.step.agent,
                 step=child.place[:2],
@@ -452,6 +427,7 @@ class Children:
                 end=now(),
                 status=status,
             )
+            self._spans.add(now(), span)
         self.change(name, started=0.0)
 
     # ---- signals

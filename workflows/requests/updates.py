@@ -37,7 +37,7 @@ from holdfast.task.data.commands import (
 from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED, Claim
 from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
-from holdfast.task.people import approvals
+from holdfast.task.people import approvals, decisions
 from holdfast.task.requests import phase
 from holdfast.task.requests.command_effects import configure, hear, obey
 from holdfast.task.requests.delivery import Pending
@@ -349,14 +349,19 @@ class Commands:
         body: dict[str, Json] = {"id": got.id, "verb": got.verb}
         if isinstance(got, Command):
             wanted = str(got.body.get("approval", ""))
+            found = ledger.asked.find(wanted) if wanted else None
             # What the phase refuses names no decision: only `obey` looks at the approval.
             answer = ALLOWED[self._core.phase][got.verb]
             takes = answer == "take" or refused_by(answer, self._core.ending) is None
             # Asked before `obey` decides it: the receipt says whether somebody else was first.
-            is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
-            body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
+            is_open = not wanted or (found is not None and found.status == "open")
+            is_decided = takes and not is_open and approvals.is_decided(ledger, wanted)
+            body |= {"arguments": got.shown}
+            if found is not None:
+                body |= {"tool": found.tool, **decisions.step_of(ledger, found)}
             reason = self._obey(got, at or now())[:LONGEST_REASON]
-            is_vote = not reason and got.verb in DECIDED and approvals.is_vote(ledger, wanted)
+            is_vote = found is not None and found.quorum > 1 and not reason
+            is_vote = is_vote and got.verb in DECIDED and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
             kind, by, text = "vote" if is_vote else "command", got.by, got.reason
         else:

@@ -336,10 +336,10 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         return None
     described = ledger.s.described
     targets = await _targets(ledger, state)
-    children.recall(targets)
     mine: list[tuple[Undoable, str]] = []
     stopped: list[Obstacle] = []
-    if ledger.s.children:
+    if ledger.s.children or any(each.child for target in targets for each in target.effects):
+        children.recall(targets)
         mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
         stopped = await children.stop(name for _, name in mine)
     blocked: list[Obstacle] = []
@@ -495,7 +495,6 @@ class Undos:
     def __init__(self, core: Core) -> None:
         """Drive this task."""
         self._core = core
-        self._children = ChildUndos(core.ledger, core.children)
 
     async def unit(self) -> None:
         """Take the undo further; when it is over, answer the requests that it concerns."""
@@ -511,7 +510,7 @@ class Undos:
         try:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
-            core.undo_failure = await run_undo(core.ledger, self._children)
+            core.undo_failure = await run_undo(core.ledger, core.child_undos)
         except FailureError as error:
             core.undo_failure = calls.failure_of(error)
             core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
@@ -520,7 +519,7 @@ class Undos:
         if core.ledger.s.undo is not None:
             return
         if core.ledger.s.children:
-            self._children.release()
+            core.child_undos.release()
         core.running.clear()
         if core.undo_failure is None and may_trace():
             core.spans.left(opens, branch, at=now())

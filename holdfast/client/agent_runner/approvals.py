@@ -104,7 +104,7 @@ class TaskApprovals(RunnerBase):
         if not isinstance(cast("object", arguments), Mapping | str | None):
             msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
             raise InvalidArgumentError(msg)
-        body: dict[str, Json] = {"note": note or "", **_always(always)}
+        body: dict[str, Json] = {"note": note or "", **(_always(always) if always else {})}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
         receipt = await self._decide(approval, "approve", by, body, roles)

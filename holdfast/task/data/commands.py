@@ -303,13 +303,12 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
             f"A body is a JSON object, not {type(data).__name__}. {VERBS[cast('Verb', name)].body}"
         )
         return Refusal(verb=name, reason=text)
-    given = cast("dict[str, Json]", data)
-    named = {key: given[key] for key in ENVELOPE if key in given}
-    body = {key: value for key, value in given.items() if key not in ENVELOPE}
+    body = cast("dict[str, Json]", data)
+    named = {key: body.pop(key) for key in ENVELOPE if key in body}
     try:
         return Command.model_validate({**named, "verb": name, "body": body})
     except ValidationError as cause:
-        identity = given.get("id")
+        identity = named.get("id")
         return Refusal(
             id=identity[:200] if isinstance(identity, str) else "",
             verb=name,

@@ -95,7 +95,7 @@ class OpenCalls:
             call=edited,
             branch=self._s.branch,
             batch=current.batch,
-            child=self._ledger.child(n, i),
+            child=self._ledger.child(n, i) if self._s.children else "",
             patch=current.begun.get(i, Begun()).patch,
             agent=current.open.step.agent,
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
@@ -189,7 +189,7 @@ class OpenCalls:
     def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record the outcome of an open call."""
         current = self._ledger.at(n)
-        child = self._ledger.child(n, i)
+        child = self._ledger.child(n, i) if self._s.children else ""
         if child:
             got = got.model_copy(update={"child": child, "usage": self._s.children[child].usage})
             self._s.costs.usage += got.usage

@@ -519,14 +519,11 @@ def results_of(
         output, stored = output_of_calls(outcomes)
         return output, stored, adds, outcomes
     output, stored = resolve_output(result, current)
-    said = zip(current.calls, outcomes, strict=True)
-    first = len(adds)
-    adds = (*adds, *(outcome.message(call) for call, outcome in said))
-    emptied = tuple(
-        outcome.model_copy(update={"content": "", "at": at})
-        for at, outcome in enumerate(outcomes, start=first)
-    )
-    return output, stored, adds, emptied
+    said, emptied = list(adds), list[Outcome]()
+    for call, outcome in zip(current.calls, outcomes, strict=True):
+        emptied.append(outcome.model_copy(update={"content": "", "at": len(said)}))
+        said.append(outcome.message(call))
+    return output, stored, tuple(said), tuple(emptied)
 
 
 def output_of_calls(outcomes: Sequence[Outcome]) -> tuple[Json, Blob | None]:

@@ -129,7 +129,8 @@ def ask(
     rule = rule or (policy.approval if policy else None)
     asker = ledger.given.head.asker
     approval = approval.model_copy(update=decisions.of_rule(rule, kind, asker=asker, now=now))
-    approval = with_defaults(ledger, approval)
+    if policy is not None and policy.defaults:
+        approval = with_defaults(ledger, approval)
     ledger.asked.put(approval)
     ledger.s.approval_serial = serial
     ledger.note("asked", now=now, text=text, body=_asked_of(ledger, approval))
@@ -150,12 +151,6 @@ def _asked_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
     return body
 
 
-def place_of(ledger: Ledger, approval_id: str) -> dict[str, Json]:
-    """Return the tool and the step of an approval, as a part of the event of a decision."""
-    found = ledger.asked.find(approval_id) if approval_id else None
-    return {} if found is None else {"tool": found.tool, **step_of(ledger, found)}
-
-
 def pending(ledger: Ledger) -> list[Approval]:
     """List the open approvals of the task, oldest first."""
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
@@ -169,14 +164,18 @@ def messages(ledger: Ledger) -> dict[str, Approval]:
 
 def asked_everywhere(ledger: Ledger) -> list[Approval]:
     """List the open approvals of the task and its child tasks."""
-    children = ledger.s.children.values()
-    return [*pending(ledger), *(each for child in children for each in child.approvals)]
+    found = pending(ledger)
+    for child in ledger.s.children.values():
+        found += child.approvals
+    return found
 
 
 def shown(ledger: Ledger) -> list[Approval]:
     """List the approvals of a task and its child tasks that are open or were just decided."""
-    asked = [approval for child in ledger.s.children.values() for approval in child.approvals]
-    return [*ledger.s.approvals, *asked]
+    found = list(ledger.s.approvals)
+    for child in ledger.s.children.values():
+        found += child.approvals
+    return found
 
 
 def waits(ledger: Ledger, n: int) -> bool:

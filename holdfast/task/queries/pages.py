@@ -140,15 +140,20 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     Number 0 has the step in progress, else the next one, and no point when nothing waits any more.
     """
     if n == 0:
-        waiting = asked_everywhere(ledger)
-        asked = {approval.n for approval in waiting}
-        opens = sorted(ledger.s.opens, key=lambda current: current.n not in asked)
-        texts = [point(approval) for approval in waiting]
+        texts, ids, asked = list[str](), list[str](), set[int]()
+        for approval in asked_everywhere(ledger):
+            texts.append(point(approval))
+            ids.append(approval.id)
+            asked.add(approval.n)
+        opens = ledger.s.opens
+        current = next((c for c in opens if c.n in asked), opens[0] if opens else None)
         return StepView(
             waiting_for=tuple(texts),
-            approvals=tuple(approval.id for approval in waiting),
-            step=opens[0].open.step if opens else next(iter(ledger.queue.upcoming()), TaskStep()),
-            n=opens[0].n if opens else 0,
+            approvals=tuple(ids),
+            step=current.open.step
+            if current is not None
+            else next(iter(ledger.queue.upcoming()), TaskStep()),
+            n=current.n if current is not None else 0,
         )
     if ledger.s.undo is None and n > ledger.s.steps:
         return StepView()

@@ -18,6 +18,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import AGENTS_SDK
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people.approvals import asked_everywhere
 from holdfast.values.steps import TaskStep
 
 Kind = Literal["step", "join", "round", "all"]
@@ -177,7 +178,8 @@ class RunRequests:
         opens = self._ledger.s.opens
         caller = caller_of(pending.id) if opens else ""
         if caller and pending.asked.attaches:
-            joined = {p.joins for p in self.waiting["join"] if caller_of(p.id) == caller}
+            others = self.waiting["join"]
+            joined = {p.joins for p in others if caller_of(p.id) == caller} if others else set()
             for current in opens:
                 owner = caller_of(current.owner)
                 is_running = current.failure is None and current.n not in joined
@@ -276,8 +278,7 @@ class RunRequests:
         status, failure = ledger.status, ledger.failure
         if status == "waiting":
             if not (s.children and _nested_run_goes_on(ledger)):
-                asked = [a.n for a in s.approvals if a.status == "open"]
-                asked += [a.n for child in s.children.values() for a in child.approvals]
+                asked = {a.n for a in asked_everywhere(ledger)}
                 n = next((c.n for c in s.opens if c.n in asked), s.steps)
                 self.rest("waits", RunReply(n=n, status="waiting"))
         elif (s.children and ledger.child_paused) or (

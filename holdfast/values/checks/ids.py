@@ -106,7 +106,7 @@ def check_by(given: object) -> str:
         InvalidArgumentError: As for `check_name`, or a word of it has letters of several alphabets.
     """
     name = "" if isinstance(given, str) and not given else check_name("by", given)
-    for word in re.findall(r"[^\W\d_]+", name):
+    for word in () if name.isascii() else re.findall(r"[^\W\d_]+", name):
         of = {unicodedata.name(each, "").partition(" ")[0] for each in word} & _ALIKE
         if len(of) > 1:
             mixed = " and ".join(sorted(each.capitalize() for each in of))

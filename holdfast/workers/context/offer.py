@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -254,8 +254,7 @@ class Offer:
             ModelBehaviorError: The rules end the run when the model calls a tool that it was not
                 given.
         """
-        known = self._known()
-        told = {i: c for i, c in enumerate(calls) if not self._is_known(c, known)}
+        told = {i: each for i, each in enumerate(calls) if not self._is_known(each)}
         if not told:
             return {}
         raises = self._head.dialect.unknown_tool == "raise"
@@ -276,11 +275,14 @@ class Offer:
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
         return {i: await self._not_found(call, state) for i, call in told.items()}
 
-    def _is_known(self, call: ToolCall, known: Collection[str]) -> bool:
+    def _is_known(self, call: ToolCall) -> bool:
         """Whether a call may be made: of a known name, and as the calls of its tool are made."""
-        name, policies = server_key(call.server) if call.server else call.name, self._agent.policies
-        is_made = call.server or name not in policies or policies[name].call_kind == call.kind
-        return name in known and bool(is_made)
+        name = server_key(call.server) if call.server else call.name
+        policy = self._agent.policies.get(name)
+        if policy is not None and not call.server and policy.call_kind != call.kind:
+            return False
+        is_fixed = policy is not None and not (policy.is_conditional or policy.handoff)
+        return (is_fixed and self._chosen is None) or name in self._known()
 
     def _known(self) -> set[str]:
         """Name the tools that may be called."""

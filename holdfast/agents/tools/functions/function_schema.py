@@ -305,7 +305,7 @@ class FuncSchema:
         """Names of the arguments as a model writes them, in the order of the signature."""
         return list(self.params_json_schema["properties"])
 
-    @property
+    @functools.cached_property
     def context(self) -> str | None:
         """Name of the parameter that takes the ToolContext, or None."""
         return next(iter(self.signature.parameters)) if self.takes_context else None
@@ -351,8 +351,7 @@ class FuncSchema:
         Args:
             values: The arguments by parameter.
         """
-        parameters = self.signature.parameters
-        more = next((name for name, each in parameters.items() if each.kind is _VARIADIC[1]), "")
+        parameters, more = self.signature.parameters, self._more
         free = values.get(more)
         if not free:
             return ""
@@ -364,6 +363,17 @@ class FuncSchema:
             f"{', '.join(map(repr, named))} {be} both a named parameter and a key in {more!r}. Pass"
             " each argument once, as a named parameter."
         )
+
+    @functools.cached_property
+    def _more(self) -> str:
+        """Name of the parameter that takes all other names, or empty."""
+        found = self.signature.parameters.items()
+        return next((name for name, each in found if each.kind is _VARIADIC[1]), "")
+
+    @functools.cached_property
+    def _has_stars(self) -> bool:
+        """Whether a parameter takes all other positions."""
+        return any(each.kind is _VARIADIC[0] for each in self.signature.parameters.values())
 
     def is_as_written(self, arguments: str) -> bool:
         """Whether the function gets just what the model wrote: no defaults, nothing converted.
@@ -394,11 +404,10 @@ class FuncSchema:
         return [ctx, *positional], named
 
     def _bound(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        parameters = self.signature.parameters
-        has_stars = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
+        has_stars = self._has_stars
         positional: list[Any] = []
         named: dict[str, Any] = {}
-        for name, each in parameters.items():
+        for name, each in self.signature.parameters.items():
             if name not in values:
                 continue
             if each.kind is each.VAR_POSITIONAL:
