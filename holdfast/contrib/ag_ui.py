@@ -8,13 +8,10 @@ Source: Agent-User Interaction Protocol 1.0, "Events" and "Interrupts".
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from holdfast.values.code.extras import needing
 
@@ -25,13 +22,14 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
     from starlette.responses import StreamingResponse
 
     from holdfast.contrib.fastapi import known_by
+    from holdfast.contrib.threads import begin, names_digest, settled
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import Last, event_number, streamed
-    from holdfast.desk.identity.tokens import READ, Identity, May
+    from holdfast.desk.identity.tokens import READ, May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import HoldfastError, InvalidArgumentError, SessionBusyError, message_of
+from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
 from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent,
     RunItemStreamEvent,
@@ -39,8 +37,8 @@ from holdfast.reading.streams.reader import (
     StreamEvent,
 )
 from holdfast.task.data.calls import Approval
+from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name, task_of
-from holdfast.values.steps import Task
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -105,28 +103,16 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     texts = [_text(each) for each in given.messages if isinstance(each, ui.UserMessage)]
     if not texts:
         raise InvalidArgumentError("A run begins with a user message: send one.")
-    by = await asked.may("create", agent)
     who = asked.visitor
-    names = f"{who.tenant}\0{who.name}\0{given.thread_id}\0{given.run_id}"
-    begin = partial(
-        asked.runner.create_task,
+    begun = await begin(
+        asked,
         texts[-1],
         agent=agent,
-        task_id=f"ag-ui-{hashlib.sha256(names.encode()).hexdigest()[:24]}",
-        session=thread(who, given.thread_id),
-        on_busy="refuse",
+        thread_id=given.thread_id,
+        task_id=f"ag-ui-{names_digest(who.tenant, who.name, given.thread_id, given.run_id)}",
         extra_state=given.state or None,
-        step_mode="automatic",
-        streams=True,
-        exist_ok=True,
-        by=by,
     )
-    try:
-        return (await begin()).task_id, 0
-    except SessionBusyError as error:  # by a run that was not followed to its end?
-        if (await _settled(asked, error.task_id)).status != "finished":
-            raise
-        return (await begin()).task_id, 0
+    return begun, 0
 
 
 async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[str, int]:
@@ -154,18 +140,9 @@ async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[st
     return task_id, after
 
 
-async def _settled(asked: Access, task_id: str) -> Task:
-    """Return a task; one that has its answer is closed before, if the sender may do that."""
-    task = await asked.runner.get_task(task_id)
-    if task.status != "answered" or not await asked.allows("finalize", task_id):
-        return task
-    await asked.runner.finalize_response(task_id)
-    return await asked.runner.get_task(task_id)
-
-
 async def _decide(asked: Access, approval: str, answer: ui.ResumeEntry) -> None:
     """Decide by the id alone: a call that was edited since it was shown is refused then."""
-    said = answer.payload if isinstance(answer.payload, dict) else {}
+    said = as_object(answer.payload)
     roles, reason = asked.person.roles, str(said.get("reason", ""))
     if answer.status == "resolved" and said.get("approved") is True:
         changed = said.get("arguments")
@@ -194,11 +171,6 @@ async def _events(
                 yield _sent(each, event.offset if each is found[-1] else None)
     for each in (*told.close(), *await _end(asked, given, task_id)):
         yield _sent(each)
-
-
-def thread(visitor: Identity, id: str) -> str:
-    """Return the name of the session of a person's thread."""
-    return f"{quote(visitor.name, safe='')}/{id}"
 
 
 class _Told:
@@ -262,7 +234,7 @@ class _Told:
 
 async def _end(asked: Access, given: ui.RunAgentInput, task_id: str) -> Sequence[ui.BaseEvent]:
     """Return how a run has ended: the state, then its outcome."""
-    runner, task = asked.runner, await _settled(asked, task_id)
+    runner, task = asked.runner, await settled(asked, task_id)
     ended = ui.RunFinishedEvent(thread_id=given.thread_id, run_id=given.run_id)
     match task.status:
         case "finished" | "answered":

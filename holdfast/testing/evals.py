@@ -133,7 +133,7 @@ def _name(judge: Judge) -> str:
 async def _judge(judge: Judge, case: Case, result: EvalResult) -> tuple[Score, str]:
     """Return a judge's score, and why it gave none: one that fails costs no other its result."""
     try:
-        said: object = await asyncio.to_thread(judge, case, result)
+        said: Any = await asyncio.to_thread(judge, case, result)
         if inspect.isawaitable(said):
             said = await said
     except AssertionError as error:

@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from holdfast import AgentRunner, ApprovalRule, ToolContext, tool
-from holdfast.contrib.ag_ui import ag_ui_router, thread
+from holdfast.contrib.ag_ui import ag_ui_router
 from holdfast.contrib.fastapi import Identity
+from holdfast.contrib.threads import thread
 from holdfast.desk.identity.tokens import May
 from holdfast.testing import FakeOpenAI
 from tests.support.desk import serve_app

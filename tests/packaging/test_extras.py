@@ -134,6 +134,8 @@ LACKING = {
     "from holdfast.tracing import ChosenIds": "otel",
     "import holdfast.contrib.fastapi": "fastapi",
     "import holdfast.contrib.ag_ui": "ag-ui",
+    "import holdfast.contrib.a2a": "a2a",
+    "import holdfast.contrib.a2a_tool": "a2a",
     "from holdfast.archive.archive import Archive; Archive('s3://bucket/path')": "s3",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.cli import output
 from holdfast.cli.connection import importing, load_agents
@@ -82,8 +82,9 @@ def _judges(target: str) -> list[Judge]:
     Raises:
         InvalidArgumentError: There are none.
     """
-    found: Any = importing(partial(load, target, "Judges"), target)
-    judges = [*found] if isinstance(found, list | tuple) else [found]
+    found = importing(partial(load, target, "Judges"), target)
+    is_list = isinstance(found, list | tuple)
+    judges = [*cast("Sequence[Any]", found)] if is_list else [cast("Any", found)]
     if not judges or not all(map(callable, judges)):
         msg = f"{target!r} is {shown(found)}; it must be a function or a list of functions."
         remedy = "A judge is a function: def judge(case, result) -> bool"

@@ -23,6 +23,7 @@ PACKAGES = {
     "desk": ("fastapi", "nicegui", "uvicorn"),
     "fastapi": ("fastapi", "filelock"),
     "ag-ui": ("ag_ui", "fastapi", "filelock"),
+    "a2a": ("a2a", "fastapi", "filelock", "httpx", "sse_starlette"),
     "oidc": ("authlib", "httpx2", "itsdangerous", "fastapi", "nicegui"),
 }
 """The packages of each extra, by the names under which they are imported."""
