@@ -33,7 +33,7 @@ class Package:
     @property
     def elsewhere(self) -> str:
         """The environment variable with the path of another such program."""
-        return f"HOLDFAST_{self.command.upper()}"
+        return f"HOLDFAST_{self.command.upper().replace('-', '_')}"
 
     @property
     def command(self) -> str:
@@ -118,7 +118,8 @@ class Package:
         self._done.touch()
 
 
-CHROMIUM = Package("chromium", "usr/lib/chromium/chromium")
+CHROMIUM = Package("chromium-headless-shell", "usr/lib/chromium/chromium-headless-shell")
+"""Chromium without a window: it needs a third less CPU for the same pages."""
 NGINX = Package("nginx", "usr/sbin/nginx", is_server=True)
 PROMTOOL = Package("prometheus", "usr/bin/promtool", is_server=True)
 
