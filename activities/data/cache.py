@@ -402,7 +402,9 @@ class Cache:
         """Return a head by its digest, if this process has completed it."""
         return self._heads.get(known)
 
-    def task(self, task_id: str, run: str) -> TaskMemory:
+    def task(
+        self, task_id: str, run: str, loop: asyncio.AbstractEventLoop | None = None
+    ) -> TaskMemory:
         """Return what is known of a task; drop the oldest memories when there are too many.
 
         The run id distinguishes a task from an earlier one of the same id, at no cost: a digest in
@@ -410,8 +412,13 @@ class Cache:
         gets a new run id as well. It keeps transcript and calls, and what is expected to follow,
         whose digests are checked anyhow, and reads its head and history once more: two queries in
         2,000 events.
+
+        Args:
+            task_id: The task.
+            run: Run id of the workflow.
+            loop: The loop of the caller: it is a new one when the one before is blocked for good.
         """
-        memory, loop = self._tasks.get(task_id), _running_loop()
+        memory = self._tasks.get(task_id)
         if memory is None or memory.run != run or memory.loop is not loop:
             older, memory = memory, TaskMemory(run=run, loop=loop)
             if older is not None:
@@ -430,11 +437,3 @@ class Cache:
         dropped = self._tasks.pop(task_id, None)
         if dropped is not None:
             dropped.counted_by(Tally())
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of the caller: a new one when the one before is blocked for good."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

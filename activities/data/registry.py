@@ -12,7 +12,6 @@ from typing import Any
 
 from holdfast.activities.data.cache import Cache
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import shared_name
 from holdfast.agents.guardrails import guard_rule
 from holdfast.agents.hosted.tools import servers_of
 from holdfast.agents.nesting.agent_tool import AgentTool
@@ -235,8 +234,9 @@ class Registry:
             )
             remedy = "Pass the agent to the worker process and restart it."
             raise AgentNotFoundError(msg, remedy=remedy)
-        if began is not None:
-            _check_role(found, began.of(name))
+        role = None if began is None else began.of(name)
+        if role is not None and (role.shared or found.shared_name):
+            _check_role(found, role)
         return found
 
     async def publish(self, name: str) -> AgentSnapshot:
@@ -324,8 +324,6 @@ def _check_role(agent: Agent, began: AgentSnapshot) -> None:
     Raises:
         AgentNotFoundError: It is declared otherwise than the one that the task began with.
     """
-    if not began.shared and not shared_name(agent):
-        return
     if agent.snapshot(began.model).has_role_of(began):
         return
     msg, remedy = changed_places(began.name, "The task waits, nothing is lost.")

@@ -252,8 +252,8 @@ class Source(LargeValues):
 
     def memory(self) -> TaskMemory:
         """Return what is known of the task that the current activity works for."""
-        info = activity.info()
-        return self.cache.task(info.workflow_id or "", info.workflow_run_id or "")
+        info, loop = activity.info(), asyncio.get_running_loop()
+        return self.cache.task(info.workflow_id or "", info.workflow_run_id or "", loop)
 
     async def head(self, known: str = "") -> TaskHead:
         """Return the task's head.

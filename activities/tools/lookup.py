@@ -298,9 +298,8 @@ async def find(
     now = merge_patch.apply(state, given.patch) if state or given.patch else {}
     if runs:
         check_fits(first, agent, tool, call)
-        check_repeat(
-            given.tried, f"call of tool {call.name!r}", not tool.policy().may_have_happened
-        )
+        if attempt_of(given.tried) > 1:
+            check_repeat(f"call of tool {call.name!r}", not tool.policy().may_have_happened)
     if runs and tool.takes_context and head.run.context:
         registry.context(head, now)  # to find out before the tool starts if its class has changed
     ctx = context_of(
@@ -421,18 +420,17 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         raise UserError(msg, remedy=remedy) from None
 
 
-def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: FBT001
+def check_repeat(what: str, is_repeatable: bool) -> None:  # noqa: FBT001
     """Refuse to repeat what the task takes for repeatable, if a deploy says that it is not.
 
     Args:
-        tried: Attempts that were lost before the activity was scheduled.
         what: What is about to be run, for a person.
         is_repeatable: Whether it is, as this process has it.
 
     Raises:
         ApplicationError: An earlier attempt may have run it.
     """
-    if is_repeatable or attempt_of(tried) == 1:
+    if is_repeatable:
         return
     msg = (
         f"The {what} was cut off or failed before it could say how it ended. When the task began,"

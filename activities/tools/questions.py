@@ -66,10 +66,6 @@ from holdfast.values.tool_result import read_result
 from holdfast.workers.context.offer import not_found_text
 
 
-def _place(given: UndoInput) -> str:
-    return f"undo.{given.branch}.{given.n}.{given.effect.batch}.{given.effect.i}"
-
-
 class JudgingActivities:
     """Answers the task's questions about tool calls, and undoes them."""
 
@@ -213,7 +209,9 @@ class JudgingActivities:
                     begun, call = None, given.effect.call
                     if not tool.undo_idempotent:
                         what = f"the undo of {call.name} {call.arguments}"
-                        begun = await begin_effect(self._source.archive, _place(given), what)
+                        place = f"undo.{given.branch}.{given.n}.{given.effect.batch}"
+                        place = f"{place}.{given.effect.i}"
+                        begun = await begin_effect(self._source.archive, place, what)
                         await ensure_ours("undo")  # the archive may have taken its time
                 head = await self._source.head()
                 traced = undo_of(head, call) if may_trace() else nullcontext()
@@ -234,7 +232,8 @@ class JudgingActivities:
         registry, call = self._registry.of(head), given.effect.call
         first = await registry.snapshot(head.snapshot)
         tool = tool_of(registry.agent(given.agent or head.agent, first), call, given.n, first)
-        check_repeat(0, f"undo of tool {tool.name!r}", tool.undo_idempotent)
+        if activity.info().attempt > 1:
+            check_repeat(f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
             n=given.n,
             i=given.effect.i,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import shared_name, users_agent, walk
+from holdfast.agents.agent_base import users_agent, walk
 from holdfast.agents.declared import DeclaredAgent, system_prompt
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
@@ -389,5 +389,5 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
             behavior=behavior_code(self.tool_use_behavior),
             keeps_tool_choice=not self.reset_tool_choice,
             guards=self.guard_rules,
-            shared=shared_name(self),
+            shared=self.shared_name,
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from holdfast.errors import UserError
 from holdfast.values.runs.run_context import ContextT
@@ -20,10 +20,12 @@ class AgentBase(Generic[ContextT]):
     Attributes:
         name: Identity of the agent within a worker process.
         handoff_description: Description of this agent for the models of other agents.
+        shared_name: The name that its author gave a member of a run which has two of that name.
     """
 
     name: str
     handoff_description: str | None = None
+    shared_name: ClassVar[str] = ""
 
 
 AgentT = TypeVar("AgentT", bound=AgentBase[Any])
@@ -32,12 +34,6 @@ AgentT = TypeVar("AgentT", bound=AgentBase[Any])
 def users_agent(agent: AgentT) -> AgentT:
     """Return the user's own object for a member of a run, see `members`; else the agent itself."""
     found: AgentT = getattr(agent, "__dict__", {}).get(_OWN, agent)
-    return found
-
-
-def shared_name(agent: AgentBase[Any]) -> str:
-    """Return the user's name of a member that another member of its run has as well; else empty."""
-    found: str = vars(agent).get(_SHARED, "")
     return found
 
 
@@ -50,12 +46,12 @@ def as_member(agent: AgentT, name: str, *, shares: bool) -> AgentT:
         shares: Whether the name that the user gave it is that of another agent of the run as well.
     """
     made = copy.copy(agent)
-    own = {"name": name, _OWN: agent, _SHARED: agent.name if shares else ""}
+    own = {"name": name, _OWN: agent, "shared_name": agent.name if shares else ""}
     vars(made).update(own)  # its fields were checked, and a name of this form can be used
     return made
 
 
-_OWN, _SHARED = "_own", "_shared"
+_OWN = "_own"
 
 MOST_AGENTS = 10_000
 """Agents of a run after which it is taken to make new ones without end."""

@@ -130,6 +130,8 @@ def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obst
         policy = policy_of(policies, effect.call)
         if policy is None or policy.effect == "read" or not effect.ran:
             continue
+        if effect.status == "done" and policy.has_undo and not effect.call.server:
+            continue
         what = step_words(target.n, effect.call.name, effect.call.arguments)
         if effect.status == "unknown":
             text = f"{what} may have happened: its outcome is unknown"
@@ -140,7 +142,7 @@ def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obst
                 " next model call lets the provider run it again"
             )
             found.append(Obstacle(text=text))
-        elif effect.status == "done" and not policy.has_undo:
+        elif effect.status == "done":
             found.append(Obstacle(text=f"{what} was done and has no undo="))
     return found
 
@@ -223,8 +225,7 @@ def is_of(event: EventRecord, request: str) -> bool:
 
 def receipt_of(event: EventRecord) -> UndoReceipt:
     """Return what an undo did, of its event."""
-    named = ("steps", "undone", "remains", "check")
-    return UndoReceipt.model_validate({name: event.body.get(name, ()) for name in named})
+    return UndoReceipt.model_validate(event.body)
 
 
 def departure(
@@ -360,7 +361,9 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         ledger.s.extra_state = merge_patch.apply(ledger.s.extra_state, target.inverse)
     ledger.s.transcript = before.transcript
     ledger.s.path = tuple(each for each in ledger.s.path if each[1] < target.n)
-    ledger.s.delivery.undo(target.n)
+    delivery = ledger.s.delivery
+    delivery.undelivered = ()
+    delivery.given = delivery.given and tuple(e for e in delivery.given if e[0] < target.n)
     if ledger.s.done:
         ledger.s.done = {id: ref for id, ref in ledger.s.done.items() if ref.n != target.n}
     ledger.s.answer = before.answer
@@ -415,7 +418,8 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
         lines.append(f"Reason: {asked.reason}")
     lines += [f"Undone: {text}" for text in state.undone]
     residue = (*ledger.s.residue, *state.remains)[-RESIDUE_KEPT:]  # also what earlier undos left
-    lines += [f"Still in the world: {text}" for text in residue]
+    if residue:
+        lines += [f"Still in the world: {text}" for text in residue]
     note = Message(role="system", content="\n".join(lines), call_id=UNDONE)
     stays = asked.reason or state.undone  # else a later undo says all that this one says
     ledger.s.undo = None

@@ -340,9 +340,11 @@ async def test_an_answer_too_large_for_history_waits_for_the_archive(
 def test_a_loop_that_follows_a_blocked_one_can_ask_a_task_that_was_being_asked() -> None:
     cache = Cache()
 
+    def asking() -> asyncio.Lock:
+        return cache.task("t", "run", asyncio.get_running_loop()).asking
+
     async def ask() -> None:
-        memory = cache.task("t", "run")
-        async with memory.asking:
+        async with asking():
             await asyncio.sleep(0)
 
     async def two() -> None:
@@ -350,7 +352,7 @@ def test_a_loop_that_follows_a_blocked_one_can_ask_a_task_that_was_being_asked()
 
     async def left() -> None:
         await two()
-        await cache.task("t", "run").asking.acquire()
+        await asking().acquire()
 
     asyncio.run(left())
     asyncio.run(two())

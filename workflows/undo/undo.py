@@ -393,7 +393,8 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
             summary=f"{len(missing)} steps",
         )
         known |= {target.n: target for target in recalled}
-    targets = [known[n] for n in wanted]
+        known = {n: known[n] for n in wanted}
+    targets = list(known.values())
     if not ledger.s.opens:
         return targets
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from typing import Any, cast, get_args
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import shared_name
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.state_form import Decision
@@ -76,7 +75,7 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
     began = await read_snapshot(engine.reader, before.head)
     known = {} if began is None else {each.name: each for each in (began, *began.team)}
     agents = (call.agent, *call.agent.team()) if known else ()
-    shared = {each.name for each in agents if shared_name(each)}
+    shared = {each.name for each in agents if each.shared_name}
     shared |= {name for name, each in known.items() if each.shared}
     for agent in agents:
         if _may_be_another(agent, known.get(agent.name), shared):

@@ -190,11 +190,6 @@ class Delivery(Part):
     given: tuple[tuple[int, tuple[str, ...]], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
-    def undo(self, n: int) -> None:
-        """Forget the steps from this one on, which are undone."""
-        self.undelivered = ()
-        self.given = self.given and tuple(each for each in self.given if each[0] < n)
-
 
 class Costs(Part):
     """What a task has cost: a part of its state.

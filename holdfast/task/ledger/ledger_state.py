@@ -165,7 +165,7 @@ class LedgerState:
         """The steps in progress, else the last completed one: what an undo of the newest undoes."""
         s = self.s
         last = next((e.step for e in reversed(self.log.entries) if e.step is not None), None)
-        open_ = tuple(current.open.step.step_id for current in s.opens)
+        open_ = tuple(current.open.step.step_id for current in s.opens) if s.opens else ()
         done = (last.step.step_id,) if last is not None and last.n == s.steps else ()
         to = s.steps if open_ else max(s.steps - 1, 0)
         return Newest(branch=s.branch, opened=self.last_opened, to=to, steps=open_ or done)

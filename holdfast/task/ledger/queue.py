@@ -289,7 +289,9 @@ class Upcoming:
         """List the queued steps that wait for no other."""
         opens, queue = self._s.opens, self._s.queue
         if self._ready[0] is not opens or self._ready[1] is not queue:
-            self._ready = (opens, queue, _ready(opens, queue) if queue else ())
+            is_only = len(queue) == 1 and queue[0].is_ready and not (opens or queue[0].prev_steps)
+            ready = queue if is_only or not queue else _ready(opens, queue)
+            self._ready = (opens, queue, ready)
         return self._ready[2]
 
     def take(self, asked: RunRequest, wanted: str) -> tuple[OpenStep, Before]:

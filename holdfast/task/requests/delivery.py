@@ -8,6 +8,7 @@ over. At a rollover each is answered with "moved", and its client sends it again
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal, get_args
@@ -116,6 +117,9 @@ class Pending:
             self._tell()
 
 
+_ID: Callable[[Pending], str] = operator.attrgetter("id")
+
+
 class RunRequests:
     """Requests to run steps that wait, and who has got which output.
 
@@ -142,7 +146,7 @@ class RunRequests:
     @property
     def ids(self) -> frozenset[str]:
         """Ids of the requests that wait."""
-        return frozenset(pending.id for each in self.waiting.values() for pending in each)
+        return frozenset(map(_ID, itertools.chain.from_iterable(self.waiting.values())))
 
     def known(self, pending: Pending) -> RunReply | None:
         """Return the reply to a request that needs no step, or None.
