@@ -52,7 +52,9 @@ WITH_KEYS = (
     "The archive's folder keys/ in backups: what they have cannot be read without it.",
     "Values that were written before tasks had data keys of their own.",
 )
-WITHOUT_KEYS = ("Values in the archive's blobs/: it has no keys, and other tasks may name them.",)
+WITHOUT_KEYS = (
+    "Values in the archive's blobs/: other tasks may name them. `holdfast gc` deletes the rest.",
+)
 
 
 class ErasingActivities:

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,17 @@ from holdfast.archive.bytestore import (
     KEYS_VARIABLE,
     NAMES_SCOPE,
     OWNER_FILE,
+    UNUSED,
     LocalStore,
+    aside_path,
     blob_path,
+    copy_path,
     key_id,
     key_path,
     open_store,
     record_name,
     record_path,
+    used_path,
 )
 from holdfast.errors import (
     ArchiveError,
@@ -128,7 +132,11 @@ class Archive:
         """
         path = blob_path(sha256)
         with self._failures("read", path):
-            data = self._store.read(path)
+            try:
+                data = self._store.read(path)
+            except FileNotFoundError:
+                self._put_back(path)
+                data = self._store.read(path)
         if digest(data) != sha256:
             raise DigestMismatchError(
                 f"The blob {sha256} of the archive {self.url!r} was changed: its {len(data)} bytes"
@@ -136,18 +144,6 @@ class Archive:
                 remedy=f"Restore {self._where(path)!r} from a backup.",
             )
         return data
-
-    def has(self, sha256: str) -> bool:
-        """Say whether there is a blob of this digest; its bytes are not checked.
-
-        Raises:
-            ArchiveError: The archive cannot be read.
-        """
-        path = blob_path(sha256)
-        with self._failures("read", path):
-            if self.encrypted is not None:
-                return self.encrypted.has(path)
-            return self._store.size(path) is not None
 
     def put_record(self, name: str, data: Json, *, forced: bool = True) -> None:
         """Write a JSON record, replacing an older one in one step.
@@ -287,7 +283,7 @@ class Archive:
                     data, is_right = self.encrypted.kept(path)
                 else:
                     data = self._store.read(path)
-                    is_right = not is_blob or path == blob_path(digest(data))
+                    is_right = not is_blob or used_path(path) == blob_path(digest(data))
             if is_blob:
                 return "" if is_right else "its bytes do not have the digest of its name"
             self._json(path, data)
@@ -296,6 +292,36 @@ class Archive:
         except ArchiveError as error:
             return message_of(error)
         return ""
+
+    def put_aside(self, path: str) -> None:
+        """Put a blob aside, from where a read gets it back; delete one that is aside.
+
+        In this order, so that at no moment it is nowhere: who has just found a value here, and did
+        not write it once more, reads it later. One that is damaged stays where it is.
+
+        Raises:
+            ArchiveError: The archive cannot be written.
+        """
+        with self._failures("written", path), suppress(FileNotFoundError):
+            if not path.startswith(UNUSED):
+                if self.problem_of(path):
+                    return
+                self._kept.write(aside_path(path), self._kept.read(path))
+            self._kept.delete(path)
+
+    def _put_back(self, path: str) -> None:
+        """Copy back what is aside of a blob, of all scopes.
+
+        It stays aside as well: another `gc` may have this blob on its list.
+        """
+        places = [path]
+        if self.encrypted is not None:
+            coded = self.encrypted.coded(path)
+            copies = self._kept.find(aside_path(copy_path(coded, b"").rstrip("/")))
+            places += [coded, *map(used_path, copies)]
+        for each in places:
+            with suppress(FileNotFoundError):
+                self._kept.write(each, self._kept.read(aside_path(each)))
 
     def fingerprint(self, path: str) -> str:
         """Return the SHA-256 of a file as it is kept, encrypted or not; empty of a deleted one.
@@ -413,8 +439,7 @@ class Archive:
             return json.loads(data)
         except ValueError as error:
             raise ArchiveError(
-                f"{self._where(path)!r} is not JSON: {error}.",
-                remedy="Restore it from a backup.",
+                f"{self._where(path)!r} is not JSON: {error}.", remedy="Restore it from a backup."
             ) from error
 
     @contextmanager
@@ -475,10 +500,6 @@ class Archive:
         """Run `get` in a thread."""
         return await asyncio.to_thread(self.get, sha256)
 
-    async def ahas(self, sha256: str) -> bool:
-        """Run `has` in a thread."""
-        return await asyncio.to_thread(self.has, sha256)
-
     async def aput_record(self, name: str, data: Json, *, forced: bool = True) -> None:
         """Run `put_record` in a thread."""
         await asyncio.to_thread(self.put_record, name, data, forced=forced)
@@ -522,6 +543,10 @@ class Archive:
     async def afingerprint(self, path: str) -> str:
         """Run `fingerprint` in a thread."""
         return await asyncio.to_thread(self.fingerprint, path)
+
+    async def aput_aside(self, path: str) -> None:
+        """Run `put_aside` in a thread."""
+        await asyncio.to_thread(self.put_aside, path)
 
     async def aage(self, path: str) -> tuple[int, float]:
         """Run `age` in a thread."""

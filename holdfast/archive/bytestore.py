@@ -96,6 +96,20 @@ def blob_path(sha256: str) -> str:
     return f"{BLOBS}/{sha256[:2]}/{sha256}"
 
 
+UNUSED = f"{BLOBS}/unused/"
+"""Where `gc` puts a blob aside before a later one deletes it."""
+
+
+def aside_path(path: str) -> str:
+    """Return where a blob is put aside."""
+    return path.replace(f"{BLOBS}/", UNUSED, 1)
+
+
+def used_path(path: str) -> str:
+    """Return where a blob was before it was put aside; any other path as it is."""
+    return path.replace(UNUSED, f"{BLOBS}/", 1)
+
+
 def key_id(scope: str) -> bytes:
     """Return the id of a scope's data key, 16 bytes. It is public, as the scope is."""
     return bytes.fromhex(digest(scope.encode("utf-8", "surrogatepass")))[:KEY_ID_BYTES]

@@ -11,14 +11,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.archive.bytestore import key_in, record_name
-from holdfast.archive.holds import (
-    Kind,
-    code_of,
-    codes_of_session,
-    names_in,
-    names_of,
-    refuse_held,
-)
+from holdfast.archive.holds import Kind, code_of, codes_of_session, names_in, names_of, refuse_held
 from holdfast.archive.segments import committing_tasks, forks_of
 from holdfast.archive.session_commits import find_run
 from holdfast.engine.search_attributes import SESSIONS, TASKS

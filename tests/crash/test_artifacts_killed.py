@@ -39,7 +39,7 @@ async def test_a_file_of_a_killed_tool_is_kept_once_by_the_next_attempt(
     task = await lab.create(f"{name}:one", step_mode="automatic")
     await lab.until_event("kept")
     await lab.kill(worker)
-    assert await lab.runner.archive.ahas(digest(b"one of attempt"))
+    assert await lab.runner.archive.aget(digest(b"one of attempt"))
     lab.let_go("write")
     await lab.serve(make=make)
     await lab.until_event("kept", 2)

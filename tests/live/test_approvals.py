@@ -261,9 +261,7 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
 
 
 async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
-    pay: Tool,
-    rig: Rig,
-    monkeypatch: pytest.MonkeyPatch,
+    pay: Tool, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memo has cards of another build, or sealed by another codec."""
     agent = rig.agent(pay)

@@ -138,9 +138,7 @@ async def test_a_task_that_waits_says_why_everywhere_and_can_be_abandoned(
 ) -> None:
     first = await held_run(run, model)
     a, b, c = (f"{run.rig.app}-{x}" for x in "abc")
-    waiting = [
-        asyncio.ensure_future(run("second", session="s", task_id=b)),
-    ]
+    waiting = [asyncio.ensure_future(run("second", session="s", task_id=b))]
     await until_in_line(run.runner, a, b)
     waiting.append(asyncio.ensure_future(run("third", session="s", task_id=c)))
     await until_in_line(run.runner, a, b, c)

@@ -74,9 +74,7 @@ async def test_a_chat_history_takes_the_place_of_what_the_session_had(runner: Ag
     assert await texts(runner) == ["q", "counted to 1"]
 
 
-async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(
-    rig: Rig,
-) -> None:
+async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(1), default_session="alice")
     await runner.chat("one")
     await runner.stream_chat("two").result()

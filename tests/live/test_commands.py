@@ -12,11 +12,7 @@ from holdfast.errors import StepFailedError
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
-from tests.support.rig import (
-    Rig,
-    until_status,
-    until_steps,
-)
+from tests.support.rig import Rig, until_status, until_steps
 from tests.support.workers import Counting, Doing, ends
 
 
@@ -45,9 +41,7 @@ async def test_a_pause_lets_the_step_in_progress_end(rig: Rig) -> None:
     assert (output.status, (await runner.get_task(task)).steps) == ("waiting", 1)
 
 
-async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(
-    rig: Rig,
-) -> None:
+async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(rig: Rig) -> None:
     runner = await rig.make(worker=Counting())
     task = await runner.create_task("q")
     handle = runner.client.get_workflow_handle(task.task_id)

@@ -148,9 +148,7 @@ async def test_a_reserved_key_is_refused_when_the_worker_is_made(key: str) -> No
         Custom(anew, {key: 1})
 
 
-async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(
-    rig: Rig,
-) -> None:
+async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(rig: Rig) -> None:
     class Wrong(Custom):
         initial_state = {"output": 1}  # noqa: RUF012  the mistake under test
 

@@ -22,12 +22,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import (
-    ModelBehaviorError,
-    StepCodeChangedError,
-    StepFailedError,
-    UserError,
-)
+from holdfast.errors import ModelBehaviorError, StepCodeChangedError, StepFailedError, UserError
 from holdfast.task.data.head import ToolEffect
 from holdfast.testing import call, hang
 from holdfast.values.messages import user

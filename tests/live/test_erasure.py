@@ -1,8 +1,6 @@
 """Erased tasks: nothing of them is left, and all else goes on."""
 
 import json
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +16,9 @@ from temporalio.workflow import ParentClosePolicy
 from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, tool
 from holdfast.activities.erasure import PLACE, ErasingActivities
 from holdfast.archive import Keys, hashed
-from holdfast.archive.archive import places_of
-from holdfast.archive.bytestore import LocalStore, key_id, record_name, writing_for
+from holdfast.archive.bytestore import LocalStore, key_id, record_name
 from holdfast.archive.holds import certificate_name
 from holdfast.cli.commands.lists.archive import check
-from holdfast.cli.commands.lists.garbage import unused
 from holdfast.cli.commands.start.restore import Forgotten, brought_back
 from holdfast.cli.connection import Engine
 from holdfast.errors import (
@@ -569,32 +565,6 @@ async def test_a_certificate_or_a_hold_that_was_changed_or_deleted_is_found(
         assert "no certificate says so" in broken["tasks/t2.json"]
 
 
-@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
-async def test_only_values_that_nothing_refers_to_are_garbage(own: Keys | None) -> None:
-    agent = served(*[ToolCall(id="", name="big", arguments='{"text": "x"}'), "open answer"])
-    async with AgentRunner.local(agent, data_dir=None, keys=own) as runner:
-        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
-        await finished(runner, "MKquestion", session="talk", task_id="t1")
-        await runner.run_task(await runner.create_task("open", session="talk"))
-        await runner.session("talk").append([Message(role="user", content="appended " * 9000)])
-        fork = await runner.fork("t1", at="s1")
-        await forgotten(runner.client, "t1")
-        await runner.add_schedule("later", "scheduled " * 9000, every="day 09:00")
-        with writing_for("t1"):
-            loose = archive.put(b"loose")
-        ended = time.time() + 60
-
-        async def listed() -> set[str]:
-            return {each.path.partition("~")[0] for each in await unused(engine, ended)}
-
-        [garbage] = await listed()
-        assert garbage in places_of(archive, loose)
-        assert await unused(engine, time.time() - 3600) == []
-        await runner.delete_task(fork)
-        await runner.delete_task("t1")
-        await until(lambda: _is_more(listed))
-
-
 async def forgotten(client: Client, workflow_id: str) -> None:
     """Have Temporal forget a workflow, as its retention does; the archive has its record."""
     request = DeleteWorkflowExecutionRequest(
@@ -606,7 +576,3 @@ async def forgotten(client: Client, workflow_id: str) -> None:
         return not await is_known(client, workflow_id)
 
     await until(is_gone)
-
-
-async def _is_more(listed: Callable[[], Awaitable[set[str]]]) -> bool:
-    return len(await listed()) > 1

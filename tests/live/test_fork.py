@@ -193,9 +193,7 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(rig: Rig, act: Tool)
     assert "after finished" not in history
 
 
-async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
-    rig: Rig,
-) -> None:
+async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(rig: Rig) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.state["sum"] = ctx.state.get("sum", 0) + ctx.n
         ctx.add(assistant(f"step {ctx.n}"))

@@ -185,9 +185,7 @@ async def sent(handle: Any, update: str, values: list[Any]) -> None:
             return
 
 
-async def test_signals_updates_and_queries_that_are_sent_by_hand_do_not_hurt(
-    rig: Rig,
-) -> None:
+async def test_signals_updates_and_queries_that_are_sent_by_hand_do_not_hurt(rig: Rig) -> None:
     """A task that gets each of the values by each way does a step after each, and goes on."""
     runner = await rig.make(worker=Counting(100), roll_events=100)
     task = await runner.create_task("q")

@@ -89,9 +89,7 @@ class _Holding(Interceptor):
 
 
 async def test_what_the_native_part_of_the_sdk_has_to_say_is_not_on_stdout(
-    rig: Rig,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    rig: Rig, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     await rig.serve(rig.agent(), interceptors=[_Holding()])
     runner = rig.runner()
@@ -144,12 +142,7 @@ BY_AGENT = " of agent 'agent'"
     ids=["input guardrail", "is_enabled", "needs_approval"],
 )
 async def test_code_that_raises_is_named_with_its_line_and_told_once(
-    rig: Rig,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    options: dict[str, Any],
-    what: str,
-    function: Any,
+    rig: Rig, caplog: pytest.LogCaptureFixture, *, options: dict[str, Any], what: str, function: Any
 ) -> None:
     given = dict(options)
     await rig.serve(rig.agent(*given.pop("tools", ()), **given))

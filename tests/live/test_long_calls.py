@@ -15,13 +15,7 @@ from holdfast.activities import heartbeat, long_calls
 from holdfast.agents.tools.decorator import Tool
 from holdfast.task.data.head import ToolEffect
 from holdfast.testing import call
-from tests.support.rig import (
-    Rig,
-    activities_of,
-    histories,
-    until,
-    until_status,
-)
+from tests.support.rig import Rig, activities_of, histories, until, until_status
 
 ROLL = 60
 

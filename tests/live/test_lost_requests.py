@@ -115,9 +115,7 @@ async def test_a_request_that_a_worker_passed_over_is_asked_again(rig: Rig, odd:
 
 
 async def test_a_question_that_a_worker_forgot_is_asked_again(
-    rig: Rig,
-    odd: OddWorker,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, odd: OddWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.3)
     rig.model.reply("done")

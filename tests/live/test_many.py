@@ -21,14 +21,7 @@ from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
 from holdfast.workflows.core import MOST_CARDS
 from holdfast.workflows.requests.updates import COMMANDS_AT_ONCE, MOST_WAITING
-from tests.support.rig import (
-    Engine,
-    Rig,
-    event_types,
-    histories,
-    make_engine,
-    until,
-)
+from tests.support.rig import Engine, Rig, event_types, histories, make_engine, until
 from tests.support.workers import Counting, Doing
 
 

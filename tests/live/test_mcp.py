@@ -25,13 +25,7 @@ from holdfast import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
-from holdfast.agents_sdk import (
-    Tool,
-    ToolCallItem,
-    ToolCallOutputItem,
-    ToolOrigin,
-    ToolOriginType,
-)
+from holdfast.agents_sdk import Tool, ToolCallItem, ToolCallOutputItem, ToolOrigin, ToolOriginType
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter
 from holdfast.testing import FakeOpenAI, ScriptedModel, call

@@ -37,11 +37,7 @@ from tests.support.rig import Rig
     ids=["refused", "the attempts are over", "limited for longer than is allowed"],
 )
 async def test_a_task_waits_for_a_person_where_no_further_attempt_helps(
-    rig: Rig,
-    settings: dict[str, Any],
-    failures: list[Reply],
-    said: str,
-    kind: str,
+    rig: Rig, settings: dict[str, Any], failures: list[Reply], said: str, kind: str
 ) -> None:
     runner = await rig.serving(rig.agent(model_settings=ModelSettings(**settings)))
     rig.model.add(*failures)

@@ -70,10 +70,7 @@ def paying(rule: ApprovalRule | bool = True) -> Tool:
 
 
 async def serve(
-    rig: Rig,
-    *notifiers: Notifier,
-    rule: ApprovalRule | bool = True,
-    **options: Any,
+    rig: Rig, *notifiers: Notifier, rule: ApprovalRule | bool = True, **options: Any
 ) -> AgentRunner:
     await rig.serve(rig.agent(paying(rule)), notify=notifiers)
     return rig.runner(**options)

@@ -8,10 +8,7 @@ from pydantic import BaseModel
 from holdfast import AgentRunner, Runner, tool
 from holdfast.agents_sdk import Tool
 from holdfast.client.runner.runner import RunState
-from holdfast.errors import (
-    InvalidArgumentError,
-    UnfitAnswerError,
-)
+from holdfast.errors import InvalidArgumentError, UnfitAnswerError
 from holdfast.testing import call, malformed, raw
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.workers.function_calling import FunctionCallingAgentWorker

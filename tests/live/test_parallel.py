@@ -116,9 +116,7 @@ def failing(*broken: str, error: Callable[[], Exception] = lambda: ValueError("b
     return do
 
 
-async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(
-    rig: Rig,
-) -> None:
+async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(rig: Rig) -> None:
     do = failing("x", "z")
     runner = await rig.make(worker=Graph({"x": (), "y": (), "z": ()}, do))
     task = await runner.create_task("q")
@@ -157,9 +155,7 @@ async def paying(step: TaskStep, ctx: StepContext) -> Json:
     return result.content
 
 
-async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
-    rig: Rig,
-) -> None:
+async def test_a_round_answers_with_what_waits_and_later_with_the_rest(rig: Rig) -> None:
     runner = await rig.make(pay, worker=Graph({"x": (), "y": (), "z": ()}, paying))
     task = await runner.create_task("q")
     await runner.run_step(task)
@@ -185,9 +181,7 @@ async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
 # ---- state and limits
 
 
-async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
-    rig: Rig,
-) -> None:
+async def test_changes_of_the_state_are_merged_and_conflicts_recorded(rig: Rig) -> None:
     doors = Doors()
 
     async def do(step: TaskStep, ctx: StepContext) -> Json:

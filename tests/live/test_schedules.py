@@ -28,9 +28,7 @@ async def finished(runner: AgentRunner, name: str, count: int) -> list[str]:
     return await until(ended)
 
 
-async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(
-    rig: Rig,
-) -> None:
+async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-tick"
     given: Any = {"every": "1 s", "session": "s", "extra_state": {"k": 1}, "by": "anna"}
@@ -140,9 +138,7 @@ async def test_what_is_no_time_is_refused_in_words(
         await runner.add_schedule(f"{runner.app}-odd", "q", every=every, time_zone=zone)
 
 
-async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
-    rig: Rig,
-) -> None:
+async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(1))
     name = f"{runner.app}-week"
     made = await runner.add_schedule(
@@ -160,9 +156,7 @@ async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(
     } == {True}
 
 
-async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
-    rig: Rig,
-) -> None:
+async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(1))
     first = await runner.create_task("q", start_at=LATER, step_mode="automatic", by="anna")
     assert first.paused.startswith("anna, starts at ")
@@ -180,9 +174,7 @@ async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
     assert again.status == "answered"
 
 
-async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(
-    rig: Rig,
-) -> None:
+async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(3))
     task = await runner.create_task("q")
     await runner.run_step(task)

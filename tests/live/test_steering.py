@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    AgentRunner,
-    Budget,
-    Task,
-    ToolContext,
-    tool,
-)
+from holdfast import Agent, AgentRunner, Budget, Task, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import (
     CommandRefusedError,

@@ -82,9 +82,7 @@ def in_call_order(events: Sequence[StepEvent]) -> list[tuple[str, ...]]:
 
 
 async def test_followers_handlers_and_later_readers_get_one_story_and_a_verbose_runner_prints_it(
-    rig: Rig,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+    rig: Rig, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heard: list[StepEvent] = []
 

@@ -18,9 +18,7 @@ from tests.support.rig import Rig
 from tests.support.workers import Counting, Doing, Forking, ends
 
 
-async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
-    rig: Rig,
-) -> None:
+async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(rig: Rig) -> None:
     runner = await rig.make(worker=Forking({}))
     task = await runner.create_task("q")
     for _ in range(2):
@@ -65,9 +63,7 @@ async def test_a_queued_step_is_run_before_others_once_and_the_rest_in_their_ord
     assert [(await runner.run_step(task)).output for _ in range(3)] == ["a", "b", "d"]
 
 
-async def test_a_step_that_fails_stays_first_with_its_error_and_can_be_run_again(
-    rig: Rig,
-) -> None:
+async def test_a_step_that_fails_stays_first_with_its_error_and_can_be_run_again(rig: Rig) -> None:
     tried = 0
 
     async def body(step: TaskStep, ctx: StepContext) -> Any:

@@ -3,12 +3,7 @@
 import pytest
 
 from holdfast import AgentRunner
-from holdfast.errors import (
-    InvalidArgumentError,
-    StepFailedError,
-    TaskClosedError,
-    TaskExistsError,
-)
+from holdfast.errors import InvalidArgumentError, StepFailedError, TaskClosedError, TaskExistsError
 from holdfast.task.data.head import TaskHead
 from tests.support.rig import Rig, until
 from tests.support.workers import Counting

@@ -62,10 +62,7 @@ def switch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
 
 @pytest.mark.parametrize("switch", ["told", "environment"], indirect=True)
 async def test_a_run_with_everything_in_it(
-    rig: Rig,
-    spans: Spans,
-    switch: Switch,
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, spans: Spans, switch: Switch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(effect="read")
     def stumble(where: str) -> str:

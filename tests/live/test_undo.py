@@ -9,11 +9,7 @@ from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
 from holdfast.activities.data.source import Source
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import (
-    CommandRefusedError,
-    InvalidArgumentError,
-    UndoRefusedError,
-)
+from holdfast.errors import CommandRefusedError, InvalidArgumentError, UndoRefusedError
 from holdfast.task.data.wire import View, ViewRequest
 from tests.support.people import ask
 from tests.support.rig import Rig, World, roll, until, until_steps
@@ -156,9 +152,7 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
 
 
 async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
-    rig: Rig,
-    book: Tool,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, book: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = await rig.make(book)
     rig.model.call("book", {"city": "rome"})

@@ -11,11 +11,7 @@ from holdfast import Agent, AgentRunner, Runner, Task, ToolContext, sleep_until,
 from holdfast import agents_sdk as sdk
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.waiting import LaterTool
-from holdfast.errors import (
-    CommandRefusedError,
-    DeclarationError,
-    InvalidArgumentError,
-)
+from holdfast.errors import CommandRefusedError, DeclarationError, InvalidArgumentError
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import Rig, until, until_status

@@ -84,13 +84,11 @@ def test_what_is_put_is_got(archive: Archive) -> None:
         name = archive.put(data)
         assert name == digest(data)
         assert archive.put(data) == name
-        assert archive.has(name)
         assert archive.get(name) == data
 
 
 def test_a_missing_blob_is_named_with_its_place(archive: Archive) -> None:
     missing = digest(b"never stored")
-    assert not archive.has(missing)
     with pytest.raises(BlobMissingError, match=missing) as caught:
         archive.get(missing)
     assert archive.url in str(caught.value)
@@ -228,7 +226,6 @@ async def test_every_method_has_an_async_twin(archive: Archive) -> None:
         assert inspect.signature(twin) == inspect.signature(public[name])
     name = await archive.aput(b"x")
     assert await archive.aget(name) == b"x"
-    assert await archive.ahas(name)
     await archive.aput_record("a/b.json", 1)
     assert await archive.aget_record("a/b.json") == 1
     assert await archive.afind_record("a/b.json") == 1

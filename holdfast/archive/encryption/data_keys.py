@@ -268,7 +268,6 @@ def _read(data: bytes, path: str) -> tuple[str, Wrapped]:
         scope, wrapped = "", Wrapped("", b"")
     if key_path(key_id(scope)) != path:
         raise ArchiveError(
-            f"{path!r} is not the data key of that name.",
-            remedy="Restore it from a backup.",
+            f"{path!r} is not the data key of that name.", remedy="Restore it from a backup."
         )
     return scope, wrapped

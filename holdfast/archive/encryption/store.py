@@ -20,6 +20,7 @@ from holdfast.archive.bytestore import (
     blob_path,
     copy_path,
     key_id,
+    used_path,
 )
 from holdfast.archive.encryption.data_keys import DataKeys
 from holdfast.archive.encryption.hidden_logs import hide_texts
@@ -81,10 +82,6 @@ class EncryptedStore:
         size = self._inner.size(self._named(path))
         return None if size is None else max(size - _OVERHEAD, 0)
 
-    def has(self, path: str) -> bool:
-        """Whether any scope has a blob."""
-        return any(self._inner.size(place) is not None for place in self._places(path))
-
     def written(self, path: str) -> float:
         """Return when a path was written last."""
         return self._inner.written(path)
@@ -136,7 +133,7 @@ class EncryptedStore:
             DigestMismatchError: It was changed.
             ArchiveError: It is a data key that cannot be used.
         """
-        raw = self._inner.read(path)
+        raw, path = self._inner.read(path), used_path(path)
         data = self._opened(path, raw)
         if path.startswith(f"{KEYS_FOLDER}/"):
             self.data_keys.read(path)
@@ -159,7 +156,7 @@ class EncryptedStore:
             data = self._inner.read(path)
             is_plain = not data.startswith(MAGIC)
             if is_plain:
-                self.write(path, data)
+                self.write(used_path(path), data)
                 if self._named(path) != path:
                     self._inner.delete(path)
             yield is_plain

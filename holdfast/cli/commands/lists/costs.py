@@ -8,12 +8,7 @@ from collections.abc import Sequence
 from holdfast.cli.commands.open_questions import READ_SECONDS
 from holdfast.client.agent_runner.base import id_of
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import (
-    InvalidArgumentError,
-    NoWorkerError,
-    QueryFailedError,
-    TaskNotFoundError,
-)
+from holdfast.errors import InvalidArgumentError, NoWorkerError, QueryFailedError, TaskNotFoundError
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Usage
 

@@ -12,12 +12,20 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 
 from holdfast.archive.archive import Archive, places_of
-from holdfast.archive.bytestore import BLOBS, KEYS_FOLDER, PLAIN_FILES
+from holdfast.archive.bytestore import (
+    BLOBS,
+    KEYS_FOLDER,
+    PLAIN_FILES,
+    UNUSED,
+    aside_path,
+    used_path,
+)
+from holdfast.archive.holds import read_holds
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.errors import BlobMissingError, InvalidArgumentError
+from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.reading.queries import server_errors
 from holdfast.values.code.some_at_once import some_at_once
 
@@ -30,31 +38,50 @@ class Unused(NamedTuple):
     Attributes:
         path: Its file in the archive.
         size: Its bytes, as they are kept.
-        at: When it was written, seconds since the epoch.
+        at: When it was written or put aside, seconds since the epoch.
+        does: What `gc` does with it.
     """
 
     path: str
     size: int
     at: float
+    does: str
 
 
 async def gc_command(common: Common, *, days: float, dry_run: bool) -> ExitCode:
-    """List the values that nothing refers to, and that are older than some days.
+    """Put aside, then delete the values that nothing refers to, and that are older than some days.
 
     Raises:
-        InvalidArgumentError: They are not only to be listed.
+        CommandRefusedError: Something is held.
         ArchiveError: A record cannot be read: what it refers to is not known then.
     """
-    if not dry_run:
-        msg = "Values are listed, and not deleted: another process may be about to use an old one."
-        raise InvalidArgumentError(msg, remedy="Say --dry-run.")
+    until = time.time() - days * 86_400
     async with engine_of(common) as engine:
-        found = await unused(engine, time.time() - days * 86_400)
+        found = await (unused if dry_run else collect)(engine, until)
     if output.is_told([each._asdict() for each in found], "All is used.", as_json=common.json):
         return ExitCode.OK
-    rows = [(each.path, str(each.size), output.clock(each.at)) for each in found]
-    output.rows(("value", "bytes", "since (UTC)"), rows)
+    rows = [(*each[:1], str(each.size), output.clock(each.at), each.does) for each in found]
+    output.rows(("value", "bytes", "since (UTC)", "what gc does"), rows)
     return ExitCode.OK
+
+
+async def collect(engine: Engine, until: float) -> list[Unused]:
+    """Put aside what `unused` finds, and delete what was put aside before that time.
+
+    So two looks at everything, days apart, must find no reference to a value before it goes, and no
+    read may come between. A task that writes now may find an old value in place of writing it, and
+    its reference is nowhere yet. This can be stopped at any moment, and begun again.
+
+    Raises:
+        CommandRefusedError: Something is held: a value does not say whose it was.
+        EngineError: As for `unused`.
+    """
+    found = await unused(engine, until)
+    if held := await read_holds(engine.archive):
+        msg = f"The {held[0].kind} {held[0].name!r} is held for the case {held[0].case!r}."
+        raise CommandRefusedError(f"{msg} Until no hold is left, no value is deleted.")
+    await some_at_once(engine.archive.aput_aside, [each.path for each in found])
+    return found
 
 
 async def unused(engine: Engine, until: float) -> list[Unused]:
@@ -84,8 +111,14 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
         todo = [*(found - used)]
         used |= found
     places = set[str]().union(*(places_of(archive, each) for each in used))
-    left = [each for each in blobs if each.partition("~")[0] not in places]
-    made = [Unused(each, *await archive.aage(each)) for each in left]
+    # A read has copied back what is both here and aside: it begins anew.
+    aside = {each for each in blobs if each.startswith(UNUSED)}
+    left = {each for each in blobs if used_path(each).partition("~")[0] not in places}
+    left -= {aside_path(each) for each in blobs if each not in aside}
+    made = [
+        Unused(each, *await archive.aage(each), "delete" if each in aside else "put aside")
+        for each in left
+    ]
     return sorted((each for each in made if each.at < until), key=lambda each: each.at)
 
 

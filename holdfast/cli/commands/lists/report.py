@@ -84,12 +84,7 @@ def _write(file: Path, page: bytes) -> None:
 
 
 async def export_command(
-    common: Common,
-    tasks: Sequence[str] | None,
-    *,
-    out: Path,
-    session: str | None,
-    app: str | None,
+    common: Common, tasks: Sequence[str] | None, *, out: Path, session: str | None, app: str | None
 ) -> ExitCode:
     """Write all evidence of tasks into one file, which can be verified without Holdfast.
 

@@ -12,12 +12,7 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import (
-    NotFoundError,
-    NoWorkerError,
-    QueryFailedError,
-    TaskNotFoundError,
-)
+from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError, TaskNotFoundError
 from holdfast.reading.visibility import list_sessions
 from holdfast.task.data.state import CommitRef
 from holdfast.values.checks.ids import DEFAULT_APP, check_app

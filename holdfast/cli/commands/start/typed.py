@@ -128,7 +128,7 @@ def backup(
 @command(start, "commands.lists.garbage.gc_command")
 def gc(
     *,
-    days: Annotated[float, typer.Option(help="List only what is older than so many days.")] = 7.0,
+    days: Annotated[float, typer.Option(min=1, help="Only what is older than so many days.")] = 7.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List, and delete nothing.")] = False,
 ) -> None:
-    """List values of the archive that no task, session or schedule refers to any more."""
+    """Put values of the archive aside that nothing refers to any more; delete those aside."""

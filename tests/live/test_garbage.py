@@ -1,0 +1,141 @@
+"""Values that nothing refers to are put aside, then deleted; no task loses what it needs."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Message, ToolCall, tool
+from holdfast.archive import Keys
+from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import UNUSED, LocalStore, blob_path, writing_for
+from holdfast.cli.commands.lists.archive import check
+from holdfast.cli.commands.lists.garbage import collect, unused
+from holdfast.cli.connection import Engine
+from holdfast.errors import BlobMissingError, CommandRefusedError
+from holdfast.models.base import ModelRequest
+from holdfast.testing import ScriptedModel
+from tests.live.test_erasure import _none, finished, forgotten, served
+from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.rig import until
+from tests.support.scale import times
+
+__all__ = ["logs_are_told_again"]
+pytestmark = pytest.mark.usefixtures("logs_told")
+DAY = 86_400
+TEXT = "written by all " * 9000
+
+
+@tool(effect="read")
+def look(text: str) -> str:
+    """Look."""
+    return TEXT
+
+
+def aged(archive: Archive, days: float = 8) -> None:
+    """Have what is in a directory been written so long ago."""
+    for each in Path(archive.url, "blobs").rglob("*"):
+        os.utime(each, (time.time() - days * DAY,) * 2)
+
+
+async def gc(runner: AgentRunner) -> list[tuple[str, str]]:
+    engine = Engine(runner.client, runner.archive, _none)
+    return [(each.does, each.path) for each in await collect(engine, time.time() - 7 * DAY)]
+
+
+@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+async def test_only_what_nothing_refers_to_is_put_aside_and_deleted_days_later(
+    own: Keys | None, tmp_path: Path
+) -> None:
+    agent = served(*[ToolCall(id="", name="big", arguments='{"text": "x"}'), "open answer"])
+    async with AgentRunner.local(agent, data_dir=tmp_path, keys=own) as runner:
+        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
+        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await runner.run_task(await runner.create_task("open", session="talk"))
+        await runner.session("talk").append([Message(role="user", content="appended " * 9000)])
+        fork = await runner.fork("t1", at="s1")
+        await forgotten(runner.client, "t1")
+        await runner.add_schedule("later", "scheduled " * 9000, every="day 09:00")
+        with writing_for("t1"):
+            loose = archive.put(b"loose")
+        assert await gc(runner) == []  # it is new
+        aged(archive)
+        before = set(archive.files())
+        await runner.hold("task:t1", case="A-17", by="ann")
+        with pytest.raises(CommandRefusedError, match="A-17"):
+            await gc(runner)
+        assert {*archive.files()} >= before
+        await runner.end_hold("task:t1", case="A-17", by="ann")
+        [(does, path)] = await gc(runner)
+        assert (does, path in before) == ("put aside", True)
+        assert await gc(runner) == []
+        assert (await check(engine))[2] == []
+        assert archive.get(loose) == b"loose"  # a read gets it back,
+        aged(archive)
+        assert await gc(runner) == [("put aside", path)]  # and it begins anew
+        aged(archive)
+        assert [each.does for each in await unused(engine, time.time() - DAY)] == ["delete"]
+        [(does, path)] = await gc(runner)
+        assert does == "delete"
+        assert path.startswith(UNUSED)
+        assert path not in archive.files()
+        with pytest.raises(BlobMissingError):
+            archive.get(loose)
+        await runner.delete_task(fork)
+        await runner.delete_task("t1")
+        aged(archive)
+
+        async def is_more() -> bool:
+            return len(await unused(engine, time.time())) > 1
+
+        await until(is_more)
+
+
+async def test_tasks_that_write_what_is_put_aside_meanwhile_lose_nothing(tmp_path: Path) -> None:
+    def answer(request: ModelRequest) -> ToolCall | str:
+        seen = sum(each.role == "tool" for each in request.messages)
+        call = ToolCall(id="", name="look", arguments=f'{{"text": "{seen}"}}')
+        return call if seen < 4 else "done"
+
+    agent = Agent(name="clerk", model=ScriptedModel(answer), tools=[look])
+    async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
+        for n in range(times(3, 20)):
+            # What the tools write is here, old, and of no task when the first look begins.
+            await finished(runner, "first", task_id=f"first{n}")
+            await runner.delete_task(f"first{n}")
+            aged(runner.archive)
+            running = [
+                asyncio.create_task(finished(runner, "again", task_id=f"t{n}.{k}"))
+                for k in range(4)
+            ]
+            done = list[tuple[str, str]]()
+            while not all(each.done() for each in running):
+                done += await gc(runner)
+                aged(runner.archive, 6)
+            for each in running:
+                assert await runner.verify(await each) == []
+                steps = await runner.get_completed_steps(await each)
+                assert TEXT in str(steps)
+                await runner.delete_task(await each)
+            assert "put aside" in {does for does, _ in done}
+
+
+@pytest.mark.parametrize("operation", ["read", "write", "delete"])
+def test_a_blob_is_nowhere_at_no_moment_at_which_gc_is_killed(
+    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    archive = Archive(tmp_path)
+    name = archive.put(b"value")
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, operation, killed)
+        with pytest.raises(KeyboardInterrupt):
+            archive.put_aside(blob_path(name))
+    assert archive.get(name) == b"value"
+    archive.put_aside(blob_path(name))
+    assert blob_path(name) not in archive.files()
+    assert archive.get(name) == b"value"
