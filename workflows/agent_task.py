@@ -55,7 +55,7 @@ from holdfast.workflows.requests.updates import (
 )
 from holdfast.workflows.steps.steps import Steps
 from holdfast.workflows.tools.tool_calls import hand_over
-from holdfast.workflows.undo.undo import Undos
+from holdfast.workflows.undo.undo import undo_unit
 
 CANCEL_GRACE_SECONDS = 10
 ONE_STEP, THE_NEWEST = RunRequest(), UndoRequest()
@@ -198,7 +198,7 @@ class AgentTask(Opening):
                 case "roll":
                     await self.rollover.roll()
                 case "undo":
-                    await self._work(core.background.begin(Undos(core).unit()), undoing=True)
+                    await self._work(core.background.begin(undo_unit(core)), undoing=True)
                 case "steps":
                     await self._work(core.work or core.background.begin(self.steps.unit()))
                 case "end" | "wait":

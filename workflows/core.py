@@ -430,15 +430,10 @@ class Core:
         self.is_called = True
         self.ledger.s.ahead = ()
 
-    def hold_children(self, was: str) -> None:
-        """Pause or resume child tasks when this task's own pause has changed.
-
-        Args:
-            was: Why the task was paused before, or empty.
-        """
-        if self.ledger.paused != was:
-            self.children.pause(self.ledger.paused)
-            self.watch_clock()
+    def hold_children(self) -> None:
+        """Pause or resume child tasks, as this task's own pause has changed."""
+        self.children.pause(self.ledger.paused)
+        self.watch_clock()
 
     def watch_clock(self) -> None:
         """Let the clock end what waits for a time, from now on."""
@@ -447,5 +442,6 @@ class Core:
             self.background.keep(self.clock.run())
 
     def _after_time(self, was: str) -> None:
-        self.hold_children(was)
+        if self.ledger.paused != was:
+            self.hold_children()
         self.after_news()

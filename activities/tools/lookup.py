@@ -558,9 +558,11 @@ async def begin_effect(archive: Archive, place: str, what: str) -> Begun:
         if found is None:
             if before is not None:
                 new = await _following(before, mine, info.workflow_run_id)
-            found = mark_of(name, await archive.acreate_record(name, new.wire()))
-            if found == new:
+            sent = new.wire()
+            there = await archive.acreate_record(name, sent)
+            if there == sent:
                 break
+            found = mark_of(name, there)
         name, before = name_after(name, found), found
     if before is None or not new.asks:
         return Begun(mine, name)

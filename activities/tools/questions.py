@@ -242,7 +242,8 @@ class JudgingActivities:
             step=given.step,
             agent=given.agent,
         )
-        result = data_in(shown(await self._source.content(given.effect.content)))
+        said = given.effect.content
+        result = data_in(said if isinstance(said, str) else shown(await self._source.content(said)))
         effect = _effect(tool, call, idempotency_key(task_id(), place, call), "done", result)
         if not takes_context(tool.undo):
             return tool, None, effect

@@ -109,7 +109,8 @@ class ParentWords:
             case "hold":
                 was = core.ledger.paused
                 core.ledger.s.held = said.paused or ""
-                core.hold_children(was)
+                if core.ledger.paused != was:
+                    core.hold_children()
                 core.after_news()
             case "change":
                 self._configure(said)
@@ -395,7 +396,8 @@ class Commands:
             return ""
         was = core.ledger.paused
         reason = obey(core.ledger, command, now=at)
-        core.hold_children(was)
+        if core.ledger.paused != was:
+            core.hold_children()
         if command.verb == "configure" and not reason:
             core.children.configure(command.by)
         return reason
@@ -500,7 +502,9 @@ class Updates:
             return
         if self._waiting >= MOST_WAITING:
             raise refusal(refusals.CROWDED)
-        _raise(phase.refuse_run(core.ledger, core.agenda, asked, request))
+        refused = phase.refuse_run(core.ledger, core.agenda, asked, request)
+        if refused is not None:
+            raise refusal(refused)
 
     def check_finalize(self) -> None:
         """Refuse to finalize a task that has no answer yet.
@@ -508,11 +512,11 @@ class Updates:
         Raises:
             ApplicationError: It cannot be done; its type names the error class.
         """
-        if (
-            not self._is_known("finalize", _request_id())
-            and ALLOWED[self._core.phase]["finalize"] == "take"
-        ):
-            _raise(phase.refuse_finalize(self._core.ledger))
+        is_known = self._is_known("finalize", _request_id())
+        if not is_known and ALLOWED[self._core.phase]["finalize"] == "take":
+            refused = phase.refuse_finalize(self._core.ledger)
+            if refused is not None:
+                raise refusal(refused)
 
     def check_undo(self, asked: UndoRequest) -> None:
         """Refuse an undo of steps that are not there, or not as they were seen.
@@ -526,7 +530,9 @@ class Updates:
         is_same = undo is not None and bool(request) and request == undo.request
         if self._is_known("undo", request, is_same=is_same) or is_same:
             return
-        _raise(phase.refuse_undo(self._core.ledger, asked))
+        refused = phase.refuse_undo(self._core.ledger, asked)
+        if refused is not None:
+            raise refusal(refused)
 
     def _is_known(self, update: Update, request: str, *, is_same: bool = False) -> bool:
         """Whether an update was answered before; else refuse it if the phase does not allow it.
@@ -674,7 +680,8 @@ class Updates:
             raise refusal(core.ending.refusal())
         if core.ledger.s.undo is not None:
             return UndoReceipt(status="waiting")
-        _raise(core.undo_failure)
+        if core.undo_failure is not None:
+            raise refusal(core.undo_failure)
         return self._receipt(request)
 
     def _receipt(self, request: str) -> UndoReceipt:
@@ -696,9 +703,3 @@ def _request_id() -> str:
     """Return the id of the update that is being handled."""
     info = workflow.current_update_info()
     return info.id if info is not None else ""
-
-
-def _raise(failure: Failure | None) -> None:
-    """Refuse with a failure, if there is one."""
-    if failure is not None:
-        raise refusal(failure)

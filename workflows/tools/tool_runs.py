@@ -102,7 +102,8 @@ class CallsTaken:
             end = error or call.result()
             if end is not None:
                 self.ended[i] = end
-        self._record()
+        if self.ended:
+            self._record()
 
     def stop(self, i: int, failure: Failure) -> None:
         """Let no further call begin: the step stops with a call that has not begun."""

@@ -490,56 +490,48 @@ def _leave(
     undo.finish_undo(ledger, known, now=now())
 
 
-class Undos:
-    """Takes the undo in progress to its end, or to a person."""
+async def undo_unit(core: Core) -> None:
+    """Take the undo in progress to its end, or to a person; then answer what it concerns."""
+    s, state = core.ledger.s, core.ledger.s.undo
+    if state is None:
+        return
+    # The steps' unit was cancelled before this one began. Calls that it left running may have
+    # taken effect, so they count as cut until a probe or a person says more.
+    opens, branch = s.opens, s.branch
+    state.cut = tuple(sorted({*state.cut, *core.running}))
+    s.long_calls = ()
+    try:
+        if core.ledger.s.described is None:
+            core.ledger.described(await calls.describe(core.ledger))
+        core.undo_failure = await run_undo(core.ledger, core.child_undos)
+    except FailureError as error:
+        core.undo_failure = calls.failure_of(error)
+        core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
+        stop_undo(core.ledger)
+    # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
+    if core.ledger.s.undo is not None:
+        return
+    if core.ledger.s.children:
+        core.child_undos.release()
+    core.running.clear()
+    if core.undo_failure is None and may_trace():
+        core.spans.left(opens, branch, at=now())
+    await _over(core, state)
 
-    def __init__(self, core: Core) -> None:
-        """Drive this task."""
-        self._core = core
 
-    async def unit(self) -> None:
-        """Take the undo further; when it is over, answer the requests that it concerns."""
-        core = self._core
-        s, state = core.ledger.s, core.ledger.s.undo
-        if state is None:
-            return
-        # The steps' unit was cancelled before this one began. Calls that it left running may have
-        # taken effect, so they count as cut until a probe or a person says more.
-        opens, branch = s.opens, s.branch
-        state.cut = tuple(sorted({*state.cut, *core.running}))
-        s.long_calls = ()
-        try:
-            if core.ledger.s.described is None:
-                core.ledger.described(await calls.describe(core.ledger))
-            core.undo_failure = await run_undo(core.ledger, core.child_undos)
-        except FailureError as error:
-            core.undo_failure = calls.failure_of(error)
-            core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
-            stop_undo(core.ledger)
-        # It still waits for a person. `cut` is in the ledger, for the unit that goes on later.
-        if core.ledger.s.undo is not None:
-            return
-        if core.ledger.s.children:
-            core.child_undos.release()
-        core.running.clear()
-        if core.undo_failure is None and may_trace():
-            core.spans.left(opens, branch, at=now())
-        await self._over(state)
-
-    async def _over(self, state: UndoState) -> None:
-        """Answer the parent or the requests, and go on: with the steps, or with the end."""
-        core = self._core
-        if state.number:
-            answer_parent(core.ledger, state, core.undo_failure)
-        if core.undo_failure is not None or state.mode == "release":
-            await core.tool_calls.ask_about_cut(state.cut)
-        elif state.number:
-            core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
-        else:
-            core.requests.remember(state.request, RunReply(n=core.ledger.s.steps))
-            # The requests whose steps were undone fail; later requests stay.
-            if core.undone_requests:
-                core.requests.fail_some(core.undone_requests, refusals.UNDONE)
-            waiting = core.requests.waiting
-            if waiting["all"] and not waiting["step"]:
-                core.ledger.s.automatic = not core.ledger.s.answered
+async def _over(core: Core, state: UndoState) -> None:
+    """Answer the parent or the requests, and go on: with the steps, or with the end."""
+    if state.number:
+        answer_parent(core.ledger, state, core.undo_failure)
+    if core.undo_failure is not None or state.mode == "release":
+        await core.tool_calls.ask_about_cut(state.cut)
+    elif state.number:
+        core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
+    else:
+        core.requests.remember(state.request, RunReply(n=core.ledger.s.steps))
+        # The requests whose steps were undone fail; later requests stay.
+        if core.undone_requests:
+            core.requests.fail_some(core.undone_requests, refusals.UNDONE)
+        waiting = core.requests.waiting
+        if waiting["all"] and not waiting["step"]:
+            core.ledger.s.automatic = not core.ledger.s.answered

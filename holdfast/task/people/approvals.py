@@ -127,8 +127,10 @@ def ask(
         rule=rule,
     )
     rule = rule or (policy.approval if policy else None)
-    asker = ledger.given.head.asker
-    approval = approval.model_copy(update=decisions.of_rule(rule, kind, asker=asker, now=now))
+    if rule is not None and kind != "limit":
+        asker = ledger.given.head.asker
+        said = decisions.of_rule(rule, kind, asker=asker, now=now)
+        approval = approval.model_copy(update=said)
     if policy is not None and policy.defaults:
         approval = with_defaults(ledger, approval)
     ledger.asked.put(approval)

@@ -34,16 +34,12 @@ class Person:
     roles: Collection[str] = ()
 
 
-def of_rule(
-    rule: ApprovalRule | None, kind: ApprovalKind, *, asker: str, now: float
-) -> dict[str, object]:
+def of_rule(rule: ApprovalRule, kind: ApprovalKind, *, asker: str, now: float) -> dict[str, object]:
     """Return what a rule says of an approval, as changes of its fields.
 
     It holds for every question about a call of the tool. Only for the call itself more than one
     person is needed: what has happened is a fact, and one person can know it.
     """
-    if rule is None or kind == "limit":
-        return {}
     after = rule.escalate_after_seconds
     return {
         "who": tuple(rule.by),

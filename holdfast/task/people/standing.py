@@ -55,12 +55,13 @@ def standing_rule(
         of_session: The decisions that the task's session has; those of the task come first.
     """
     call, asker = ledger.at(n).calls[i], ledger.given.head.asker
-    of_policy = decisions.of_rule(policy.approval, "tool", asker=asker, now=0)
     agent = agent_of(ledger, n)
-    asked = Approval(
+    probe = Approval(
         id="", arguments=call.arguments, tool=call.name, agent=agent, server=call.server
     )
-    probe = asked.model_copy(update=of_policy)
+    if policy.approval is not None:
+        said = decisions.of_rule(policy.approval, "tool", asker=asker, now=0)
+        probe = probe.model_copy(update=said)
     handed = (rule for rule in ledger.s.to_session if not rule.revoked)
     known = (*of_session, *handed, *rules(ledger))
     return next((rule for rule in reversed(known) if _holds(rule, probe)), None)

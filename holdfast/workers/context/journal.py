@@ -141,6 +141,7 @@ class StepJournal:
         has_spent: Whether a model call or a costly memo is among them: the task must record it
             before the next costly call is made.
         is_finished: Whether the last model call that the budget allows has its answer.
+        answered: The model call that was made here, if one was.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class StepJournal:
         """
         self.fresh: list[JournalEntry] = []
         self.has_spent = False
+        self.answered: JournalEntry | None = None
         self._recorded = tuple(recorded)
         self._unrecorded = unrecorded
         self._keep = keep
@@ -170,11 +172,6 @@ class StepJournal:
     def all(self) -> tuple[JournalEntry, ...]:
         """All answered calls of the step, oldest first."""
         return (*self._recorded, *self.fresh)
-
-    @property
-    def answered(self) -> JournalEntry | None:
-        """The model call that was made here, if one was."""
-        return next((entry for entry in self.fresh if entry.answer is not None), None)
 
     @property
     def is_paid(self) -> bool:
@@ -223,6 +220,8 @@ class StepJournal:
     def add(self, entry: JournalEntry, *, costly: bool) -> None:
         """Add an answer; pass a costly one to `keep`, so that it outlives the activity."""
         self.fresh.append(entry)
+        if entry.answer is not None:
+            self.answered = entry
         self.is_finished = self.is_finished or entry.last
         self.has_spent = self.has_spent or costly
         if costly and self._keep is not None:
