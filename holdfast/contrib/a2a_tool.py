@@ -34,6 +34,7 @@ from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import Tool
+from holdfast.contrib.frameworks import LONGEST, ONE_TEXT
 from holdfast.errors import OutcomeUnknownError
 from holdfast.task.data.calls import Asks, Question
 from holdfast.values.base import Json, canonical, digest, pauses
@@ -47,14 +48,6 @@ PAUSES = 0.2, 30.0
 PATIENCE_SECONDS = 600.0
 """How long a remote agent may be out of reach while its task is followed."""
 
-LONGEST = 4_000
-"""Characters of a remote question, of its form, and of the ids that are kept with it."""
-
-ONE_TEXT: dict[str, Json] = {
-    "type": "object",
-    "properties": {"answer": {"type": "string"}},
-    "required": ["answer"],
-}
 _GOING = {a2a.TASK_STATE_SUBMITTED, a2a.TASK_STATE_WORKING}
 _ASKING = {a2a.TASK_STATE_INPUT_REQUIRED, a2a.TASK_STATE_AUTH_REQUIRED}
 

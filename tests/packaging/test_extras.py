@@ -257,3 +257,36 @@ def test_a_llama_index_llm_of_the_agent_apis_time_is_shown_the_conversation(
     made = make_environment(tmp_path, ours, f"llama-index-core=={version}", locked=False)
     done = made.python(OLD_LLM)
     assert f"{version} WHAT IS IT?" in done.stdout, done.stderr
+
+
+STRANDS = """
+import asyncio
+from strands import Agent
+from strands.models import Model
+from holdfast import ToolContext
+from holdfast.contrib.frameworks import strands_tool
+
+class Parrot(Model):
+    def update_config(self, **_): ...
+    def get_config(self): return {}
+    async def structured_output(self, *_, **__): yield {}
+    async def stream(self, messages, *_, **__):
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": {}}}
+        text = " / ".join(each["content"][0]["text"] for each in messages)
+        yield {"contentBlockDelta": {"delta": {"text": text.upper()}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn"}}
+
+parrot = strands_tool(lambda: Agent(model=Parrot(), callback_handler=None), name="parrot")
+for said in ("What is it?", "And this?"):
+    print(asyncio.run(parrot.run(ToolContext(), '{"request": "%s"}' % said)))
+"""
+
+
+@pytest.mark.exhaustive
+def test_an_agent_of_strands_is_a_tool(wheel: Path, tmp_path: Path) -> None:
+    ours = f"holdfast-agents @ {wheel.as_uri()}"
+    made = make_environment(tmp_path, ours, "strands-agents>=1.62", locked=False)
+    done = made.python(STRANDS)
+    assert done.stdout.split("\n")[:2] == ["WHAT IS IT?", "AND THIS?"], done.stderr
