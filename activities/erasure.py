@@ -53,7 +53,7 @@ WITH_KEYS = (
     "Values that were written before tasks had data keys of their own.",
 )
 WITHOUT_KEYS = (
-    "Values in the archive's blobs/: other tasks may name them. `holdfast gc` deletes the rest.",
+    "Values in the archive's blobs/, and late answers: `holdfast gc` deletes what no task names.",
 )
 
 

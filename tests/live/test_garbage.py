@@ -11,11 +11,13 @@ from holdfast import Agent, AgentRunner, Message, ToolCall, tool
 from holdfast.archive import Keys
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import UNUSED, LocalStore, blob_path, writing_for
+from holdfast.archive.kept_answers import keep_answer
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.lists.garbage import collect, unused
 from holdfast.cli.connection import Engine
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.models.base import ModelRequest
+from holdfast.task.data.wire import KeptAnswer
 from holdfast.testing import ScriptedModel
 from tests.live.test_erasure import _none, finished, forgotten, served
 from tests.support.master_keys import keys, logs_are_told_again
@@ -120,6 +122,20 @@ async def test_tasks_that_write_what_is_put_aside_meanwhile_lose_nothing(tmp_pat
                 assert TEXT in str(steps)
                 await runner.delete_task(await each)
             assert "put aside" in {does for does, _ in done}
+
+
+async def test_what_an_activity_writes_after_the_erasure_of_its_task_is_removed(
+    tmp_path: Path,
+) -> None:
+    async with AgentRunner.local(served(), data_dir=tmp_path) as runner:
+        await finished(runner, "first", task_id="t1")
+        await runner.erase("t1", by="ann", reason="r")
+        late = runner.archive.put(b"MKanswer")
+        await keep_answer(runner.archive, "t1", 0, KeptAnswer(activity="a", runs={0: late}))
+        aged(runner.archive)
+        await gc(runner)
+        assert await runner.archive.alist_records("answers") == []
+        assert ("put aside", blob_path(late)) in await gc(runner)
 
 
 @pytest.mark.parametrize("operation", ["read", "write", "delete"])

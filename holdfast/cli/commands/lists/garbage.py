@@ -14,6 +14,7 @@ from temporalio.client import Client
 from holdfast.archive.archive import Archive, places_of
 from holdfast.archive.bytestore import (
     BLOBS,
+    ERASURES,
     KEYS_FOLDER,
     PLAIN_FILES,
     UNUSED,
@@ -21,12 +22,14 @@ from holdfast.archive.bytestore import (
     used_path,
 )
 from holdfast.archive.holds import read_holds
+from holdfast.archive.kept_answers import drop_answers
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.reading.queries import server_errors
+from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 
 SHA256 = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -81,7 +84,18 @@ async def collect(engine: Engine, until: float) -> list[Unused]:
         msg = f"The {held[0].kind} {held[0].name!r} is held for the case {held[0].case!r}."
         raise CommandRefusedError(f"{msg} Until no hold is left, no value is deleted.")
     await some_at_once(engine.archive.aput_aside, [each.path for each in found])
+    await _drop_late(engine.archive)
     return found
+
+
+async def _drop_late(archive: Archive) -> None:
+    """Delete answers that came after the erasure of their tasks: so nothing refers to their values.
+
+    With keys, these cannot be written any more. Marks of effects have no texts, and stay.
+    """
+    for name in await archive.alist_records(ERASURES):
+        for task_id in as_array(as_object(await archive.afind_record(name)).get("tasks")):
+            await drop_answers(archive, as_text(task_id))
 
 
 async def unused(engine: Engine, until: float) -> list[Unused]:
