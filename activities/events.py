@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.exceptions import TemporalError
@@ -12,6 +13,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.long_calls import is_not_found
+from holdfast.reading.queries import while_busy
 from holdfast.task.data.commands import Receipt
 from holdfast.task.mailbox import Delivery
 from holdfast.values.base import Json, digest
@@ -48,8 +50,7 @@ async def deliver(sent: Delivery) -> bool:
             raise
         # It is recorded. A task without a worker process takes it before its clock goes on.
         with suppress(RPCError, TemporalError, TimeoutError, ValueError):
-            said = await handle.query(
-                "receipt", command, result_type=dict[str, Json], rpc_timeout=ANSWER_SECONDS
-            )
+            ask = partial(handle.query, "receipt", command, rpc_timeout=ANSWER_SECONDS)
+            said = await while_busy(partial(ask, result_type=dict[str, Json]))
             return not said or Receipt.model_validate(said).status != "refused"
     return True

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, get_type_hints
 
 from temporalio import activity
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import (
@@ -25,6 +26,7 @@ from temporalio.worker import (
 )
 
 from holdfast.activities.heartbeat import FailedCalls
+from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import (
     DAMAGED,
     LONGEST_WAIT_SECONDS,
@@ -302,6 +304,8 @@ def heals_by_time(error: Exception) -> bool:
             return True
         case MCPConnectionError():
             return True
+        case WorkflowQueryFailedError():  # one that met a part of a workflow task has met no fault
+            return SPLIT in str(error)
         case RPCError(status=status):  # a query may have waited for a worker that is gone
             return status not in LASTING
         case _:

@@ -74,8 +74,8 @@ class OwningTask:
         """
         while True:
             try:
-                secret: str = await self._scheduling.query(
-                    SECRET, result_type=str, rpc_timeout=ASKING
+                return str(
+                    await self._scheduling.query(SECRET, result_type=str, rpc_timeout=ASKING)
                 )
             except (RPCError, TemporalError) as error:
                 if is_not_found(error):
@@ -83,8 +83,6 @@ class OwningTask:
                 log.info("Task %r does not answer: %s", self.id, error)
             except Exception:  # as of a data converter
                 log.exception("Task %r cannot be asked what its signals carry", self.id)
-            else:
-                return secret
             await asyncio.sleep(ASKING.total_seconds())
 
     async def announce(self, call: LongCall) -> bool:

@@ -76,6 +76,7 @@ class Registry:
         self._agents: dict[str, Agent] = {}
         self._lent: dict[str, None] = {}
         self._named: dict[str, Any] = {}
+        self.replaced: list[Agent] = []
         self._snapshots = {} if snapshots is None else snapshots
         self._unread = tuple(agents)
         if not lazy:
@@ -121,10 +122,9 @@ class Registry:
         self.prices, self.notifies = newer.prices, newer.notifies
 
     @property
-    def servers(self) -> dict[int, Any]:
-        """The MCP servers of the agents that keep a connection, by their identity."""
-        found = (each for agent in self._agents.values() for each in agent.mcp_servers)
-        return {id(each): each for each in found if hasattr(each, "let_go")}
+    def agents(self) -> Iterable[Agent]:
+        """The agents that are served."""
+        return self._agents.values()
 
     def _drop(self, name: str) -> None:
         """Drop a lent agent by name; runs in progress keep the object itself, see `of`."""
@@ -148,6 +148,8 @@ class Registry:
         if lent and (served is None or name in self._lent):
             self._lent.pop(name, None)
             self._lent[name] = None  # the newest
+        if served is not None and served is not agent and served.mcp_servers:
+            self.replaced.append(served)
         self._agents[name] = agent
         for tool in agent.made_tools:
             for part, thing in _code_of(tool).items():
@@ -189,9 +191,7 @@ class Registry:
         self._read()
         if ref in self._named:
             return self._named[ref]
-        modules: set[str] = set()
-        for agent in self._agents.values():
-            modules |= _modules_of(agent)
+        modules = set[str]().union(*map(_modules_of, self._agents.values()))
         return look_up(ref, modules | {"holdfast.agents.handoffs.filters"})
 
     def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:

@@ -298,11 +298,8 @@ async def session_rules(wanted: RecallInput) -> list[StandingRule]:
     handle = activity.client().get_workflow_handle(wanted.session)
     with typed_failures():
         try:
-            found = await handle.query(
-                "standing_rules",
-                result_type=list[StandingRule],
-                reject_condition=QueryRejectCondition.NOT_OPEN,
-            )
+            kind, if_open = list[StandingRule], QueryRejectCondition.NOT_OPEN
+            found = await handle.query("standing_rules", result_type=kind, reject_condition=if_open)
         except WorkflowQueryRejectedError:  # ended by an operator: nobody could revoke its rules
             return []
         except RPCError as error:

@@ -146,6 +146,11 @@ class Inquiries:
         self._lock = asyncio.Lock()
         self._open: list[Inquiry] = []
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a call."""
+        return bool(self._open)
+
     @asynccontextmanager
     async def during(self, inquiry: Inquiry) -> AsyncGenerator[None]:
         """Take questions for a call while it runs; it may have to wait until no other one runs."""

@@ -485,6 +485,11 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self._is_held = False
         await on_loop(self._connection.close())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call of a task is in progress."""
+        return self._inquiries.is_busy
+
     async def let_go(self) -> None:
         """End the connection that tasks have opened, but none that the program has."""
         if not self._is_held:

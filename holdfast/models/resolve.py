@@ -135,7 +135,7 @@ def taken(given: Any) -> Any:
     """Return what was given as a model, with LLMs of LlamaIndex as models; a list as a tuple."""
     if not isinstance(given, list | tuple):
         return as_model(given)
-    several = tuple(map(taken, cast("Sequence[Any]", given)))
+    several = tuple(map(as_model, cast("Sequence[Any]", given)))
     return several[0] if len(several) == 1 else several
 
 

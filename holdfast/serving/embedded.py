@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -35,6 +35,7 @@ from holdfast.serving.worker_process import App, serving_worker, session_worker
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
+from holdfast.values.code.code_refs import kept
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
@@ -207,6 +208,12 @@ class LocalEngine:
             self._lent.setdefault(app, set()).add(agent.name)
             served.agree()
             await self._stop_idle()
+        if replaced := activities.registry.replaced:
+            runs = (each for each in kept() if isinstance(each, Agent))
+            used = {key for each in runs for key in connected_by(reachable([each]))}
+            left = {key: each for key, each in connected_by(replaced).items() if key not in used}
+            replaced[:] = [each for each in replaced if connected_by([each]).keys() & used]
+            await self._end({key: each for key, each in left.items() if not each.is_busy})
 
     def serves(self, app: str, agent: str) -> bool:
         """Whether a worker serves an agent."""
@@ -248,21 +255,23 @@ class LocalEngine:
 
     async def _has_tasks(self, served: _Served) -> bool:
         """Whether a queue has open tasks; true as well while the server cannot be asked."""
-        [queue] = served.workers.queues
-        query = f"{OPEN_TASKS}{is_('TaskQueue', queue)}"
+        query = f"{OPEN_TASKS}{is_('TaskQueue', *served.workers.queues)}"
         try:
             return self._client is None or (await self._client.count_workflows(query)).count > 0
         except RPCError:
-            log.warning("Open tasks of %r could not be counted", queue, exc_info=True)
+            log.warning("Open tasks could not be counted by %r", query, exc_info=True)
             return True
 
     async def _stop(self, served: _Served) -> None:
         served.note.close()
         if self._host is not None:
             await self._host.stop(served.workers, GRACE)
-        used = {key for each in _all for key in each.activities.registry.servers}
-        servers = served.activities.registry.servers.items()
-        await asyncio.gather(*(each.let_go() for key, each in servers if key not in used))
+        await self._end(connected_by(served.activities.registry.agents))
+
+    async def _end(self, servers: Mapping[int, Any]) -> None:
+        """End the connections that tasks have opened to servers which no agent here has."""
+        used = {key for each in _all for key in connected_by(each.activities.registry.agents)}
+        await asyncio.gather(*(each.let_go() for key, each in servers.items() if key not in used))
 
     def _let_go(self, queue: str) -> None:
         """Forget the agent of a queue whose worker was stopped."""
@@ -369,3 +378,8 @@ class LocalEngine:
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server unless another engine of this process uses it."""
         await self._resources.aclose()
+
+
+def connected_by(agents: Iterable[Agent]) -> dict[int, Any]:
+    """Return the MCP servers of agents that keep a connection, by their identity."""
+    return {id(s): s for agent in agents for s in agent.mcp_servers if hasattr(s, "let_go")}

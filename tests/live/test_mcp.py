@@ -303,6 +303,19 @@ async def test_a_server_ends_with_the_runner_unless_the_program_has_connected_it
         os.kill(pid, 0)
 
 
+async def test_a_server_ends_when_a_newer_agent_takes_the_place_of_its_own(place: Place) -> None:
+    call = ToolCall(id="", name="look", arguments='{"thing": "x"}')
+    async with AgentRunner.local(Agent(name="first"), data_dir=None) as runner:
+        for _ in range(2):
+            model = ScriptedModel([call, "seen"])
+            await runner.ensure_agent(Agent(name="own", model=model, mcp_servers=[place.stdio()]))
+            await runner.run_task(await runner.create_task("q", agent="own"))
+        gone, pid = place.pids
+        os.kill(pid, 0)
+        with pytest.raises(ProcessLookupError):
+            os.kill(gone, 0)
+
+
 async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:

@@ -5,11 +5,13 @@ import pickle
 import re
 
 import pytest
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import errors
 from holdfast.activities.failures import not_started, text_of, typed_failures
+from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import (
     ArchiveError,
     HoldfastError,
@@ -67,6 +69,13 @@ def failed_with(error: Exception) -> Failure:
     return failure_of(caught.value)
 
 
+def test_a_query_that_met_a_part_of_a_workflow_task_is_asked_again_by_its_activity() -> None:
+    for text, lasts in ((f"{SPLIT} before its begin.", False), ("no such query", True)):
+        with pytest.raises(ApplicationError) as caught, typed_failures():
+            raise WorkflowQueryFailedError(text)
+        assert caught.value.non_retryable is lasts
+
+
 @pytest.mark.parametrize(("asked", "wait"), [(0.0, 0.001), (2.5, 2.5), (None, None)])
 async def test_a_wait_of_zero_is_the_shortest_that_the_server_has(
     asked: float | None, wait: float | None
@@ -81,14 +90,11 @@ async def test_a_wait_of_zero_is_the_shortest_that_the_server_has(
     assert (None if delay is None else delay.total_seconds()) == wait
 
 
-@pytest.mark.parametrize(
-    ("error", "waits"),
-    [
-        (ModelUnavailableError("busy", retry_after=0), [0.001, 1, 2, 4, 8]),
-        (again_at_once, [0.001] * 5),
-    ],
-    ids=["as the provider says", "as a policy says"],
-)
+as_the_provider_says = ModelUnavailableError("busy", retry_after=0), [0.001, 1, 2, 4, 8]
+as_a_policy_says = again_at_once, [0.001] * 5
+
+
+@pytest.mark.parametrize(("error", "waits"), [as_the_provider_says, as_a_policy_says])
 def test_a_wait_of_the_provider_does_not_use_up_the_attempts_in_a_moment(
     error: ModelUnavailableError, waits: list[float]
 ) -> None:

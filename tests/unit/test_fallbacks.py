@@ -169,7 +169,9 @@ def test_a_list_is_checked_and_one_name_alone_is_that_model() -> None:
     assert Agent(name="a", model=["gpt-5"]).model == "gpt-5"
     assert resolve_model(["offline"]) is resolve_model("offline")
     assert resolve_model(["gpt-5", "offline"]).name == "gpt-5, offline"
-    for wrong in ([], ["gpt-5", 5]):
+    ring: list[Any] = ["gpt-5"]
+    ring.append(ring)
+    for wrong in ([], ["gpt-5", 5], ring):
         with pytest.raises(WrongTypeError, match="is not a model"):
             Agent(name="a", model=wrong)  # type: ignore[arg-type]
     with pytest.raises(HoldfastError, match="'nobody/'"):

@@ -14,15 +14,7 @@ from holdfast.models import (
     ToolSpec,
 )
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import (
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    Usage,
-    assistant,
-    user,
-)
+from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, Usage, assistant, user
 from holdfast.values.settings import ModelSettings
 
 KINDS: tuple[type[ResponsesModel | ChatCompletionsModel], ...] = (

@@ -59,6 +59,11 @@ def known(ref: str) -> Any:
     return _known.get(ref)
 
 
+def kept() -> list[Any]:
+    """Return the objects of this process that runs in progress have."""
+    return [*_known.values()]
+
+
 def forget(refs: Iterable[str]) -> None:
     """Release the references of a run that is over."""
     for ref in refs:
