@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
+import operator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
@@ -50,6 +51,7 @@ from holdfast.values.messages import NOTHING
 
 T = TypeVar("T")
 
+IS_DONE: Callable[[asyncio.Task[Any]], bool] = operator.methodcaller("done")
 QUICK = timedelta(minutes=2)
 AT_ONCE = timedelta(seconds=2)
 """How long a workflow task may take longer for what it does on its own."""

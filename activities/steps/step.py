@@ -300,14 +300,6 @@ class StepActivities:
         ours = (current_key(), given.lost)
         return await find_answer(self._source.archive, task_id(), given.lane, ours)
 
-    async def _unrecorded(self, given: AdvanceInput, kept: KeptAnswer) -> JournalEntry | None:
-        """Return an answer that was paid for, here or in a lost process, and is not recorded."""
-        known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
-        if known is not None or kept.paid is None:
-            return known
-        entry = JournalEntry(request=kept.paid.request, answer=kept.paid.answer)
-        return await self._texts.resolve(entry)
-
     async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
         source = self._source
@@ -338,6 +330,16 @@ class StepActivities:
         )
         is_first = activity.info().attempt == 1 and not given.lost
         memory, kept = source.memory(), NOTHING_KEPT if is_first else await self._kept(given)
+        # An answer that was paid for, here or in a lost process, and is not recorded.
+        unrecorded = memory.unrecorded(given.n, activity.info().activity_id)
+        if unrecorded is None and kept.paid is not None:
+            entry = JournalEntry(request=kept.paid.request, answer=kept.paid.answer)
+            unrecorded = await self._texts.resolve(entry)
+        # Whether the agent has used a tool is found out only where its tool choice depends on it.
+        choice, used = snapshot.settings_in(head).tool_choice, False
+        if choice not in (None, "auto") and not snapshot.keeps_tool_choice:
+            before = await source.transcript(given.at)
+            used = has_used_tools(snapshot.name, code.first, before)
         ctx = StepContext(
             agent=snapshot,
             head=head,
@@ -354,11 +356,11 @@ class StepActivities:
             journal=[await self._texts.resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
-            unrecorded=await self._unrecorded(given, kept),
+            unrecorded=unrecorded,
             keep=functools.partial(memory.keep, given.n),
             ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
-            has_used_tools=await self._has_used_tools(head, code, given.at),
+            has_used_tools=used,
         )
         if snapshot.handoffs:
             ctx.handoffs = code.handoffs(
@@ -368,14 +370,6 @@ class StepActivities:
                 store=self._texts.keep_messages,
             )
         return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation, kept)
-
-    async def _has_used_tools(self, head: TaskHead, code: RegisteredCode, at: ChainRef) -> bool:
-        """Whether the agent has used a tool; found out only where its tool choice depends on it."""
-        agent = code.agent
-        wanted = agent.settings_in(head).tool_choice
-        if wanted in (None, "auto") or agent.keeps_tool_choice:
-            return False
-        return has_used_tools(agent.name, code.first, await self._source.transcript(at))
 
     def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> OpenState:
         """Remember what the task is about to record, so that it need not be asked for.

@@ -7,7 +7,8 @@ with its end, another turn, tool calls or a handoff.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -120,6 +121,9 @@ async def hand_over(
     )
 
 
+_SERVER: Callable[[ToolCall], str] = operator.attrgetter("server")
+
+
 async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
     """Return the outcomes of a step's calls that are not run, by position.
 
@@ -131,7 +135,7 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
         return {}
     told = {} if ctx.handoffs is None else ctx.handoffs.told(calls)
     refused = await ctx.offer.refused(calls, ctx.state)
-    of_servers = any(call.server for call in calls)
+    of_servers = any(map(_SERVER, calls))
     decided = await ctx.code.decided(calls, ctx.state) if of_servers else {}
     return {**decided, **refused, **_cut_off(calls, ctx), **told}
 

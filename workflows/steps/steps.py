@@ -29,7 +29,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import NOTHING, Message, ToolCall, as_written
 from holdfast.values.steps import TaskStep
 from holdfast.workflows import activity_calls as calls
-from holdfast.workflows.activity_calls import begin, now, quick
+from holdfast.workflows.activity_calls import IS_DONE, begin, now, quick
 from holdfast.workflows.core import Core, Work
 
 # Guardrails as the task runs them: each in an activity of its own, those of a kind at once.
@@ -384,7 +384,7 @@ class Steps:
             return [c for c in core.ledger.s.opens if c.n not in lanes and core.agenda.goes(c)]
 
         def has_news() -> bool:
-            if any(lane.done() for lane in lanes.values()):
+            if any(map(IS_DONE, lanes.values())):
                 return True
             agenda, rounds = core.agenda, core.requests.waiting["round"]
             wanted = bool(idle()) or agenda.retries or bool(rounds and agenda.new_round)

@@ -37,6 +37,7 @@ from holdfast.task.tool_calls import (
 from holdfast.values.base import pause_of
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import (
+    IS_DONE,
     LONGEST_TOOL,
     LOST_TOOL,
     MOST_STARTS,
@@ -82,7 +83,7 @@ class CallsTaken:
     @property
     def has_ended(self) -> bool:
         """Whether one of them has ended."""
-        return any(call.done() for call in self.tasks.values())
+        return any(map(IS_DONE, self.tasks.values()))
 
     def take(self, positions: Iterable[int]) -> None:
         """Take calls further."""

@@ -275,7 +275,8 @@ class Asked:
 
     def at(self, branch: int, n: int, i: int) -> Iterator[Approval]:
         """Give the approvals of a call of a step, the newest first."""
-        return (self._s.approvals[k] for k in reversed(self._by_place.get((branch, n, i), ())))
+        places = reversed(self._by_place.get((branch, n, i), ()))
+        return map(self._s.approvals.__getitem__, places)
 
     def put(self, approval: Approval) -> None:
         """Add an approval, or replace the one of its id, which stays where it is."""
@@ -381,7 +382,10 @@ class Log:
 
     def receipt_of(self, command_id: str) -> Receipt | None:
         """Return the receipt of a command, if it is one of the newest."""
-        return next((r for r in reversed(self.receipts) if r.id == command_id), None)
+        for receipt in reversed(self.receipts):
+            if receipt.id == command_id:
+                return receipt
+        return None
 
     def receipt(self, receipt: Receipt) -> None:
         """Store the receipt of a command."""

@@ -230,7 +230,8 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     misdirected = _misdirected(found, command)
     if misdirected:
         return misdirected
-    barred = decisions.refused(found, command.by, roles_of(command))
+    is_bound = found.who or found.not_asker
+    barred = decisions.refused(found, command.by, roles_of(command)) if is_bound else ""
     if barred:
         return barred
     return _take(ledger, found, command, now=now)
