@@ -61,4 +61,4 @@ async def test_killed_wherever_a_batch_is_each_call_is_submitted_once_and_answer
         assert (await lab.runner.get_task(task)).usage.requests == 1
     assert api.lines == dict.fromkeys(words, 1)
     assert not api.direct
-    assert (api.uploads, len(api.batches)) == (1, 1)
+    assert api.uploads == len(api.batches)  # more than one, if some calls came late
