@@ -65,11 +65,6 @@ class Ending:
         return self._wanted is not None and self._wanted.due > 0
 
     @property
-    def is_due(self) -> bool:
-        """Whether closing goes on now."""
-        return self._wanted is not None and not self.is_stuck
-
-    @property
     def due(self) -> float:
         """Time of the next attempt, seconds since the epoch; 0 for none."""
         closing = self._ledger.s.closing

@@ -60,7 +60,11 @@ def context_here() -> Context:
 
 def carry(task_id: str) -> None:
     """Keep the caller's context variables for a task that this process runs itself."""
-    _keep(task_id, context_here())
+    seen = context_here()
+    with _lock:
+        _kept[task_id] = seen
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
 
 
 def carry_loop(task_id: str) -> None:
@@ -69,18 +73,7 @@ def carry_loop(task_id: str) -> None:
     if loop in own_loops:
         loop = callers_loop.get()
     with _lock:
-        known = _kept.get(task_id)
-        if known is not None:
-            known.run(callers_loop.set, loop)
-            return
-    made = Context()
-    made.run(callers_loop.set, loop)
-    _keep(task_id, made)
-
-
-def _keep(task_id: str, seen: Context) -> None:
-    with _lock:
-        _kept[task_id] = seen
+        _kept.setdefault(task_id, Context()).run(callers_loop.set, loop)
         while len(_kept) > MOST_KEPT:
             _kept.popitem(last=False)
 
