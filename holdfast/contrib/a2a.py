@@ -154,15 +154,15 @@ def _card(agent: Agent[Any], url: str) -> a2a.AgentCard:
 
 def _endpoint(serve: Callable[..., Any]) -> Callable[..., Any]:
     async def endpoint(asked: Asked, request: Request) -> Response:
-        body = b""
+        body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MOST_BYTES:
                 raise HTTPException(413, f"A request may have {MOST_BYTES:,} bytes at most.")
-        _check(body)
+        _check(bytes(body))
 
         async def receive() -> Message:
-            return {"type": "http.request", "body": body}
+            return {"type": "http.request", "body": bytes(body)}
 
         answer: Response = await serve(Request({**request.scope, _ASKED: asked}, receive))
         return answer
@@ -177,11 +177,11 @@ def _check(body: bytes) -> None:
         HTTPException: It could not.
     """
     try:
-        json.dumps(json.loads(body), ensure_ascii=False).encode()
+        json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
     except json.JSONDecodeError:
         return  # the protocol has an error for it
-    except (UnicodeError, RecursionError) as error:
-        msg = "The body is nested too deep, or has a text that is not Unicode."
+    except (ValueError, RecursionError) as error:
+        msg = "The body is nested too deep, or has a text or a number that JSON cannot have."
         raise HTTPException(400, msg) from error
 
 
@@ -322,13 +322,14 @@ async def _decide(asked: Access, waits: Sequence[Approval], data: Json, text: st
         msg = f"Name in a data part which is decided: 'approval' is one of {names}."
         raise errors.InvalidParamsError(msg)
     [one], roles = due, asked.person.roles
-    reason = str(given.get("reason", text))
-    if given.get("approved") is False:
-        by = await asked.may("reject", one.id)
-        await asked.runner.reject(one, by, reason or "It was rejected.", roles=roles)
-    elif one.kind == "question" and "approved" not in given:
+    reason, form = str(given.get("reason", text)), as_object(_schema(one))
+    is_form = one.kind == "question" and form is not _DECISION
+    if is_form and ("approved" not in given or "approved" in as_object(form.get("properties"))):
         by = await asked.may("respond", one.id)
         await asked.runner.respond(one, by, text if data is None else data, roles=roles)
+    elif given.get("approved") is False:
+        by = await asked.may("reject", one.id)
+        await asked.runner.reject(one, by, reason or "It was rejected.", roles=roles)
     elif given.get("approved") is True:
         by = await asked.may("approve", one.id)
         await asked.runner.approve(one, by, note=reason, roles=roles)
@@ -370,6 +371,7 @@ async def _followed(asked: Access, task_id: str) -> AsyncGenerator[Event]:
 
 async def _shown(asked: Access, task_id: str) -> a2a.Task:
     """Return a task as the protocol has it."""
+    await asked.may(READ, task_id)  # as before, or no more: it may have taken days
     task = await settled(asked, task_id)
     context = _context(task.session, task_id)
     made = a2a.Task(id=task_id, context_id=context)

@@ -146,8 +146,8 @@ class _Call:
                 await self._cancel(task.id)
                 raise RuntimeError("The remote agent has asked a person, who did not answer.")
             form = as_object(said["content"])
-            is_text = set(form) == {"answer"}
-            part = new_text_part(form["answer"]) if is_text else new_data_part(form)
+            text = form.get("answer") if len(form) == 1 else None
+            part = new_text_part(text) if isinstance(text, str) else new_data_part(form)
             id = f"{self.key}-{digest(asked.message.encode())[:8]}"
             found = await self._send(id, [part], task_id=task.id, context_id=task.context_id)
             if isinstance(found, str):

@@ -53,9 +53,16 @@ def _asked(question: Question) -> str:
 
 
 def _kind(about: Json) -> str:
-    given = cast("dict[str, Json]", about) if isinstance(about, dict) else {}
-    choices: Any = given.get("enum")
-    return " or ".join(map(str, choices)) if choices else str(given.get("type", "any"))
+    choices = _choices(about)
+    return (
+        " or ".join(map(str, choices)) if choices else str(gate.as_object(about).get("type", "any"))
+    )
+
+
+def _choices(about: Json) -> list[Any] | None:
+    """Return the values of a field, if its form says them as it should: who asks may be hostile."""
+    found: Json = gate.as_object(about).get("enum")
+    return [*found] if isinstance(found, list) else None
 
 
 def _properties(question: Question) -> dict[str, Json]:
@@ -63,9 +70,10 @@ def _properties(question: Question) -> dict[str, Json]:
     return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
 
 
-def _required(question: Question) -> list[Any]:
-    found: Json = question.fields.get("required", [])
-    return [*found] if isinstance(found, list) else []
+def _required(question: Question) -> list[str]:
+    return [
+        each for each in gate.as_array(question.fields.get("required")) if isinstance(each, str)
+    ]
 
 
 def answer(ledger: Ledger, approval: Approval, given: Json) -> str:
@@ -136,7 +144,7 @@ def _misfit(name: str, value: Json, about: Json) -> str:
     is_flag = isinstance(value, bool) and bool not in kinds and kinds != (object,)
     if is_flag or not isinstance(value, kinds):
         return f"Field {name!r} must be of type {known.get('type')}."
-    choices = cast("list[Any] | None", known.get("enum"))
+    choices = _choices(about)
     if choices is not None and value not in choices:
         return f"Field {name!r} must be one of {', '.join(map(str, choices))}."
     return ""
