@@ -198,9 +198,7 @@ def test_each_task_waits_for_those_before_it_and_sees_their_turns(claims: bool) 
         assert line_of(simulation) == ()
 
 
-def test_tasks_that_would_wait_for_one_another_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tasks_that_would_wait_for_one_another_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool of each runs a task in the next one's session; that of the last closes the circle."""
     monkeypatch.setattr(Presence, "is_fresh", lambda *_: True)
     with line() as simulation:

@@ -37,12 +37,7 @@ def hanging(world: World, cut: asyncio.Event, **options: Any) -> Tool:
 
 
 async def cut_off(
-    rig: Rig,
-    world: World,
-    *,
-    before: Tool | None = None,
-    roll_events: int = 2000,
-    **options: Any,
+    rig: Rig, world: World, *, before: Tool | None = None, roll_events: int = 2000, **options: Any
 ) -> tuple[AgentRunner, Task, asyncio.Task[Any]]:
     """Undo a booking and stop the worker while the undo runs; another one takes its place.
 

@@ -9,11 +9,7 @@ import pytest
 
 from holdfast import Apprise, Notice, Webhook
 from holdfast.activities import notices
-from holdfast.activities.notices import (
-    body_of,
-    checked_notifiers,
-    notifiers_from_environment,
-)
+from holdfast.activities.notices import body_of, checked_notifiers, notifiers_from_environment
 from holdfast.errors import InvalidArgumentError, NotificationError
 from tests.support.receiver import SECRET, Receiver, receiving
 

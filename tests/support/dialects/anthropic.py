@@ -198,10 +198,9 @@ def _block_events(block: dict[str, Json], index: int, piece: int) -> Iterator[di
     }
     begun: dict[str, Json] = {**block, **empty.get(kind, {"input": {}})}
     yield {"type": "content_block_start", "index": index, "content_block": begun}
-    field, delta = {
-        "text": ("text", "text_delta"),
-        "thinking": ("thinking", "thinking_delta"),
-    }.get(kind, ("partial_json", "input_json_delta"))
+    field, delta = {"text": ("text", "text_delta"), "thinking": ("thinking", "thinking_delta")}.get(
+        kind, ("partial_json", "input_json_delta")
+    )
     text = as_text(block.get(field)) or json.dumps(block.get("input"), ensure_ascii=False)
     for start in range(0, len(text), piece):
         told = {"type": delta, field: text[start : start + piece]}
