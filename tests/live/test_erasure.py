@@ -31,7 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import ErasedTurn, Erasure, Retention
+from holdfast.task.data.wire import Erasure, Retention
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.gate import as_object
 from tests.support.master_keys import keys, logs_are_told_again
@@ -182,17 +182,8 @@ async def test_an_erasure_that_is_cut_off_anywhere_ends_erased_with_one_certific
     async with AgentRunner.local(served(), data_dir=None, keys=keys()) as runner:
         await finished(runner, "MKquestion", session="talk", task_id="t1")
         session = runner.session("talk").id
-        given = Erasure(
-            kind=kind,
-            task="t1" if kind == "task" else session,
-            tasks=("t1",),
-            sessions=() if kind == "task" else (session,),
-            turns=(ErasedTurn(task="t1", session=session, queue="hf"),) * (kind == "task"),
-            by="ann",
-            reason="r",
-            asked=1.0,
-            queue="hf",
-        )
+        named: dict[str, Any] = {"task": "t1"} if kind == "task" else {"session": "talk"}
+        given = (await runner.plan_erasure(**named, by="ann", reason="r")).erasure
         environment, count, cuts = ActivityEnvironment(runner.client), 0, 0
 
         def cut(name: str) -> Any:
@@ -348,15 +339,7 @@ async def test_what_is_held_is_neither_erased_nor_deleted_until_the_hold_ends() 
         assert [(each.kind, each.by, each.ended_by) for each in ended] == [
             (each, "ann", "bo") for each in ("task", "session", "person")
         ]
-        given = Erasure(
-            task="t1",
-            tasks=("t1",),
-            held_by=("task t1",),
-            by="a",
-            reason="r",
-            asked=1.0,
-            queue="hf",
-        )
+        given = (await runner.plan_erasure("t1", by="a", reason="r")).erasure
         await runner.hold("task:t1", case="A-3", by="ann")  # once the erasure was asked for
         with pytest.raises(ApplicationError, match="A-3"):
             await ActivityEnvironment(runner.client).run(
