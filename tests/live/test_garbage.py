@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Message, ToolCall, tool
+from holdfast import Agent, AgentRunner, Message, ToolCall
 from holdfast.archive import Keys
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore, aside_path, blob_path, writing_for
@@ -19,7 +19,7 @@ from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.models.base import ModelRequest
 from holdfast.task.data.wire import KeptAnswer
 from holdfast.testing import ScriptedModel
-from tests.live.test_erasure import _none, finished, forgotten, served
+from tests.live.test_erasure import _none, big, finished, forgotten, served
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until
 from tests.support.scale import times
@@ -27,13 +27,6 @@ from tests.support.scale import times
 __all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 DAY = 86_400
-TEXT = "written by all " * 9000
-
-
-@tool(effect="read")
-def look(text: str) -> str:
-    """Look."""
-    return TEXT
 
 
 def aged(archive: Archive, days: float = 8) -> None:
@@ -95,10 +88,10 @@ async def test_only_what_nothing_refers_to_is_put_aside_and_deleted_days_later(
 async def test_tasks_that_write_what_is_put_aside_meanwhile_lose_nothing(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ToolCall | str:
         seen = sum(each.role == "tool" for each in request.messages)
-        call = ToolCall(id="", name="look", arguments=f'{{"text": "{seen}"}}')
+        call = ToolCall(id="", name="big", arguments=f'{{"text": "{seen}"}}')
         return call if seen < 4 else "done"
 
-    agent = Agent(name="clerk", model=ScriptedModel(answer), tools=[look])
+    agent = Agent(name="clerk", model=ScriptedModel(answer), tools=[big])
     async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
         for n in range(times(3, 20)):
             # What the tools write is here, old, and of no task when the first look begins.
@@ -115,7 +108,7 @@ async def test_tasks_that_write_what_is_put_aside_meanwhile_lose_nothing(tmp_pat
                 aged(runner.archive, 6)
             for each in running:
                 assert await runner.verify(await each) == []
-                assert TEXT in str(await runner.get_completed_steps(await each))
+                assert "MKbig MKbig" in str(await runner.get_completed_steps(await each))
                 await runner.delete_task(await each)
             assert "put aside" in {does for does, _ in done}
 
