@@ -13,6 +13,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.bytestore import blob_path
 from holdfast.archive.segments import read_segment
+from holdfast.errors import OutcomeUnknownError
 from holdfast.reading.audit.verification import (
     CONSISTENT,
     FORGOTTEN,
@@ -30,7 +31,7 @@ from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
 from tests.support.people import ask
-from tests.support.rig import Rig, forget, histories, until_status, until_steps
+from tests.support.rig import Rig, forget, histories, until, until_status, until_steps
 from tests.support.workers import Doing
 
 """A result that no other test stores: they share an archive."""
@@ -84,6 +85,33 @@ ORDER = [
     "model_call",
     "step",
 ]
+
+
+async def test_who_says_afterwards_what_a_call_did_has_not_approved_it(rig: Rig) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay, over a line that goes dead."""
+        raise OutcomeUnknownError("no answer came")
+
+    runner = await rig.make(pay)
+    rig.model.call("pay", {"amount": 5})
+    task = await runner.create_task("q", by="zoe")
+    await runner.run_step(task)
+    asked = await ask(runner, task)
+    await runner.approve(asked, "ann")
+
+    async def is_unknown() -> bool:
+        return [a.kind for a in await runner.pending_approvals(task)] == ["unknown"]
+
+    await until(is_unknown)
+    unknown = await ask(runner, task)
+    await runner.respond(unknown, "ben", "paid, says the bank")
+    await until_steps(runner, task, 1)
+    events = await runner.audit(task)
+    [called] = [e for e in events if e.kind == "tool_call"]
+    assert (called.approval, called.decision, called.approver) == (asked.id, "approved", "ann")
+    assert (called.answered_by, called.result) == ("ben", "paid, says the bank")
+    assert (events[0].kind, events[0].actor) == ("created", "zoe")
 
 
 async def test_the_audit_tells_who_did_what_when_and_why_also_from_the_archive_alone(

@@ -309,17 +309,20 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Here, cli: Cli
 
 
 def test_a_report_answers_what_is_open_and_a_session_is_exported(run: Here, cli: Cli) -> None:
-    task = create(run, "reported", "pay 7; book oslo", "--session", "evidence")
+    task = create(run, "reported", "pay 7; book oslo", "--session", "evidence", "--by", "zoe")
     run("step", task, expect=3)
     said = run("report", task, "--json").json
     [waits] = said["What is still open in the world?"]
     assert (waits["what"], waits["why"]) == ('pay {"what": "7"}', "waits for a person")
     run("approve", task, "--by", "ann", "--note", "small <b>", "--wait")
+    run("resume", task, "--by", "kim", expect=1)  # it is not paused
     run("step", task)
     run("step", task)
     run("finalize", task)
     said = run("report", task, "--json").json
-    [decided] = said["Who decided what, and why?"]
+    asked, decided, refused = said["Who decided what, and why?"]
+    assert (asked["who"], asked["what"]) == ("zoe", "created")
+    assert (refused["who"], refused["what"]) == ("kim", "resume (refused)")
     assert decided["about"] == 'pay {"what": "7"}'
     assert (decided["who"], decided["what"], decided["why"]) == ("ann", "approved", "small <b>")
     assert [each["outcome"] for each in said["What did it do outside?"]] == ["done", "done"]

@@ -66,6 +66,7 @@ def _command(event: EventRecord) -> str:
     verb = str(event.body.get("verb", ""))
     given = _object(event.body.get("arguments"))
     words = [f"{verb.replace('_', '-')}{_by(event)}".strip(), str(given.get("approval", ""))]
+    words += ["refused:", event.text] if event.kind == "refused" else []
     words += [f"{name}={shortened(str(given[name]))}" for name in DETAILS if given.get(name)]
     return " ".join(word for word in words if word)
 

@@ -272,17 +272,18 @@ class TaskReading(RunnerBase):
             secrets: Texts to be replaced wherever they occur.
         """
         check_arguments(TaskReading.audit, secrets=secrets)
-        block = ""
+        block = asker = ""
         try:
             entries, opens = await self._read.ledger(id_of(task), legible=True)
+            asker = (await self._read.head(id_of(task))).asker
             block = await self._read.block_of(id_of(task))
         except (NoWorkerError, StuckTaskError):
             from holdfast.client.agent_runner.task_client.forced import replayed
 
             found = await replayed(self._read, id_of(task))
-            entries, opens = found.entries, found.opens
+            entries, opens, asker = found.entries, found.opens, found.asker
         now = [AuditEvent(time=time.time(), kind="blocked", reason=block)] if block else []
-        return audit_events(entries, secrets, opens=opens, now=now)
+        return audit_events(entries, secrets, opens=opens, now=now, asker=asker)
 
     async def verify(self, task: TaskLike) -> Verification:
         """Recompute the task's digests; return where they do not fit, or nothing.

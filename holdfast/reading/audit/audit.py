@@ -29,7 +29,7 @@ from holdfast.task.happenings import (
     StepsUndone,
     happenings,
 )
-from holdfast.task.ledger.recording import cost_of
+from holdfast.task.ledger.recording import CREATED, cost_of
 from holdfast.task.step_body import StepBody
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json, Value, canonical, extend
@@ -62,7 +62,8 @@ class AuditEvent(Value):
         effect: Kind of the effect of the tool: "read", "irreversible", ...
         arguments: The arguments as they ran, JSON text; of a person's verb, what it said.
         proposed: The arguments as the model gave them, when a person changed them.
-        approval: Id of the approval that the event is about.
+        approval: Id of the approval that the event is about. Of a call with several, this and the
+            next two tell of the one that let it run, or else of the last; `body` has all.
         decision: What was decided: "approved", "rejected", "responded", "expired".
         approver: Who decided.
         answered_by: Where the result comes from: "tool", "provider" (its own tool), "task" (the
@@ -266,7 +267,10 @@ def _begun_event(happening: OfCall, called: Called, status: str) -> AuditEvent:
 def _call_event(happening: OfCall, outcome: Outcome) -> AuditEvent:
     """Tell of a call with what became of it."""
     call = happening.call.call
-    decided = outcome.decided[-1] if outcome.decided else Decided(approval="")
+    last = outcome.decided[-1] if outcome.decided else Decided(approval="")
+    # Who said afterwards what had happened has not let it run.
+    let = [each for each in outcome.decided if each.status == "approved"]
+    decided = let[-1] if let else last
     facts: dict[str, Json] = {"task": outcome.child} if outcome.child else {}
     if outcome.artifacts:
         facts["artifacts"] = [each.wire() for each in outcome.artifacts]
@@ -285,7 +289,7 @@ def _call_event(happening: OfCall, outcome: Outcome) -> AuditEvent:
         approval=decided.approval,
         decision=decided.status,
         approver=decided.by,
-        answered_by=_answered_by(outcome, decided),
+        answered_by=_answered_by(outcome, last),
         result=shown(outcome.content),
         status=outcome.status,
         attempts=outcome.attempts,
@@ -392,6 +396,7 @@ def audit_events(
     *,
     opens: Iterable[OpenState] = (),
     now: Iterable[AuditEvent] = (),
+    asker: str = "",
 ) -> list[AuditEvent]:
     """Return the events of a ledger, oldest first.
 
@@ -400,8 +405,9 @@ def audit_events(
         secrets: Texts that are replaced wherever they occur.
         opens: The steps in progress, now or when the task ended.
         now: Events that no ledger has, the last ones.
+        asker: Who created the task, as its head says; empty for unknown.
     """
-    made = _Events()
+    made = _Events(asker)
     for happening in happenings(entries, opens):
         made.take(happening)
     made.events.sort(key=lambda event: event.time)  # steps are recorded at their end
@@ -416,9 +422,10 @@ class _Events:
         events: The events so far.
     """
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, asker: str) -> None:
+        """Begin with nothing but who created the task."""
         self.events: list[AuditEvent] = []
+        self._asker = asker
         self._asked: dict[str, EventRecord] = {}
         self._undos = Undos()
 
@@ -433,7 +440,10 @@ class _Events:
         event_ = happening.event
         if event_.kind == "asked":
             self._asked[str(event_.body.get("id"))] = event_
-        self.events.append(_task_event(event_, happening.branch, self._asked))
+        told = _task_event(event_, happening.branch, self._asked)
+        if event_.kind == CREATED and self._asker:
+            told = told.model_copy(update={"actor": self._asker})
+        self.events.append(told)
         if isinstance(happening, CallUndone):
             self._undos.taken_back(happening, self.events)
         elif isinstance(happening, StepsUndone):

@@ -127,7 +127,7 @@ async def _one(
     if kept is None:  # its record is lost or damaged: the findings say so
         return found, [], facts
     entries, opens = await reader.ledger(task_id, legible=True)
-    events = audit_events(entries, opens=opens)
+    events = audit_events(entries, opens=opens, asker=kept.head.asker)
     folder = _folder(task_id)
     bundle.add(f"{folder}/record.json", canonical(_record(kept)))
     lines = [json.dumps(event.model_dump(mode="json"), ensure_ascii=False) for event in events]

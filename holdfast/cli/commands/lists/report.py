@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.reading.audit.verification import Verification
+from holdfast.task.ledger.recording import CREATED
 from holdfast.values.base import Json, as_text
 from holdfast.values.checks.gate import as_array, as_object
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
@@ -150,7 +151,7 @@ async def _sections(engine: Engine, task_id: str, found: Verification) -> list[S
     below = [*events, *await _of_children(runner, events, open_)]
     calls = [each for each in below if each.kind == "tool_call" and each.effect != "read"]
     open_[:0] = _open(calls, shown)
-    decided = [each for each in events if each.verb or each.kind in ("vote", "expired")]
+    decided = [each for each in events if _is_of_person(each)]
     asked = {each.approval: _call(each) for each in events if each.kind == "asked"}
     is_open = "What is still open in the world?"
     effects = ("when (UTC)", "call", "outcome", "result", "approved by", "undone by")
@@ -222,10 +223,22 @@ def _open(calls: Sequence[AuditEvent], shown: Shown) -> list[tuple[str, ...]]:
 
 def _effects(calls: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
     return [
-        (output.clock(e.time), _call(e), e.status, e.result, e.approver, e.undone_by)
+        (output.clock(e.started or e.time), _call(e), e.status, e.result, _let_by(e), e.undone_by)
         for e in calls
         if e.status != "not run"
     ]
+
+
+def _is_of_person(event: AuditEvent) -> bool:
+    """Whether a person asked for something. Of an undo the effects are told with their calls."""
+    if event.kind == CREATED:
+        return event.actor != "task"
+    return event.kind in ("vote", "expired") or (event.verb != "" and event.kind != "effect_undone")
+
+
+def _let_by(call: AuditEvent) -> str:
+    """Return who let a call run: a person may only have said what had happened."""
+    return call.approver if call.decision == "approved" else ""
 
 
 def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -241,7 +254,8 @@ def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[t
         undone = ", ".join(map(str, as_array(each.body.get("steps")))) or each.step
         about = asked.get(each.approval) or (f"step {undone}" if undone else "")
         edited = f" as {as_text(said['arguments'])}" if "arguments" in said else ""
-        what = f"{each.decision or each.verb or each.kind}{edited}"
+        refused = " (refused)" if each.status == "refused" else ""
+        what = f"{each.decision or each.verb or each.kind}{edited}{refused}"
         why = each.reason or as_text(said.get("note"))
         rows.append((output.clock(each.time), each.actor, what, about, why))
     return rows

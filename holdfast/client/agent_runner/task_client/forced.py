@@ -93,6 +93,7 @@ class Replayed:
         upcoming: These, then the queued ones.
         approvals: What waits for a person, also in child tasks.
         until: When that was, seconds since the epoch.
+        asker: Who created it; empty for unknown.
     """
 
     task: Task
@@ -101,6 +102,7 @@ class Replayed:
     upcoming: list[TaskStep]
     approvals: list[Approval]
     until: float
+    asker: str = ""
 
 
 async def replayed(reader: Reader, task_id: str) -> Replayed:
@@ -132,6 +134,7 @@ async def replayed(reader: Reader, task_id: str) -> Replayed:
             list(ledger.queue.upcoming()),
             list(approvals.asked_everywhere(ledger)),
             next((e.event_time.ToMicroseconds() / 1e6 for e in ended), 0.0),
+            ledger.given.head.asker,
         )
 
 
