@@ -25,13 +25,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_host import Workers, hosted
-from holdfast.serving.worker_process import (
-    App,
-    default_archive,
-    load_app,
-    make_workers,
-    measuring,
-)
+from holdfast.serving.worker_process import App, default_archive, load_app, make_workers, measuring
 
 if TYPE_CHECKING:
     from holdfast.serving.observed.metrics import Meters

@@ -450,9 +450,7 @@ class Stage:
     async def play(self, question: str) -> tuple[AgentResponse, Kill | None]:
         """Run the task to its end, and kill its worker process on the way."""
         await self.runner.create_task(
-            question,
-            task_id=self.task_id,
-            budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
+            question, task_id=self.task_id, budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish")
         )
         view = LiveView(self.engine.client, self.engine.archive, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())

@@ -52,11 +52,7 @@ from holdfast.values.version import __version__
 
 _ABOUT: dict[str, tuple[str, str, str]] = {
     "tool": ("Run it?", "run it", "do not run it"),
-    "unknown": (
-        "It may have happened already.",
-        "it did not happen: run it",
-        "give it up",
-    ),
+    "unknown": ("It may have happened already.", "it did not happen: run it", "give it up"),
     "limit": ("The budget is used up. Go on?", "go on", "finish now"),
     "undo": ("Undo it?", "undo it", "leave it"),
 }

@@ -146,12 +146,7 @@ class TaskApprovals(RunnerBase):
         return await self._decide(approval, "reject", by, body, roles)
 
     async def respond(
-        self,
-        approval: ApprovalLike,
-        by: str,
-        result: Json,
-        *,
-        roles: Iterable[str] | None = None,
+        self, approval: ApprovalLike, by: str, result: Json, *, roles: Iterable[str] | None = None
     ) -> Receipt:
         """Give a result in place of the tool. A call of unknown outcome has happened, with it.
 

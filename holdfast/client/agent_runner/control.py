@@ -182,13 +182,7 @@ class TaskControl(RunnerBase):
         )
 
     async def edit_step(
-        self,
-        task: TaskLike,
-        step: TaskStep | str,
-        input: str,
-        by: str = "",
-        *,
-        reason: str = "",
+        self, task: TaskLike, step: TaskStep | str, input: str, by: str = "", *, reason: str = ""
     ) -> Receipt:
         """Change the input of an upcoming step.
 

@@ -409,11 +409,7 @@ class TaskStreaming(TaskRuns):
         return Streamed(named, work)
 
     async def stream_events(
-        self,
-        task: TaskLike,
-        *,
-        offset: int = 0,
-        until: Literal["closed", "waiting"] = "closed",
+        self, task: TaskLike, *, offset: int = 0, until: Literal["closed", "waiting"] = "closed"
     ) -> AsyncGenerator[StreamEvent]:
         """Stream the events of a task that this or another process runs.
 

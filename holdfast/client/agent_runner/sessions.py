@@ -15,19 +15,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import writing_for
 from holdfast.archive.contents import refer_all
-from holdfast.archive.segments import (
-    commit_at,
-    committing_tasks,
-    turns,
-    write_messages,
-)
+from holdfast.archive.segments import commit_at, committing_tasks, turns, write_messages
 from holdfast.archive.session_commits import commit_turn, send_rule
 from holdfast.engine.converter import without_plumbing
-from holdfast.errors import (
-    CommandRefusedError,
-    InvalidArgumentError,
-    TaskNotFoundError,
-)
+from holdfast.errors import CommandRefusedError, InvalidArgumentError, TaskNotFoundError
 from holdfast.models.openai.items import from_response_items, shown_items
 from holdfast.reading.audit.verification import Verification, verified_session
 from holdfast.reading.queries import server_errors

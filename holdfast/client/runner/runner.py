@@ -607,11 +607,7 @@ async def _run(
     turn = Turn(engine.tasks, session, call.task_id, call.on_busy, call.by)
     if holder := await turn.claim(given if isinstance(given, str) else ""):
         state = RunState.of(holder)
-        known: RunArguments = {
-            "context": call.context.object,
-            "hooks": call.hooks,
-            "by": call.by,
-        }
+        known: RunArguments = {"context": call.context.object, "hooks": call.hooks, "by": call.by}
         return await go_on(engine, checked_call(call.known_by, state, known), state, started)
     return await turn.follow(begin(engine, call, given, started))
 

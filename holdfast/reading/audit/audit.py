@@ -440,10 +440,9 @@ class _Events:
         event_ = happening.event
         if event_.kind == "asked":
             self._asked[str(event_.body.get("id"))] = event_
-        told = _task_event(event_, happening.branch, self._asked)
-        if event_.kind == CREATED and self._asker:
-            told = told.model_copy(update={"actor": self._asker})
-        self.events.append(told)
+        by = event_.by or (self._asker if event_.kind == CREATED else "")
+        event_ = event_.model_copy(update={"by": by})
+        self.events.append(_task_event(event_, happening.branch, self._asked))
         if isinstance(happening, CallUndone):
             self._undos.taken_back(happening, self.events)
         elif isinstance(happening, StepsUndone):
