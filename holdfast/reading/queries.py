@@ -202,7 +202,7 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
         f" {failure.type}: {failure.message}\n"
         "The step stays first in the queue and nothing it had done is lost."
     )
-    again = f"run_step(task), or Runner.run(agent, RunState.of({task_id!r}))."
+    again = f"run_step(task), Runner.run(agent, RunState.of({task_id!r})), or holdfast step."
     remedy = f"Fix the cause, then run the step again: {again}"
     if failure.remedy:  # it knows the cause; only how to run the step is not known there
         remedy = f"{failure.remedy} To run the step: {again}"

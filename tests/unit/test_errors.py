@@ -192,8 +192,8 @@ def test_the_remedy_of_the_cause_takes_the_place_of_the_general_one() -> None:
     assert str(error) == (
         "Step 's1' of task 't' failed: ModelRequestError: No API key.\n"
         "The step stays first in the queue and nothing it had done is lost. Set OPENAI_API_KEY,"
-        " then run the step again. To run the step: run_step(task), or"
-        " Runner.run(agent, RunState.of('t'))."
+        " then run the step again. To run the step: run_step(task),"
+        " Runner.run(agent, RunState.of('t')), or holdfast step."
     )
 
 

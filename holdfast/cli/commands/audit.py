@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import find_task
+from holdfast.cli.commands.open_questions import TURNLESS, find_task
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
@@ -77,7 +77,7 @@ async def verify_session_command(
         found = await engine.runner(app=app).session(name).verify()
     if NO_SESSION in found.unproved:
         msg = f"There is no session {name!r} of app {app!r}: it has no turns, or was deleted."
-        raise NotFoundError(msg, remedy="Name the app of its tasks with --app.")
+        raise NotFoundError(msg, remedy=TURNLESS)
     return _print(common, f"Session {name}", found, {"session": name})
 
 

@@ -28,6 +28,12 @@ from holdfast.values.text.shown import MOST_NAMED, instead, named
 NEWEST = 200
 """Tasks among which the one is looked for that a wrong id may mean."""
 
+TURNLESS = (
+    "Name the app of its tasks with --app. A task that has its answer gives it to its session by"
+    " `holdfast finalize TASK`."
+)
+"""What to do about a session without turns."""
+
 
 async def find_task(engine: Engine, typed: str) -> str:
     """Return the id of the one task that an id or its beginning names, open or closed.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.archive.segments import committing_tasks, turns
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import find_task
+from holdfast.cli.commands.open_questions import TURNLESS, find_task
 from holdfast.cli.commands.task_view import Shown, read_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -137,7 +137,7 @@ async def _of_session(engine: Engine, name: str, app: str | None) -> tuple[list[
     tasks = await committing_tasks(runner.archive, state)
     if not tasks:
         msg = f"Session {name!r} has no turns of tasks."
-        raise NotFoundError(msg, remedy="Name the app of its tasks with --app.")
+        raise NotFoundError(msg, remedy=TURNLESS)
     held = {each.task for each in await turns(runner.archive, state)}
     return [each for each in tasks if each in held], [each for each in tasks if each not in held]
 
@@ -230,7 +230,7 @@ def _effects(calls: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
 
 
 def _is_of_person(event: AuditEvent) -> bool:
-    """Whether a person asked for something. Of an undo the effects are told with their calls."""
+    """Whether a person asked for something. The effects of an undo show with their calls."""
     if event.kind == CREATED:
         return event.actor != "task"
     return event.kind in ("vote", "expired") or (event.verb != "" and event.kind != "effect_undone")

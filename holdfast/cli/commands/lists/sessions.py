@@ -7,7 +7,7 @@ from functools import partial
 
 from holdfast.archive.segments import turns
 from holdfast.cli import output
-from holdfast.cli.commands.open_questions import READ_SECONDS
+from holdfast.cli.commands.open_questions import READ_SECONDS, TURNLESS
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
@@ -80,7 +80,7 @@ async def _messages(common: Common, runner: AgentRunner, name: str, app: str) ->
         known = [each.name for each in await list_sessions(runner.client, app, NEWEST)]
         msg = f"There is no session {name!r} of app {app!r}: it has no turns, or was deleted."
         msg += instead(name, known)
-        raise NotFoundError(msg, remedy="Name the app of its tasks with --app.") from None
+        raise NotFoundError(msg, remedy=TURNLESS) from None
     if common.json:
         for item in await runner.session(name).get_items():
             output.emit(item)
