@@ -326,14 +326,15 @@ class Archive:
     def fingerprint(self, path: str) -> str:
         """Return the SHA-256 of a file as it is kept, encrypted or not; empty of a deleted one.
 
+        A blob that was put aside is there still.
+
         Raises:
             ArchiveError: The archive cannot be read at all.
         """
-        with self._failures("read", path):
-            try:
-                return digest(self._kept.read(path))
-            except FileNotFoundError:
-                return ""
+        for place in (path, aside_path(path)):
+            with self._failures("read", place), suppress(FileNotFoundError):
+                return digest(self._kept.read(place))
+        return ""
 
     def age(self, path: str) -> tuple[int, float]:
         """Return how many bytes a file has, and when it was written, seconds since the epoch.

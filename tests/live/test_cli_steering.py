@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.archive.archive import Archive
 from tests.support.cli import Cli, Here, make_cli
 
 DESK = '''
@@ -435,6 +436,8 @@ def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli
     run("backup", manifest)
     archive = next(each.parent for each in cli.home.rglob("archive.json"))
     shutil.copytree(archive, copy)
+    assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []
+    Archive(copy).put_aside(str(next(copy.glob("blobs/??/*")).relative_to(copy)))
     assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []
     record = next(copy.glob("tasks/*.json"))
     record.write_bytes(record.read_bytes()[:-9])

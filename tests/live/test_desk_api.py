@@ -63,7 +63,7 @@ async def api(runner: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
 
 
 async def test_a_card_knows_its_tool_while_no_worker_process_is_up(
-    rig: Rig, runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, runner: AgentRunner, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await runner.create_task("pay kim 9")
     await runner.run_task(task)
@@ -73,6 +73,9 @@ async def test_a_card_knows_its_tool_while_no_worker_process_is_up(
     assert context.snapshot is not None
     [spec] = context.snapshot.tools
     assert spec.parameters["properties"]["euros"]["type"] == "integer"
+    monkeypatch.setattr("holdfast.desk.api.reads.RUN_SECONDS", 0.2)
+    card = await api.get(f"/api/v1/approvals/{task.task_id}:1")
+    assert (card.status_code, card.json()["approval"]["tool"]) == (200, "pay")
 
 
 async def test_charts_read_an_open_task_again_and_a_closed_one_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
@@ -18,7 +19,7 @@ from holdfast.client.agent_runner.approvals import open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.schedules import Schedule
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
+from holdfast.desk.api.access import RUN_SECONDS, Asked, CleanJSON, DecisionJSON, IdRoute
 from holdfast.desk.pages.feed import Feed, read_forks, read_sessions
 from holdfast.desk.pages.queues import read_queues
 from holdfast.desk.views.artifacts import HARMLESS
@@ -28,7 +29,7 @@ from holdfast.desk.views.tasks import MOST_SEARCHED, TaskFilter
 from holdfast.desk.views.timeline import Effect, Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
-from holdfast.errors import InvalidArgumentError, NotFoundError, TaskNotFoundError
+from holdfast.errors import InvalidArgumentError, NotFoundError, NoWorkerError, TaskNotFoundError
 from holdfast.reading.artifacts import KeptArtifact, read_artifact
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.inbox import InboxFilter
@@ -320,9 +321,16 @@ async def list_approvals(
 
 @reads.get("/approvals/{approval_id:path}", response_class=DecisionJSON)
 async def card(asked: Asked, approval_id: str) -> Card:
-    """Return an approval that waits, with what a decision needs."""
+    """Return an approval that waits, with what a decision needs.
+
+    While no worker process answers, it is as the list has it: long arguments are cut.
+    """
     task_id = task_of(approval_id)
-    found = await asked.runner.pending_approvals(task_id)
+    try:
+        async with asyncio.timeout(RUN_SECONDS):
+            found = await asked.runner.pending_approvals(task_id)
+    except (TimeoutError, NoWorkerError):
+        found = await open_approvals(asked.runner)
     approval = next((each for each in found if each.id == approval_id), None)
     if approval is None:
         said = await Feed(asked.runner).decided_by(approval_id)
