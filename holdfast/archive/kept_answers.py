@@ -9,7 +9,7 @@ next answer replaces and the end of the task deletes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.bytestore import EFFECTS, FORKS, SUPERSEDED, folder_of
@@ -17,6 +17,9 @@ from holdfast.errors import ArchiveError, is_torn
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.gate import is_object
 from holdfast.values.text.logs import log
+
+MOST_LANES = 64
+"""Lanes whose late answers are looked for: steps of a task that were taken side by side."""
 
 
 async def keep_answer(archive: Archive, task_id: str, lane: int, kept: KeptAnswer) -> None:
@@ -66,6 +69,18 @@ async def drop_answers(archive: Archive, task_id: str, lanes: int | None = None)
         was_there = await archive.adelete_record(_name(task_id, lane))
         if lanes is None and not was_there:
             return
+
+
+async def drop_late_answers(archive: Archive, tasks: Iterable[str]) -> None:
+    """Delete what any lane of tasks has kept: after an erasure, the first lanes may have nothing.
+
+    Raises:
+        ArchiveError: The archive cannot be written.
+    """
+    kept = {*await archive.alist_records("answers")}
+    for task_id in tasks if kept else ():
+        for name in kept.intersection(_name(task_id, lane) for lane in range(MOST_LANES)):
+            await archive.adelete_record(name)
 
 
 async def drop_folders(archive: Archive, task_id: str) -> None:

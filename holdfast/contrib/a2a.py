@@ -51,6 +51,8 @@ with needing("a2a", "holdfast.contrib.a2a"):
 from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
+    ArchiveError,
+    ConnectError,
     HoldfastError,
     InvalidArgumentError,
     NotFoundError,
@@ -300,39 +302,46 @@ class _Tasks(RequestHandler):
             raise errors.UnsupportedOperationError(msg)
         data = next((each for each in map(_whole, get_data_parts(message.parts))), None)
         waits = await runner.pending_approvals(task_id) if task.status == "waiting" else ()
+        # Sent again, it has one effect: it decides nothing that the task asks meanwhile.
+        key = names_digest(asked.visitor.name, message.message_id)
         if waits:
-            await _decide(asked, waits, data, text)
+            await _decide(asked, waits, data, text, key)
         elif text and data is None:
             by = await asked.may("feedback", task_id)
-            key = names_digest(asked.visitor.name, message.message_id)
             await runner.give_feedback(task_id, text, by=by, request_id=key)
 
 
-async def _decide(asked: Access, waits: Sequence[Approval], data: Json, text: str) -> None:
-    """Decide what a task waits for.
+async def _decide(
+    asked: Access, waits: Sequence[Approval], data: Json, text: str, key: str
+) -> None:
+    """Decide what a task waits for; `key` names the request.
 
     Raises:
         InvalidParamsError: It is not said what, or not what is decided.
     """
     given = as_object(data)
-    named = given.pop("approval", None)
+    named, digest = given.pop("approval", None), given.pop("digest", None)
     due = [each for each in waits if named in (None, each.id)]
     if len(due) != 1:
         names = ", ".join(each.id for each in waits)
         msg = f"Name in a data part which is decided: 'approval' is one of {names}."
         raise errors.InvalidParamsError(msg)
-    [one], roles = due, asked.person.roles
+    [one] = due
+    more: Any = {"roles": asked.person.roles, "request_id": key}
+    # By what the sender has seen: a call that was edited since is not voted for unseen.
+    seen = Approval(id=one.id, digest=digest) if isinstance(digest, str) else one.id
+    data = given or (None if named or digest else data)
     reason, form = str(given.get("reason", text)), as_object(_schema(one))
     is_form = one.kind == "question" and form is not _DECISION
     if is_form and ("approved" not in given or "approved" in as_object(form.get("properties"))):
         by = await asked.may("respond", one.id)
-        await asked.runner.respond(one, by, text if data is None else data, roles=roles)
+        await asked.runner.respond(seen, by, text if data is None else data, **more)
     elif given.get("approved") is False:
         by = await asked.may("reject", one.id)
-        await asked.runner.reject(one, by, reason or "It was rejected.", roles=roles)
+        await asked.runner.reject(seen, by, reason or "It was rejected.", **more)
     elif given.get("approved") is True:
         by = await asked.may("approve", one.id)
-        await asked.runner.approve(one, by, note=reason, roles=roles)
+        await asked.runner.approve(seen, by, note=reason, **more)
     else:
         msg = 'The task waits for a decision: send a data part {"approved": true} or false.'
         raise errors.InvalidParamsError(msg)
@@ -380,7 +389,10 @@ async def _shown(asked: Access, task_id: str) -> a2a.Task:
     if task.status == "waiting":
         waits = await asked.runner.pending_approvals(task_id)
         said, id = "\n".join(map(_question, waits)), " ".join(each.id for each in waits)
-        asks = [{"approval": each.id, "schema": _schema(each)} for each in waits]
+        asks: list[dict[str, Json]] = [
+            {"approval": each.id, "digest": each.bound or each.digest, "schema": _schema(each)}
+            for each in waits
+        ]
         parts = [new_data_part(without_secrets(each)) for each in asks]
     if said:
         parts = [new_text_part(redact(said)), *parts]
@@ -394,7 +406,10 @@ async def _shown(asked: Access, task_id: str) -> a2a.Task:
 
 
 def _question(approval: Approval) -> str:
-    return approval.text or f"May {approval.tool} run with {approval.arguments}?"
+    asks = approval.text or f"May {approval.tool} run with {approval.as_agreed}?"
+    if approval.text and approval.tool and approval.kind != "question":
+        asks += f"\n{approval.tool} {approval.as_agreed}"
+    return "\n".join([asks, *approval.filled_in])
 
 
 def _schema(approval: Approval) -> Json:
@@ -430,6 +445,8 @@ def _as_a2a() -> Generator[None]:
         raise errors.TaskNotFoundError(message_of(error)) from error
     except InvalidArgumentError as error:
         raise errors.InvalidParamsError(message_of(error)) from error
+    except (ConnectError, ArchiveError, NoWorkerError) as error:  # it passes: ask again
+        raise errors.InternalError(message_of(error)) from error
     except HoldfastError as error:
         raise errors.UnsupportedOperationError(message_of(error)) from error
     except Exception as error:

@@ -28,7 +28,7 @@ with needing("a2a", "holdfast.contrib.a2a_tool"):
         new_text_part,
     )
     from a2a.types import a2a_pb2 as a2a
-    from a2a.utils.errors import TaskNotCancelableError
+    from a2a.utils.errors import InternalError, TaskNotCancelableError
 
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
@@ -38,12 +38,21 @@ from holdfast.contrib.frameworks import LONGEST, ONE_TEXT
 from holdfast.errors import OutcomeUnknownError
 from holdfast.task.data.calls import Asks, Question
 from holdfast.values.base import Json, canonical, digest, pauses
-from holdfast.values.checks.gate import as_object
+from holdfast.values.checks.gate import as_object, as_text
 
 T = TypeVar("T")
 
 PAUSES = 0.2, 30.0
 """Seconds between two looks at a remote task: the first, and the most."""
+
+ANSWER_SECONDS = 120.0
+"""How long one request may take, whatever trickles in."""
+
+CARD_SECONDS = 30.0
+"""How long a remote agent may be out of reach when a call begins, or goes on."""
+
+PASSING = {408, 425, 429}
+"""HTTP statuses after which a request is sent again."""
 
 PATIENCE_SECONDS = 600.0
 """How long a remote agent may be out of reach while its task is followed."""
@@ -90,7 +99,8 @@ async def _client(url: str, http: httpx.AsyncClient) -> Client:
     Raises:
         RuntimeError: It would.
     """
-    card = await A2ACardResolver(http, url).get_agent_card()
+    get = A2ACardResolver(http, url).get_agent_card
+    card = await _patiently(get, repeats=True, seconds=CARD_SECONDS)
     for each in card.supported_interfaces:
         if _origin(each.url) != _origin(url):
             raise RuntimeError(
@@ -110,6 +120,8 @@ class _Asked(NamedTuple):
 
     task: str
     message: str
+    approval: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,9 +159,14 @@ class _Call:
                 raise RuntimeError("The remote agent has asked a person, who did not answer.")
             form = as_object(said["content"])
             text = form.get("answer") if len(form) == 1 else None
-            part = new_text_part(text) if isinstance(text, str) else new_data_part(form)
+            is_text = isinstance(text, str)
+            # With the names of what was asked, an answer decides nothing that is asked later.
+            names: dict[str, Json] = {"approval": asked.approval, "digest": asked.digest}
+            data = {**({} if is_text else form), **(names if asked.approval else {})}
+            parts = [new_text_part(text)] if isinstance(text, str) else list[a2a.Part]()
+            parts += [new_data_part(data)] if data or not is_text else []
             id = f"{self.key}-{digest(asked.message.encode())[:8]}"
-            found = await self._send(id, [part], task_id=task.id, context_id=task.context_id)
+            found = await self._send(id, parts, task_id=task.id, context_id=task.context_id)
             if isinstance(found, str):
                 return found
             task = found
@@ -196,27 +213,35 @@ class _Call:
         raise RuntimeError(f"The remote task is {name}. {said}".strip())
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]], *, repeats: bool) -> T:
+async def _patiently(
+    ask: Callable[[], Awaitable[T]], *, repeats: bool, seconds: float = PATIENCE_SECONDS
+) -> T:
     """Ask a remote agent; again while it is out of reach, if it may be asked twice.
 
     Raises:
         OutcomeUnknownError: It may have been asked, and does not answer.
         A2AError: It has refused, or was not asked.
     """
-    for pause in pauses(*PAUSES, total=PATIENCE_SECONDS):
+    for pause in pauses(*PAUSES, total=seconds):
         try:
-            return await ask()
-        except A2AClientError as error:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await ask()
+        except (A2AClientError, InternalError, TimeoutError) as error:
             cause = error.__cause__
             if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout) and not repeats:
                 raise
-            if isinstance(cause, httpx.HTTPStatusError) and cause.response.is_client_error:
+            if isinstance(cause, httpx.HTTPStatusError) and _is_refused(cause.response):
                 raise
             if not repeats:
                 msg = f"Whether the remote agent has the message is not known: {error}"
                 raise OutcomeUnknownError(msg) from error
             await asyncio.sleep(pause)
     raise OutcomeUnknownError("The remote agent is out of reach; its task may go on.")
+
+
+def _is_refused(answer: httpx.Response) -> bool:
+    """Whether the same request would be refused again: a time-out or a limit passes."""
+    return answer.is_client_error and answer.status_code not in PASSING
 
 
 def _text(artifact: a2a.Artifact) -> str:
@@ -231,10 +256,11 @@ def _asks(task: a2a.Task, said: str) -> Asks:
         RuntimeError: Its ids cannot be kept.
     """
     message = task.status.message
-    state = json.dumps(_Asked(task.id, message.message_id))
+    data: Any = next(iter(get_data_parts(message.parts)), None)
+    names = (as_text(as_object(data).get(each)) for each in ("approval", "digest"))
+    state = json.dumps(_Asked(task.id, message.message_id, *names))
     if len(state) > LONGEST:
         raise RuntimeError("The remote agent asks something with an id that is too long to keep.")
-    data: Any = next(iter(get_data_parts(message.parts)), None)
     form = as_object(as_object(data).get("schema"))
     if not form or len(canonical(form)) > LONGEST:
         form = ONE_TEXT

@@ -193,6 +193,10 @@ def holdfast_converter(current: DataConverter | None = None) -> DataConverter:
     )
 
 
+DRIVER = "holdfast.archive.archive"
+"""The name of the driver below."""
+
+
 class ArchiveStorageDriver(StorageDriver):
     """Stores payloads under the SHA-256 of their bytes, so that equal payloads are stored once."""
 
@@ -202,11 +206,11 @@ class ArchiveStorageDriver(StorageDriver):
 
     def name(self) -> str:
         """Return the name recorded in histories: it can never change."""
-        return "holdfast.archive.archive"
+        return DRIVER
 
     def type(self) -> str:
         """Return the driver's type, which is also its name."""
-        return "holdfast.archive.archive"
+        return DRIVER
 
     async def store(
         self, context: StorageDriverStoreContext, payloads: Sequence[Payload]

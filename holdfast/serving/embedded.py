@@ -212,8 +212,9 @@ class LocalEngine:
             runs = (each for each in kept() if isinstance(each, Agent))
             used = {key for each in runs for key in connected_by(reachable([each]))}
             left = {key: each for key, each in connected_by(replaced).items() if key not in used}
+            used |= {key for key, each in left.items() if each.is_busy}
             replaced[:] = [each for each in replaced if connected_by([each]).keys() & used]
-            await self._end({key: each for key, each in left.items() if not each.is_busy})
+            await self._end({key: each for key, each in left.items() if key not in used})
 
     def serves(self, app: str, agent: str) -> bool:
         """Whether a worker serves an agent."""

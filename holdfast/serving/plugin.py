@@ -86,6 +86,9 @@ class WholeTasks:
         self._is_early = False
         self._commands = 0
 
+    def get_thread_id(self) -> None:
+        """Name no thread: code that blocks is waited for, and not interrupted from outside."""
+
     def activate(self, act: Any) -> Any:
         """Handle an activation.
 

@@ -70,8 +70,8 @@ class Fold(Value):
     """What a fold leaves of the conversation that the model saw until then.
 
     It holds for that conversation alone. In a session, a task that ran side by side may have added
-    messages before it that no summary has: then the fold changes nothing, and the next step folds
-    what there is.
+    messages before it that no summary has: then the fold leaves nothing out, its summary stays, and
+    the next step folds what there is.
 
     Attributes:
         length: How many messages it had. Where there are more, steps that ran side by side have
@@ -156,6 +156,8 @@ def view(messages: Iterable[Message]) -> list[Message]:
             seen.append(message)
         elif fold.holds_for(seen):
             seen = fold.applied(seen, message)
+        elif _is_summary(message):  # what it is about may be gone from the session
+            seen.append(message.model_copy(update={"call_id": ""}))
     return seen
 
 

@@ -11,6 +11,7 @@ import pytest
 from a2a.client import Client, ClientConfig, create_client
 from a2a.helpers import (
     get_artifact_text,
+    get_data_parts,
     get_message_text,
     get_stream_response_text,
     new_data_part,
@@ -164,6 +165,24 @@ async def test_an_approval_is_input_that_is_required_and_a_data_part_decides(
         [each async for each in ann.send_message(yes)]
     [told] = [each for each in await runner.audit(task.id) if each.verb == "approve"]
     assert (told.actor, "It is due." in told.arguments) == ("ann", True)
+
+
+async def test_an_answer_that_is_sent_again_decides_nothing_else(
+    ann: Client, model: FakeOpenAI
+) -> None:
+    model.call("pay", {"euros": 5})
+    model.call("pay", {"euros": 500})
+    model.reply("Paid.")
+    task = await sent(ann, "Pay.")
+    yes = message({"approved": True}, task_id=task.id)
+    found = [each.task for _ in range(2) async for each in ann.send_message(yes)]
+    assert ["500" in get_message_text(each.status.message) for each in found] == [True, True]
+    asked: Any = get_data_parts(found[1].status.message.parts)[0]
+    decides = {"approved": True, "approval": asked["approval"]}
+    with pytest.raises(errors.UnsupportedOperationError, match="other arguments"):
+        await sent(ann, {**decides, "digest": "0" * 64}, task_id=task.id)
+    done = await sent(ann, {**decides, "digest": asked["digest"]}, task_id=task.id)
+    assert texts(done.artifacts) == ["Paid."]
 
 
 async def test_a_question_is_answered_by_text_or_data(ann: Client, model: FakeOpenAI) -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import Payload
 
 from holdfast import Agent, AgentRunner, Message, ToolCall
 from holdfast.archive import Keys
@@ -13,15 +14,16 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore, aside_path, blob_path, writing_for
 from holdfast.archive.kept_answers import keep_answer
 from holdfast.cli.commands.lists.archive import check
-from holdfast.cli.commands.lists.garbage import collect, unused
+from holdfast.cli.commands.lists.garbage import collect, decoded, unused, within
 from holdfast.cli.connection import Engine
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.models.base import ModelRequest
 from holdfast.task.data.wire import KeptAnswer
 from holdfast.testing import ScriptedModel
+from holdfast.values.base import digest
 from tests.live.test_erasure import _none, big, finished, forgotten, served
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import until
+from tests.support.rig import Rig, until
 from tests.support.scale import times
 
 __all__ = ["logs_are_told_again"]
@@ -118,11 +120,37 @@ async def test_what_comes_after_the_erasure_of_its_task_is_removed(tmp_path: Pat
         await finished(runner, "first", task_id="t1")
         await runner.erase("t1", by="ann", reason="r")
         late = runner.archive.put(b"MKanswer")
-        await keep_answer(runner.archive, "t1", 0, KeptAnswer(activity="a", runs={0: late}))
+        await keep_answer(runner.archive, "t1", 2, KeptAnswer(activity="a", runs={0: late}))
         aged(runner.archive)
         await gc(runner)
         assert await runner.archive.alist_records("answers") == []
         assert ("put aside", blob_path(late)) in await gc(runner)
+
+
+async def test_a_large_payload_is_read_through_its_encryption(tmp_path: Path) -> None:
+    async with AgentRunner.local(served(), data_dir=tmp_path, keys=keys()) as runner:
+        engine, codec = Engine(runner.client, runner.archive, _none), runner.client.data_converter
+        assert codec.payload_codec is not None
+        data = f'"{digest(b"named")}"'.encode()
+        plain = Payload(metadata={"encoding": b"json/plain"}, data=data)
+        [sealed] = await codec.payload_codec.encode([plain])
+        with writing_for("t1"):
+            name = runner.archive.put(sealed.SerializeToString())
+        assert await within(engine, name) == {digest(b"named")}
+
+
+@pytest.mark.parametrize(
+    ("coding", "data"),
+    [
+        (b"binary/encrypted", b"of a codec that is not here"),
+        (b"json/external-storage-reference", b'{"driver_name":"theirs"}'),
+    ],
+)
+async def test_nothing_is_collected_beside_values_that_cannot_be_read(
+    rig: Rig, coding: bytes, data: bytes
+) -> None:
+    with pytest.raises(CommandRefusedError, match="cannot read"):
+        await decoded(rig.engine.client, [Payload(metadata={"encoding": coding}, data=data)])
 
 
 @pytest.mark.parametrize("operation", ["read", "write", "delete"])

@@ -120,3 +120,9 @@ def test_a_workflow_task_for_a_query_alone_is_between_two() -> None:
     whole.activate(act(2, 8, "query_workflow"))
     whole.activate(act(3, 11, "do_update"))
     assert len(inner.seen) == 3
+
+
+def test_the_guard_answers_all_that_a_worker_asks_of_a_workflow() -> None:
+    whole = WholeTasks(Inner())
+    asked = {each for each in dir(WorkflowInstance) if not each.startswith("_")}
+    assert {each for each in asked if not callable(getattr(whole, each, None))} == set()

@@ -55,6 +55,7 @@ from holdfast.workflows.tools.tool_runs import begun
 
 def note_done(ledger: Ledger, state: UndoState, key: str, what: str) -> None:
     """Remember that an effect is undone; `key` names it, `what` is its text for people."""
+    state = ledger.s.undo or state  # a parent may have changed it meanwhile
     if state.unclear or ledger.s.unclear_undos:
         state = note_clear(ledger, state, key)
     state.done, state.undone = (*state.done, key), (*state.undone, what)

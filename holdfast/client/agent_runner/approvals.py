@@ -80,6 +80,7 @@ class TaskApprovals(RunnerBase):
         *,
         always: bool | Always = False,
         roles: Iterable[str] | None = None,
+        request_id: str | None = None,
     ) -> Receipt:
         """Let a call run, as proposed or with edited arguments; the model sees an edit.
 
@@ -94,6 +95,7 @@ class TaskApprovals(RunnerBase):
                 is undone; `Always(...)` says which of them, and until when.
             roles: Roles of who decides, for the rule of the tool; by default the ones that the
                 handle's map gives them.
+            request_id: Names this request: sent again with the same id, it has one effect.
 
         Raises:
             InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
@@ -107,7 +109,7 @@ class TaskApprovals(RunnerBase):
         body: dict[str, Json] = {"note": note or "", **(_always(always) if always else {})}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
-        receipt = await self._decide(approval, "approve", by, body, roles)
+        receipt = await self._decide(approval, "approve", by, body, roles, request_id=request_id)
         if arguments is not None and receipt.status == "applied":
             await self._await_check(approval, body["arguments"])
         return receipt
@@ -121,6 +123,7 @@ class TaskApprovals(RunnerBase):
         message: str | None = None,
         always: bool | Always = False,
         roles: Iterable[str] | None = None,
+        request_id: str | None = None,
     ) -> Receipt:
         """Do not let a call run; the model sees the reason.
 
@@ -135,6 +138,7 @@ class TaskApprovals(RunnerBase):
                 is undone; `Always(...)` says which of them, and until when.
             roles: Roles of who decides, for the rule of the tool; by default the ones that the
                 handle's map gives them.
+            request_id: Names this request: sent again with the same id, it has one effect.
 
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
@@ -143,10 +147,16 @@ class TaskApprovals(RunnerBase):
         body: dict[str, Json] = {"reason": reason}
         body |= {"message": message} if message else {}
         body |= _always(always)
-        return await self._decide(approval, "reject", by, body, roles)
+        return await self._decide(approval, "reject", by, body, roles, request_id=request_id)
 
     async def respond(
-        self, approval: ApprovalLike, by: str, result: Json, *, roles: Iterable[str] | None = None
+        self,
+        approval: ApprovalLike,
+        by: str,
+        result: Json,
+        *,
+        roles: Iterable[str] | None = None,
+        request_id: str | None = None,
     ) -> Receipt:
         """Give a result in place of the tool. A call of unknown outcome has happened, with it.
 
@@ -155,12 +165,14 @@ class TaskApprovals(RunnerBase):
             by: Who decides.
             result: The result, JSON data.
             roles: As for `approve`.
+            request_id: Names this request: sent again with the same id, it has one effect.
 
         Raises:
             InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
-        return await self._decide(approval, "respond", by, {"result": result}, roles)
+        body: dict[str, Json] = {"result": result}
+        return await self._decide(approval, "respond", by, body, roles, request_id=request_id)
 
     async def snooze(
         self,
@@ -290,6 +302,8 @@ class TaskApprovals(RunnerBase):
         by: str,
         body: dict[str, Json],
         roles: Iterable[str] | None,
+        *,
+        request_id: str | None = None,
     ) -> Receipt:
         task_id, wanted = _parts(approval)
         if not by:
@@ -302,7 +316,7 @@ class TaskApprovals(RunnerBase):
         if isinstance(approval, Approval) and verb in DECIDED:
             sent["digest"] = approval.bound or approval.digest
         try:
-            return await self._tasks.command(task_id, verb, by=by, body=sent)
+            return await self._tasks.command(task_id, verb, by=by, body=sent, request_id=request_id)
         except CommandRefusedError as error:
             # A query can show an approval before a workflow task has opened it. A decision that
             # comes with that workflow task is handled before its other events: send it again.

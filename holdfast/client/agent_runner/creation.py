@@ -275,7 +275,7 @@ class TaskReading(RunnerBase):
         block = asker = ""
         try:
             entries, opens = await self._read.ledger(id_of(task), legible=True)
-            asker = (await self._read.head(id_of(task))).asker
+            asker = (await self._read.head(id_of(task))).asker if entries else ""
             block = await self._read.block_of(id_of(task))
         except (NoWorkerError, StuckTaskError):
             from holdfast.client.agent_runner.task_client.forced import replayed

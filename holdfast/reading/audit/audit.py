@@ -407,9 +407,13 @@ def audit_events(
         now: Events that no ledger has, the last ones.
         asker: Who created the task, as its head says; empty for unknown.
     """
-    made = _Events(asker)
+    made = _Events()
     for happening in happenings(entries, opens):
         made.take(happening)
+    # A fork has the beginning of its original; its head has who made the fork.
+    if asker and all(each.kind != "forked" for each in made.events):
+        begun = {"actor": asker}
+        made.events = [e.model_copy(update=begun) if e.kind == CREATED else e for e in made.events]
     made.events.sort(key=lambda event: event.time)  # steps are recorded at their end
     events = (*made.events, *now)
     return [_cut(_redacted(event, secrets) if secrets else event) for event in events]
@@ -422,10 +426,9 @@ class _Events:
         events: The events so far.
     """
 
-    def __init__(self, asker: str) -> None:
-        """Begin with nothing but who created the task."""
+    def __init__(self) -> None:
+        """Begin with nothing."""
         self.events: list[AuditEvent] = []
-        self._asker = asker
         self._asked: dict[str, EventRecord] = {}
         self._undos = Undos()
 
@@ -440,8 +443,6 @@ class _Events:
         event_ = happening.event
         if event_.kind == "asked":
             self._asked[str(event_.body.get("id"))] = event_
-        by = event_.by or (self._asker if event_.kind == CREATED else "")
-        event_ = event_.model_copy(update={"by": by})
         self.events.append(_task_event(event_, happening.branch, self._asked))
         if isinstance(happening, CallUndone):
             self._undos.taken_back(happening, self.events)

@@ -6,10 +6,13 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.converter import DefaultPayloadConverter
 
 from holdfast.archive.archive import Archive, places_of
 from holdfast.archive.bytestore import (
@@ -22,15 +25,25 @@ from holdfast.archive.bytestore import (
     used_path,
 )
 from holdfast.archive.holds import read_holds
-from holdfast.archive.kept_answers import drop_answers
+from holdfast.archive.kept_answers import drop_late_answers
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
+from holdfast.engine.converter import DRIVER
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.reading.queries import server_errors
 from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
+
+READABLE = {
+    b"json/external-storage-reference",
+    *(
+        each.encoding.encode()
+        for each in DefaultPayloadConverter.default_encoding_payload_converters
+    ),
+}
+"""Encodings of payloads in which the digests of values can be seen."""
 
 SHA256 = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
@@ -76,7 +89,8 @@ async def collect(engine: Engine, until: float) -> list[Unused]:
     its reference is nowhere yet. This can be stopped at any moment, and begun again.
 
     Raises:
-        CommandRefusedError: Something is held: a value does not say whose it was.
+        CommandRefusedError: Something is held: a value does not say whose it was. Or a payload of
+            Temporal cannot be read here.
         EngineError: As for `unused`.
     """
     found = await unused(engine, until)
@@ -93,9 +107,10 @@ async def _drop_late(archive: Archive) -> None:
 
     With keys, these cannot be written any more. Marks of effects have no texts, and stay.
     """
-    for name in await archive.alist_records(ERASURES):
-        for task_id in as_array(as_object(await archive.afind_record(name)).get("tasks")):
-            await drop_answers(archive, as_text(task_id))
+    names = await archive.alist_records(ERASURES)
+    certificates = map(as_object, await some_at_once(archive.afind_record, names))
+    tasks = [as_text(task) for each in certificates for task in as_array(each.get("tasks"))]
+    await drop_late_answers(archive, tasks)
 
 
 async def unused(engine: Engine, until: float) -> list[Unused]:
@@ -117,11 +132,11 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
         used |= _digests(json.dumps(each).encode())
     with server_errors():
         async for message in _messages(engine.client):
-            for payload in await _decoded(engine.client, [*_payloads(message)]):
+            for payload in await decoded(engine.client, [*_payloads(message)]):
                 used |= _digests(payload.data)
     todo = [*used]
     while todo:
-        found = set[str]().union(*await some_at_once(lambda each: _within(archive, each), todo))
+        found = set[str]().union(*await some_at_once(lambda each: within(engine, each), todo))
         todo = [*(found - used)]
         used |= found
     places = set[str]().union(*(places_of(archive, each) for each in used))
@@ -129,19 +144,35 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     aside = {each for each in blobs if each.startswith(UNUSED)}
     left = {each for each in blobs if used_path(each).partition("~")[0] not in places}
     left -= {aside_path(each) for each in blobs if each not in aside}
+    seen = zip(left, await some_at_once(lambda each: _seen(archive, each), [*left]), strict=True)
     made = [
-        Unused(each, *await archive.aage(each), "delete" if each in aside else "put aside")
-        for each in left
+        Unused(path, *known, "delete" if path in aside else "put aside")
+        for path, known in seen
+        if known is not None
     ]
     return sorted((each for each in made if each.at < until), key=lambda each: each.at)
 
 
-async def _within(archive: Archive, sha256: str) -> set[str]:
+async def within(engine: Engine, sha256: str) -> set[str]:
     """Return what a value refers to; a digest of something else refers to nothing."""
     try:
-        return _digests(await archive.aget(sha256))
+        data = await engine.archive.aget(sha256)
     except BlobMissingError:
         return set()
+    found = _digests(data)
+    with suppress(DecodeError):
+        # A payload that is too large for history: with keys, it is encrypted within its blob.
+        payload = Payload.FromString(data)
+        if "encoding" in payload.metadata:
+            found |= _digests((await decoded(engine.client, [payload]))[0].data)
+    return found
+
+
+async def _seen(archive: Archive, path: str) -> tuple[int, float] | None:
+    """Return a value's size and age; None of one that an erasure has just deleted."""
+    with suppress(BlobMissingError):
+        return await archive.aage(path)
+    return None
 
 
 def _digests(data: bytes) -> set[str]:
@@ -174,6 +205,28 @@ def _payloads(message: Any) -> Iterator[Payload]:
             yield from _payloads(each)
 
 
-async def _decoded(client: Client, payloads: list[Payload]) -> list[Payload]:
+def _is_reference(payload: Payload) -> bool:
+    coding, kind = (payload.metadata.get(each, b"") for each in ("encoding", "messageType"))
+    return b"external-storage-reference" in coding or kind.endswith(b".ExternalStorageReference")
+
+
+async def decoded(client: Client, payloads: list[Payload]) -> list[Payload]:
+    """Decode payloads; none may stay unread: what it refers to would not be known.
+
+    Raises:
+        CommandRefusedError: One is encoded by a codec that is not here, or kept elsewhere.
+    """
     codec = client.data_converter.payload_codec
-    return await codec.decode(payloads) if codec is not None and payloads else payloads
+    found = await codec.decode(payloads) if codec is not None and payloads else payloads
+    for each in found:
+        coding = each.metadata.get("encoding", b"")
+        is_elsewhere = _is_reference(each) and DRIVER.encode() not in each.data
+        if is_elsewhere or (each.data and coding not in READABLE):
+            shown = (
+                "kept by a storage driver" if is_elsewhere else f"encoded as {coding.decode()!r}"
+            )
+            raise CommandRefusedError(
+                f"Temporal has a value that is {shown}, which this command cannot read: what it"
+                " refers to is not known, so nothing is put aside or deleted."
+            )
+    return found
