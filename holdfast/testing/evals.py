@@ -11,7 +11,7 @@ import inspect
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from holdfast.agents.agent import Agent
@@ -22,6 +22,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.testing.cases import Case, StandIns
 from holdfast.values.base import Json, sense
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage
 from holdfast.values.settings import Budget
@@ -105,8 +106,12 @@ async def eval_cases(
         max_turns: Most model calls of a case.
 
     Raises:
-        InvalidArgumentError: Two judges have one name, or runs= names a tool that no agent has.
+        InvalidArgumentError: An argument cannot be used, two judges have one name, or runs= names a
+            tool that no agent has.
     """
+    check_arguments(eval_cases, cases=cases, judges=judges, runs=runs, max_turns=max_turns)
+    if not isinstance(cast("object", agent), Agent):
+        raise InvalidArgumentError(f"agent= takes an Agent; it was {shown(agent)}.")
     names = list(map(_name, judges))
     if twice := sorted({each for each in names if names.count(each) > 1}):
         msg = f"Each judge has a name of its own; these have several: {named(twice)}."
