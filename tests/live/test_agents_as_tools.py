@@ -219,7 +219,9 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
     task = await runner.create_task("q", step_mode="automatic")
     lowest = f"{task.task_id}~0.1.0.0~0.1.0.0"
     await ended.wait()
-    assert "has ended" in (await until_status(runner, lowest, "needs_attention")).error
+    # Whether its own end reaches it first depends on the machine; no model is asked in any case.
+    found = await until_status(runner, lowest, "needs_attention", "abandoned")
+    assert "has ended" in found.error
     assert len(rig.model.requests) == 3
 
 
