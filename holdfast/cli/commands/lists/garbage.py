@@ -45,6 +45,9 @@ READABLE = {
 }
 """Encodings of payloads in which the digests of values can be seen."""
 
+WHOLE_VALUES = 4
+"""Values that are in memory at the same time; one may have 50 MB."""
+
 SHA256 = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -134,10 +137,13 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
         async for message in _messages(engine.client):
             for payload in await decoded(engine.client, [*_payloads(message)]):
                 used |= _digests(payload.data)
-    todo = [*used]
-    while todo:
-        found = set[str]().union(*await some_at_once(lambda each: within(engine, each), todo))
-        todo = [*(found - used)]
+    there = {used_path(each).partition("~")[0] for each in blobs}
+    found = set(used)
+    # Few at a time: each is a whole value. What is no value, or was written meanwhile, is not read:
+    # what the latter refers to is put aside at most, and the next look finds it.
+    while todo := [each for each in found if not there.isdisjoint(places_of(archive, each))]:
+        read = await some_at_once(lambda each: within(engine, each), todo, WHOLE_VALUES)
+        found = set[str]().union(*read) - used
         used |= found
     places = set[str]().union(*(places_of(archive, each) for each in used))
     # A read has copied back what is both here and aside: it begins anew.
