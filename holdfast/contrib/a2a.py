@@ -300,7 +300,7 @@ class _Tasks(RequestHandler):
         if task.status in (*CLOSED, "answered"):
             msg = "The task has ended: leave taskId out, and begin another one in its context."
             raise errors.UnsupportedOperationError(msg)
-        data = next((each for each in map(_whole, get_data_parts(message.parts))), None)
+        data = next(map(_whole, get_data_parts(message.parts)), None)
         waits = await runner.pending_approvals(task_id) if task.status == "waiting" else ()
         # Sent again, it has one effect: it decides nothing that the task asks meanwhile.
         key = names_digest(asked.visitor.name, message.message_id)

@@ -159,12 +159,13 @@ class _Call:
                 raise RuntimeError("The remote agent has asked a person, who did not answer.")
             form = as_object(said["content"])
             text = form.get("answer") if len(form) == 1 else None
-            is_text = isinstance(text, str)
-            # With the names of what was asked, an answer decides nothing that is asked later.
-            names: dict[str, Json] = {"approval": asked.approval, "digest": asked.digest}
-            data = {**({} if is_text else form), **(names if asked.approval else {})}
-            parts = [new_text_part(text)] if isinstance(text, str) else list[a2a.Part]()
-            parts += [new_data_part(data)] if data or not is_text else []
+            parts, data = list[a2a.Part](), form
+            if isinstance(text, str):
+                parts, data = [new_text_part(text)], {}
+            if asked.approval:  # with the names of what was asked, it decides nothing asked later
+                data = {**data, "approval": asked.approval, "digest": asked.digest}
+            if data or not parts:
+                parts.append(new_data_part(data))
             id = f"{self.key}-{digest(asked.message.encode())[:8]}"
             found = await self._send(id, parts, task_id=task.id, context_id=task.context_id)
             if isinstance(found, str):
