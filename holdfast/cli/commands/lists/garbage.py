@@ -137,7 +137,8 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
         async for message in _messages(engine.client):
             for payload in await decoded(engine.client, [*_payloads(message)]):
                 used |= _digests(payload.data)
-    there = {used_path(each).partition("~")[0] for each in blobs}
+    bare = {each: used_path(each).partition("~")[0] for each in blobs}
+    there = {*bare.values()}
     found = set(used)
     # Few at a time: each is a whole value. What is no value, or was written meanwhile, is not read:
     # what the latter refers to is put aside at most, and the next look finds it.
@@ -148,7 +149,7 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     places = set[str]().union(*(places_of(archive, each) for each in used))
     # A read has copied back what is both here and aside: it begins anew.
     aside = {each for each in blobs if each.startswith(UNUSED)}
-    left = {each for each in blobs if used_path(each).partition("~")[0] not in places}
+    left = {each for each in blobs if bare[each] not in places}
     left -= {aside_path(each) for each in blobs if each not in aside}
     seen = zip(left, await some_at_once(lambda each: _seen(archive, each), [*left]), strict=True)
     made = [
@@ -175,7 +176,7 @@ async def within(engine: Engine, sha256: str) -> set[str]:
 
 
 async def _seen(archive: Archive, path: str) -> tuple[int, float] | None:
-    """Return a value's size and age; None of one that an erasure has just deleted."""
+    """Return a value's size and age, or None if an erasure has just deleted it."""
     with suppress(BlobMissingError):
         return await archive.aage(path)
     return None
