@@ -13,7 +13,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import CONTENTS_SCOPE, record_name, writing_for
 from holdfast.archive.holds import ERASURE, certificate_name, refuse_held
-from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
+from holdfast.archive.kept_answers import drop_rest
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn, find_run
 from holdfast.errors import (
@@ -188,9 +188,7 @@ class ErasingActivities:
                         break
                     await asyncio.sleep(pause)
             for each in given.tasks:
-                await drop_answers(archive, each)
-                await drop_folders(archive, each)
-                await forget_turn(archive, each)
+                await drop_rest(archive, each)
             # An activity of a session that was open may have written its record meanwhile.
             left = [
                 (each, place)

@@ -14,7 +14,7 @@ from holdfast.activities.spans import tell_of_closed
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import OutputGuardrailBlockedMessageArgs
 from holdfast.archive.archive import Archive
-from holdfast.archive.kept_answers import drop_answers
+from holdfast.archive.kept_answers import drop_lanes
 from holdfast.archive.segments import (
     read_archived,
     read_messages,
@@ -139,7 +139,7 @@ class ClosingActivities:
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
         if given.lanes:
-            await drop_answers(source.archive, task_id(), given.lanes)
+            await drop_lanes(source.archive, task_id(), given.lanes)
         if may_trace():
             tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())

@@ -9,7 +9,7 @@ next answer replaces and the end of the task deletes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.bytestore import EFFECTS, FORKS, SUPERSEDED, folder_of
@@ -18,8 +18,7 @@ from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.gate import is_object
 from holdfast.values.text.logs import log
 
-MOST_LANES = 64
-"""Lanes whose late answers are looked for: steps of a task that were taken side by side."""
+ANSWERS = "answers"
 
 
 async def keep_answer(archive: Archive, task_id: str, lane: int, kept: KeptAnswer) -> None:
@@ -54,52 +53,41 @@ async def find_answer(
     return NOTHING_KEPT
 
 
-async def drop_answers(archive: Archive, task_id: str, lanes: int | None = None) -> None:
-    """Delete what the lanes of a task have kept: its ledger has it, or is deleted as well.
-
-    Args:
-        archive: The namespace's archive.
-        task_id: The task.
-        lanes: How many lanes it had; None for all up to the first that has kept nothing.
+async def drop_lanes(archive: Archive, task_id: str, lanes: int) -> None:
+    """Delete what the first lanes of a task have kept: its ledger has it.
 
     Raises:
         ArchiveError: The archive cannot be written.
     """
-    for lane in itertools.count() if lanes is None else range(lanes):
-        was_there = await archive.adelete_record(_name(task_id, lane))
-        if lanes is None and not was_there:
-            return
+    for lane in range(lanes):
+        await archive.adelete_record(_name(task_id, lane))
 
 
-async def drop_late_answers(archive: Archive, tasks: Iterable[str]) -> None:
-    """Delete what any lane of tasks has kept: after an erasure, the first lanes may have nothing.
+async def drop_answers(archive: Archive, tasks: Collection[str]) -> None:
+    """Delete what any lane of deleted or erased tasks has kept.
 
     Raises:
         ArchiveError: The archive cannot be written.
     """
-    kept = {*await archive.alist_records("answers")}
-    for task_id in tasks if kept else ():
-        for name in kept.intersection(_name(task_id, lane) for lane in range(MOST_LANES)):
+    lanes = {folder_of(ANSWERS, task_id) for task_id in tasks}
+    for name in await archive.alist_records(ANSWERS):
+        if name.removesuffix(".json").rpartition(".")[0] in lanes:
             await archive.adelete_record(name)
 
 
-async def drop_folders(archive: Archive, task_id: str) -> None:
-    """Delete the marks and other ends of a task that is deleted: its id may be used again.
+async def drop_rest(archive: Archive, task_id: str) -> None:
+    """Delete what is kept of a task beside its record: its id may be used again.
+
+    That is its answers, the marks of its calls, its other ends, and what is known of the writing of
+    its turn to a session of its caller's.
 
     Raises:
         ArchiveError: The archive cannot be written.
     """
+    await drop_answers(archive, [task_id])
     for kind in (EFFECTS, FORKS, SUPERSEDED):
         for name in await archive.alist_records(folder_of(kind, task_id)):
             await archive.adelete_record(name)
-
-
-async def forget_turn(archive: Archive, task_id: str) -> None:
-    """Delete what is known of the writing of a task's turn to a session of its caller's.
-
-    Raises:
-        ArchiveError: The archive cannot be written.
-    """
     await archive.adelete_record(turn_name(task_id, "done"))
     for number in itertools.count():
         if not await archive.adelete_record(turn_name(task_id, number)):
@@ -112,4 +100,4 @@ def turn_name(task_id: str, part: str | int) -> str:
 
 
 def _name(task_id: str, lane: int) -> str:
-    return record_name("answers", f"{task_id}.{lane}")
+    return f"{folder_of(ANSWERS, task_id)}.{lane}.json"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.kept_answers import drop_answers, find_answer, keep_answer
+from holdfast.archive.kept_answers import drop_answers, drop_lanes, find_answer, keep_answer
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from tests.support.master_keys import keys, logs_are_told_again
 
@@ -44,10 +44,14 @@ async def test_an_encrypted_answer_that_was_cut_anywhere_counts_as_none(tmp_path
 
 
 async def test_the_answers_of_all_lanes_of_a_task_are_dropped(tmp_path: Path) -> None:
-    for lanes in (3, None):
-        archive = Archive(tmp_path / str(lanes))
-        for lane in range(3):
-            await keep_answer(archive, "t", lane, MINE)
-        await keep_answer(archive, "other", 0, MINE)
-        await drop_answers(archive, "t", lanes)
-        assert await archive.alist_records("answers/") == ["answers/other.0.json"]
+    archive = Archive(tmp_path)
+    long = "long, " * 100
+    for task in ("t", "t.0", "other", long):
+        await keep_answer(archive, task, 2, MINE)
+        await keep_answer(archive, task, 100, MINE)  # a task's first lanes may have nothing
+    await drop_answers(archive, ["t", long])
+    others = ["t.0.100", "t.0.2"]
+    left = [f"answers/{each}.json" for each in ("other.100", "other.2", *others)]
+    assert await archive.alist_records("answers") == left
+    await drop_lanes(archive, "other", 101)
+    assert await archive.alist_records("answers") == left[2:]

@@ -25,7 +25,7 @@ from holdfast.archive.bytestore import (
     used_path,
 )
 from holdfast.archive.holds import read_holds
-from holdfast.archive.kept_answers import drop_late_answers
+from holdfast.archive.kept_answers import drop_answers
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -113,7 +113,7 @@ async def _drop_late(archive: Archive) -> None:
     names = await archive.alist_records(ERASURES)
     certificates = map(as_object, await some_at_once(archive.afind_record, names))
     tasks = [as_text(task) for each in certificates for task in as_array(each.get("tasks"))]
-    await drop_late_answers(archive, tasks)
+    await drop_answers(archive, tasks)
 
 
 async def unused(engine: Engine, until: float) -> list[Unused]:

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
 from holdfast.archive.holds import read_holds, refuse_held
-from holdfast.archive.kept_answers import drop_answers, drop_folders, forget_turn
+from holdfast.archive.kept_answers import drop_rest
 from holdfast.archive.segments import has_record
 from holdfast.engine.rests import rest_of
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
@@ -810,9 +810,7 @@ class TaskClient(TaskUpdates):
         if not (known or await self.reader.records.has(task_id)):
             raise TaskNotFoundError(task_id)
         archived = await self.reader.archive.adelete_record(record_name("tasks", task_id))
-        await forget_turn(self.reader.archive, task_id)
-        await drop_answers(self.reader.archive, task_id)
-        await drop_folders(self.reader.archive, task_id)
+        await drop_rest(self.reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 
