@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.items.run_items import raw_of
-from holdfast.errors import LONGEST_WAIT_SECONDS, ModelUnavailableError
+from holdfast.errors import LONGEST_WAIT_SECONDS, InvalidArgumentError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta
 from holdfast.models.openai.hosted_items import hosted_calls, outlines
@@ -49,6 +49,13 @@ async def asked(api: str, answer: Bytes, *, streamed: bool, client: bool = False
 
 def ignore(delta: Delta) -> None:
     """Take a piece."""
+
+
+@each_api
+@pytest.mark.parametrize("name", [None, 5, ["gpt-5-mini"], b"m", "", " ", "m\n"])
+def test_a_name_that_is_none_is_refused_when_the_model_is_made(api: str, name: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="name"):
+        APIS[api][0](name, api_key=KEY)
 
 
 @each_api

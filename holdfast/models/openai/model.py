@@ -20,6 +20,7 @@ from holdfast.models.openai.http.connection import Connection, extra_fields
 from holdfast.models.openai.items import from_response_items, made_items
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object
+from holdfast.values.checks.ids import LONGEST_KNOWN, check_name
 from holdfast.values.messages import Usage as AnswerUsage
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage
@@ -98,8 +99,11 @@ class OpenAIModel(ABC):
                 call.
             organization: Organization that the calls belong to; None takes OPENAI_ORG_ID.
             project: Project that the calls belong to; None takes OPENAI_PROJECT_ID.
+
+        Raises:
+            InvalidArgumentError: The name is no text, or says nothing.
         """
-        self._name = name
+        self._name = check_name("name", name, LONGEST_KNOWN)
         place = {"organization": organization, "project": project}
         options = {key: value for key, value in place.items() if value is not None}
         self._connection = Connection(name, client, base_url, api_key, options)
