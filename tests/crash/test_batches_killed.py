@@ -48,6 +48,7 @@ async def test_killed_wherever_a_batch_is_each_call_is_submitted_once_and_answer
     ]
     for seam in seams:
         if "content" in seam:
+            api.auto = 1  # calls that come later, too, are answered
             api.end()
         api.held.clear()
         api.wait_in = seam

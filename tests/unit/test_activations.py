@@ -7,7 +7,10 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
-from holdfast.serving.plugin import SplitWorkflowTaskError, WholeTasks
+from holdfast.serving.batches.workflow import Batches
+from holdfast.serving.governor.served import bare, worker_of
+from holdfast.serving.whole_tasks import SplitWorkflowTaskError, WholeTasks, WholeTasksRunner
+from tests.support.rig import Engine
 
 
 class Inner(WorkflowInstance):
@@ -72,26 +75,19 @@ def test_what_follows_an_early_event_is_refused() -> None:
     assert inner.seen[-1] == ["remove_from_cache"]
 
 
-def test_early_events_are_whole_when_their_workflow_task_brings_no_others() -> None:
-    inner = Inner("upsert_workflow_search_attributes", "schedule_activity")
-    whole = WholeTasks(inner)
-    whole.activate(act(1, 6, "initialize_workflow"))
-    whole.activate(act(1, 12, "signal_workflow"))
-    whole.activate(act(1, 12, "query_workflow"))
-    whole.activate(act(2, 13, "query_workflow"))  # the workflow task has begun
-    whole.activate(act(3, 18, "do_update"))
-    assert len(inner.seen) == 5
-
-
-@pytest.mark.parametrize("is_early", [True, False])
-def test_what_follows_a_workflow_task_that_was_lost_is_refused(is_early: bool) -> None:
+def test_early_events_are_refused_when_their_workflow_task_begins_at_another_time() -> None:
     whole = WholeTasks(Inner("upsert_workflow_search_attributes", "schedule_activity"))
     whole.activate(act(1, 6, "initialize_workflow"))
-    if is_early:
-        whole.activate(act(1, 12, "signal_workflow"))
-        whole.activate(act(1, 12, "query_workflow"))
-    else:
-        whole.activate(act(2, 13, "signal_workflow"))
+    whole.activate(act(1, 12, "resolve_activity"))
+    whole.activate(act(1, 12, "query_workflow"))
+    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
+        whole.activate(act(2, 13, "query_workflow"))
+
+
+def test_what_follows_a_workflow_task_that_was_lost_is_refused() -> None:
+    whole = WholeTasks(Inner("upsert_workflow_search_attributes", "schedule_activity"))
+    whole.activate(act(1, 6, "initialize_workflow"))
+    whole.activate(act(2, 13, "signal_workflow"))
     whole.activate(act(2, 13, "query_workflow"))
     with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
         whole.activate(act(3, 17, "do_update"))  # no events of the commands are between
@@ -126,3 +122,9 @@ def test_the_guard_answers_all_that_a_worker_asks_of_a_workflow() -> None:
     whole = WholeTasks(Inner())
     asked = {each for each in dir(WorkflowInstance) if not each.startswith("_")}
     assert {each for each in asked if not callable(getattr(whole, each, None))} == set()
+
+
+async def test_governors_and_batches_are_guarded_as_well(engine: Engine) -> None:
+    made = worker_of(bare(engine.client), "guarded", workflows=[Batches], build_id="1")
+    used: Any = made.config()["unsandboxed_workflow_runner"]
+    assert isinstance(used, WholeTasksRunner)

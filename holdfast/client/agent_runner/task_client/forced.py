@@ -33,7 +33,7 @@ from holdfast.engine.converter import telling
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
 from holdfast.reading.queries import server_errors, why_stuck
 from holdfast.reading.reader import Reader
-from holdfast.serving.plugin import WholeTasks
+from holdfast.serving.whole_tasks import WholeTasks
 from holdfast.serving.worker_process import BUILD_ID
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import LONGEST_REASON, Receipt
