@@ -76,7 +76,7 @@ async def drop_answers(archive: Archive, tasks: Collection[str]) -> None:
 
 
 async def drop_rest(archive: Archive, task_id: str) -> None:
-    """Delete what is kept of a task beside its record: its id may be used again.
+    """Delete what is kept of a task apart from its record: its id may be used again.
 
     That is its answers, the marks of its calls, its other ends, and what is known of the writing of
     its turn to a session of its caller's.

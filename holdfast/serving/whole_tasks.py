@@ -1,4 +1,4 @@
-"""Workflow tasks of which a query has brought a part: they are refused, and come again as a whole.
+"""Refuse workflow tasks that a query has brought in part: they come again as a whole.
 
 A query that waits for a worker process is given the history as it is when one comes, with events
 that no workflow task has brought yet. The SDK lets the workflow act on them for the query, and on

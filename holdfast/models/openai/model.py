@@ -101,7 +101,7 @@ class OpenAIModel(ABC):
             project: Project that the calls belong to; None takes OPENAI_PROJECT_ID.
 
         Raises:
-            InvalidArgumentError: The name is no text, or says nothing.
+            InvalidArgumentError: The name is not text, or says nothing.
         """
         self._name = check_name("name", name, LONGEST_KNOWN)
         place = {"organization": organization, "project": project}
