@@ -54,7 +54,6 @@ def checked(agent: str, field: str, given: Any) -> Any:
 
     Raises:
         UserError: It cannot be used.
-        InvalidArgumentError: One of the tools is neither a tool nor a function.
     """
     check = _CHECKS.get(field)
     return given if check is None else check(agent, field, given)

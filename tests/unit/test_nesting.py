@@ -106,6 +106,7 @@ def test_a_task_refuses_an_agent_as_a_tool_with_a_session_of_its_own() -> None:
         ({"on_stream_max_pending_events": "9"}, "must be a positive integer or None; it was '9'"),
         ({"on_stream_max_pending_events": True}, "must be a positive integer"),
         ({"hooks": print}, "is not a RunHooks"),
+        ({"parameters": 3}, "not an argument type"),
     ],
 )
 def test_options_of_the_nested_run_that_cannot_be_used_are_refused(

@@ -29,7 +29,7 @@ from pydantic import (
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
 from holdfast.agents.tools.options import ApprovalPredicate, takes_context
-from holdfast.errors import HoldfastError, InvalidArgumentError, UserError
+from holdfast.errors import DeclarationError, HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.values.runs.approval_rules import ApprovalRule
 
@@ -143,7 +143,7 @@ def test_to_tool_takes_tools_and_functions_only() -> None:
     assert to_tool(made) is made
     assert to_tool(add).name == "add"
     nothing: Any = "add"
-    with pytest.raises(InvalidArgumentError, match="neither a tool nor a function"):
+    with pytest.raises(DeclarationError, match="neither a tool nor a function"):
         to_tool(nothing)
 
 

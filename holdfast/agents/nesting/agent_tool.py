@@ -20,7 +20,7 @@ from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.options import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.tool import Tool
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.head import MAX_DEPTH, ToolPolicy
 from holdfast.values.base import Json
@@ -429,7 +429,7 @@ def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
     is_type = isinstance(parameters, type)
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
-    raise InvalidArgumentError(
+    raise WrongTypeError(
         f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is not an argument type."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         " Pass a dataclass or a pydantic model class."
     )

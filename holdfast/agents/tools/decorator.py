@@ -11,7 +11,7 @@ from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.foreign.frameworks import adapted
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import FunctionTool, Tool
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import DeclarationError
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ToolResultError, render_result
 
@@ -99,7 +99,7 @@ def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
     """Return a tool unchanged; make one of a function, or of another framework's tool or agent.
 
     Raises:
-        InvalidArgumentError: It is neither, or its signature cannot be described to a model.
+        DeclarationError: It is neither, or its signature cannot be described to a model.
     """
     if isinstance(thing, Tool):
         return cast("Tool", thing)
@@ -107,5 +107,5 @@ def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
         return made
     if not callable(cast("Any", thing)):
         msg = f"{shown(thing)} is neither a tool nor a function. Pass a function or use @tool."
-        raise InvalidArgumentError(msg)
+        raise DeclarationError(msg)
     return Tool.from_function(thing)
