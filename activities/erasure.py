@@ -187,8 +187,7 @@ class ErasingActivities:
                     if not await delete_runs(client, each):
                         break
                     await asyncio.sleep(pause)
-            for each in given.tasks:
-                await drop_rest(archive, each)
+            await drop_rest(archive, given.tasks)
             # An activity of a session that was open may have written its record meanwhile.
             left = [
                 (each, place)

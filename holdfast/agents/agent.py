@@ -273,7 +273,8 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
 
         Raises:
             UserError: An option cannot be served.
-            InvalidArgumentError: The name, or the type of the arguments, cannot be used.
+            WrongTypeError: `parameters` is not a type of arguments.
+            InvalidArgumentError: The name cannot be used.
         """
         return as_tool(
             self,

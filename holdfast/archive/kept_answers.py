@@ -75,23 +75,24 @@ async def drop_answers(archive: Archive, tasks: Collection[str]) -> None:
             await archive.adelete_record(name)
 
 
-async def drop_rest(archive: Archive, task_id: str) -> None:
-    """Delete what is kept of a task apart from its record: its id may be used again.
+async def drop_rest(archive: Archive, tasks: Collection[str]) -> None:
+    """Delete what is kept of tasks apart from their records: their ids may be used again.
 
-    That is its answers, the marks of its calls, its other ends, and what is known of the writing of
-    its turn to a session of its caller's.
+    That is their answers, the marks of their calls, their other ends, and what is known of the
+    writing of their turns to sessions of their callers.
 
     Raises:
         ArchiveError: The archive cannot be written.
     """
-    await drop_answers(archive, [task_id])
-    for kind in (EFFECTS, FORKS, SUPERSEDED):
-        for name in await archive.alist_records(folder_of(kind, task_id)):
-            await archive.adelete_record(name)
-    await archive.adelete_record(turn_name(task_id, "done"))
-    for number in itertools.count():
-        if not await archive.adelete_record(turn_name(task_id, number)):
-            return
+    await drop_answers(archive, tasks)
+    for task_id in tasks:
+        for kind in (EFFECTS, FORKS, SUPERSEDED):
+            for name in await archive.alist_records(folder_of(kind, task_id)):
+                await archive.adelete_record(name)
+        await archive.adelete_record(turn_name(task_id, "done"))
+        for number in itertools.count():
+            if not await archive.adelete_record(turn_name(task_id, number)):
+                break
 
 
 def turn_name(task_id: str, part: str | int) -> str:

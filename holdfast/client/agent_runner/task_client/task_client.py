@@ -810,7 +810,7 @@ class TaskClient(TaskUpdates):
         if not (known or await self.reader.records.has(task_id)):
             raise TaskNotFoundError(task_id)
         archived = await self.reader.archive.adelete_record(record_name("tasks", task_id))
-        await drop_rest(self.reader.archive, task_id)
+        await drop_rest(self.reader.archive, [task_id])
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 
