@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Runner, ToolContext
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import Rig
@@ -81,7 +81,7 @@ def test_what_cannot_be_a_tool_is_refused(rig: Rig) -> None:
     agent = rig.agent(name="Größe 1")
     assert agent.as_tool().name == "gr__e_1"
     wrong: Any = dict[str, int]
-    with pytest.raises(InvalidArgumentError, match="dataclass or a pydantic model"):
+    with pytest.raises(WrongTypeError, match="dataclass or a pydantic model"):
         agent.as_tool(parameters=wrong)
     with pytest.raises(InvalidArgumentError, match="cannot be a tool's name"):
         agent.as_tool("not a name")
