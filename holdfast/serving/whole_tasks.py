@@ -1,4 +1,4 @@
-"""Refuse workflow tasks that a query has brought in part: they come again as a whole.
+"""Refuse the events that a query brings before their workflow task begins.
 
 A query that waits for a worker process is given the history as it is when one comes, with events
 that no workflow task has brought yet. The SDK lets the workflow act on them for the query, and on
@@ -37,29 +37,40 @@ _CANCELS = {
 _EVENTS_BETWEEN_BEGINS = 3
 
 
-_WHY = f"{SPLIT} before its begin. It is tried again as a whole; nothing is lost."
+_WHY = f"{SPLIT} before its begin. Ask again: it comes as a whole; nothing is lost."
+_KNOWN_RUNS = 1000  # whose early events are remembered
 
 
 class SplitWorkflowTaskError(Exception):
-    """A workflow task came in two parts; the server sends it again, as a whole."""
+    """A query brought events of a workflow task that has not begun."""
 
 
 class WholeTasks:
     """A workflow that acts on the events of a workflow task together, or not at all.
 
-    What a query brought early serves queries alone. When its workflow task begins, that is failed
-    before any of it is recorded, also if it brings no other event: the workflow has acted at the
-    time of the workflow task before, and a replay acts at that of this one. The run leaves the
-    cache, and the server's next attempt brings the whole to a fresh one.
+    Events that a query brings early are refused: the workflow would act on them at the time of the
+    workflow task before, and a replay acts at that of theirs. The query fails, the run leaves the
+    cache, and whoever asked asks again (`while_busy`). Their workflow task brings the whole to a
+    fresh run.
+
+    A run that was terminated has such events for good. So the same events are taken when they come
+    early for a second time. If the run is open all the same, its next activation is refused.
 
     A query can also bring a workflow task that has begun in another worker process and is lost with
     it. That shows when the next one begins: the history is then too short to hold the commands that
     the workflow has made. As many other events as there are commands hide it.
     """
 
-    def __init__(self, inner: WorkflowInstance) -> None:
-        """Guard a workflow, which answers all else itself."""
+    def __init__(self, inner: WorkflowInstance, refused: dict[str, int] | None = None) -> None:
+        """Guard a workflow, which answers all else itself.
+
+        Args:
+            inner: The workflow.
+            refused: How long the history of each run was, by its id, when early events of it were
+                refused; shared by all runs of a worker.
+        """
         self._inner = inner
+        self._refused = {} if refused is None else refused
         self.get_info = inner.get_info
         self.get_serialization_context = inner.get_serialization_context
         self.get_external_store_context = inner.get_external_store_context
@@ -91,6 +102,8 @@ class WholeTasks:
         if self._is_early or self._is_unrecorded(at):
             raise SplitWorkflowTaskError(_WHY)
         self._is_early = at[0] == self._at[0] and at[1] > self._at[1]
+        if self._is_early and self._is_new(act.run_id, at[1]):
+            raise SplitWorkflowTaskError(_WHY)
         if at[1] != self._at[1]:  # else it goes on after a local activity, at a later time
             self._commands = 0
         self._at = at
@@ -98,6 +111,15 @@ class WholeTasks:
         if not act.is_replaying:
             self._commands = _count_recorded(completion, self._commands)
         return completion
+
+    def _is_new(self, run: str, length: int) -> bool:
+        """Tell whether these early events come for the first time, and remember them."""
+        if self._refused.get(run) == length:
+            return False
+        if len(self._refused) >= _KNOWN_RUNS:
+            del self._refused[next(iter(self._refused))]
+        self._refused[run] = length
+        return True
 
     def _is_unrecorded(self, at: tuple[int, int]) -> bool:
         """Tell whether the commands of the workflow task before are not in the history."""
@@ -129,12 +151,15 @@ class WholeTasksRunner(UnsandboxedWorkflowRunner):
         """
         super().__init__()
         self._of_version = of_version
+        self._refused: dict[str, int] = {}
 
     def create_instance(self, det: Any) -> WorkflowInstance:
         """Make a run of a workflow."""
         inner = super().create_instance(det)
         is_session = self._of_version and det.info.workflow_type == SESSION
-        return cast("WorkflowInstance", (MovingOn if is_session else WholeTasks)(inner))
+        return cast(
+            "WorkflowInstance", (MovingOn if is_session else WholeTasks)(inner, self._refused)
+        )
 
 
 def _count_recorded(completion: Any, before: int) -> int:

@@ -1,12 +1,18 @@
-"""A workflow task that a query brought in part is refused, and comes again as a whole."""
+"""Events that a query brings before their workflow task are refused, and come with it."""
 
+import uuid
+from functools import partial
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import WorkflowInstance
+from temporalio.client import WorkflowQueryFailedError
+from temporalio.worker import Worker, WorkflowInstance
 
+from holdfast.engine.search_attributes import SPLIT
+from holdfast.reading.queries import while_busy
 from holdfast.serving.batches.workflow import Batches
 from holdfast.serving.governor.served import bare, worker_of
 from holdfast.serving.whole_tasks import SplitWorkflowTaskError, WholeTasks, WholeTasksRunner
@@ -63,25 +69,30 @@ def test_workflow_tasks_with_queries_between_go_through() -> None:
     assert len(inner.seen) == 6
 
 
-def test_what_follows_an_early_event_is_refused() -> None:
+def test_early_events_are_refused_before_the_workflow_acts_on_them() -> None:
     inner = Inner()
     whole = WholeTasks(inner)
     whole.activate(act(1, 3, "initialize_workflow"))
-    whole.activate(act(1, 6, "signal_workflow"))  # its workflow task has not begun
-    whole.activate(act(1, 6, "query_workflow"))
-    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
-        whole.activate(act(2, 7, "do_update"))
-    whole.activate(act(0, 7, "remove_from_cache"))
-    assert inner.seen[-1] == ["remove_from_cache"]
+    with pytest.raises(SplitWorkflowTaskError, match="Ask again"):
+        whole.activate(act(1, 6, "signal_workflow"))  # its workflow task has not begun
+    whole.activate(act(0, 6, "remove_from_cache"))
+    assert inner.seen == [["initialize_workflow"], ["remove_from_cache"]]
 
 
-def test_early_events_are_refused_when_their_workflow_task_begins_at_another_time() -> None:
-    whole = WholeTasks(Inner("upsert_workflow_search_attributes", "schedule_activity"))
-    whole.activate(act(1, 6, "initialize_workflow"))
-    whole.activate(act(1, 12, "resolve_activity"))
-    whole.activate(act(1, 12, "query_workflow"))
-    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
-        whole.activate(act(2, 13, "query_workflow"))
+@pytest.mark.parametrize("begun", ["do_update", "query_workflow"])
+def test_early_events_that_come_again_are_taken_and_what_follows_is_refused(begun: str) -> None:
+    refused: dict[str, int] = {}
+    for length in (6, 8):  # what has come meanwhile is early for the first time
+        whole = WholeTasks(Inner(), refused)
+        whole.activate(act(1, 3, "initialize_workflow"))
+        with pytest.raises(SplitWorkflowTaskError, match="before its begin"):
+            whole.activate(act(1, length, "signal_workflow"))
+    whole = WholeTasks(Inner("schedule_activity"), refused)
+    whole.activate(act(1, 3, "initialize_workflow"))
+    whole.activate(act(1, 8, "signal_workflow"))
+    whole.activate(act(1, 8, "query_workflow"))
+    with pytest.raises(SplitWorkflowTaskError, match="before its begin"):
+        whole.activate(act(2, 9, begun))
 
 
 def test_what_follows_a_workflow_task_that_was_lost_is_refused() -> None:
@@ -89,7 +100,7 @@ def test_what_follows_a_workflow_task_that_was_lost_is_refused() -> None:
     whole.activate(act(1, 6, "initialize_workflow"))
     whole.activate(act(2, 13, "signal_workflow"))
     whole.activate(act(2, 13, "query_workflow"))
-    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
+    with pytest.raises(SplitWorkflowTaskError, match="before its begin"):
         whole.activate(act(3, 17, "do_update"))  # no events of the commands are between
 
 
@@ -128,3 +139,48 @@ async def test_governors_and_batches_are_guarded_as_well(engine: Engine) -> None
     made = worker_of(bare(engine.client), "guarded", workflows=[Batches], build_id="1")
     used: Any = made.config()["unsandboxed_workflow_runner"]
     assert isinstance(used, WholeTasksRunner)
+
+
+@workflow.defn(name="Counts", sandboxed=False)
+class Counts:
+    """Counts signals."""
+
+    def __init__(self) -> None:
+        """Begin at none."""
+        self.counted = 0
+
+    @workflow.run
+    async def run(self) -> None:
+        """Go on for ever."""
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def count(self) -> None:
+        """Count one more."""
+        self.counted += 1
+
+    @workflow.query
+    def so_far(self) -> int:
+        """Tell how many have come."""
+        return self.counted
+
+
+async def test_events_that_no_workflow_task_will_bring_are_read_when_asked_again(
+    engine: Engine,
+) -> None:
+    def worker() -> Worker:
+        guarded = WholeTasksRunner()
+        return Worker(
+            engine.client, task_queue="c", workflows=[Counts], unsandboxed_workflow_runner=guarded
+        )
+
+    asked = uuid.uuid4().hex
+    async with worker():
+        handle = await engine.client.start_workflow(Counts.run, id=asked, task_queue="c")
+        assert await handle.query(Counts.so_far) == 0
+    await handle.signal(Counts.count)
+    await handle.terminate()
+    async with worker():
+        with pytest.raises(WorkflowQueryFailedError, match=SPLIT):
+            await handle.query(Counts.so_far)
+        assert await while_busy(partial(handle.query, Counts.so_far)) == 1

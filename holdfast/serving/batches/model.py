@@ -8,6 +8,7 @@ import random
 import time
 from contextvars import Context
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,7 @@ from holdfast.models.openai.http.failures import status_error
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import BATCH
 from holdfast.models.resolve import close_at_end
+from holdfast.reading.queries import while_busy
 from holdfast.serving.batches import hand as times
 from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
 from holdfast.serving.batches.provider import BatchActivities, open_activities
@@ -172,12 +174,14 @@ class BatchModel:
     async def _reply(self, handle: WorkflowHandle[Any, Any], key: str) -> Reply:
         """Ask for the state of a call."""
         try:
-            found: Reply = await handle.query(
+            ask = partial(
+                handle.query,
                 Batches.reply,
                 key,
                 reject_condition=QueryRejectCondition.NOT_OPEN,
                 rpc_timeout=ASKING,
             )
+            found: Reply = await while_busy(ask)
         except WorkflowQueryRejectedError:
             return Reply(state="unknown")
         except (RPCError, WorkflowQueryFailedError) as error:

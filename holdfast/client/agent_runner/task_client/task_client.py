@@ -9,6 +9,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import activity
@@ -48,6 +49,7 @@ from holdfast.reading.queries import (
     is_parked,
     server_errors,
     to_error,
+    while_busy,
 )
 from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import attributes, children_of, delete_runs, memo
@@ -781,9 +783,9 @@ class TaskClient(TaskUpdates):
             queue = await presence.queue_of(task_id)
             await presence.expect(queue, task_id=task_id, seconds=RECEIPT_SECONDS)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                found = await self._client.get_workflow_handle(task_id).query(
-                    "receipt", sent.id, result_type=dict
-                )
+                handle = self._client.get_workflow_handle(task_id)
+                ask = partial(handle.query, "receipt", sent.id, result_type=dict[str, Json])
+                found = await while_busy(ask)
             if found:
                 return Receipt.model_validate(found)
         return Receipt(id=sent.id, verb=sent.verb, status="recorded")
