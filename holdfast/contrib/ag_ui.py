@@ -22,10 +22,10 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
     from starlette.responses import StreamingResponse
 
     from holdfast.contrib.fastapi import known_by
-    from holdfast.contrib.threads import begin, names_digest, settled
+    from holdfast.contrib.threads import Answer, begin, names_digest, resumed, settled
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import Last, event_number, streamed
-    from holdfast.desk.identity.tokens import READ, May
+    from holdfast.desk.identity.tokens import May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -38,7 +38,7 @@ from holdfast.reading.streams.reader import (
 )
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.gate import as_object
-from holdfast.values.checks.ids import check_name, task_of
+from holdfast.values.checks.ids import check_name
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -99,7 +99,7 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
         msg = "Tools of the frontend cannot be called: give the agent tools of its own."
         raise InvalidArgumentError(msg)
     if given.resume:
-        return await _resumed(asked, given.resume)
+        return await resumed(asked, [_answer(each) for each in given.resume])
     texts = [_text(each) for each in given.messages if isinstance(each, ui.UserMessage)]
     if not texts:
         raise InvalidArgumentError("A run begins with a user message: send one.")
@@ -115,43 +115,10 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     return begun, 0
 
 
-async def _resumed(asked: Access, answers: Sequence[ui.ResumeEntry]) -> tuple[str, int]:
-    """Decide what a task waits for, as far as it still does.
-
-    Raises:
-        InvalidArgumentError: The answers are about two tasks.
-        NotAllowedError: The sender may not read the task, or not decide.
-    """
-    tasks = {task_of(each.interrupt_id) for each in answers}
-    if len(tasks) > 1:
-        raise InvalidArgumentError("The answers of one run are about one task.")
-    [task_id] = tasks
-    await asked.may(READ, task_id)
-    waiting = {each.id for each in await asked.runner.pending_approvals(task_id)}
-    due = [each for each in answers if each.interrupt_id in waiting]
-    if not due:  # the same run again
-        return task_id, 0
-    after = 0
-    async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
-        async for event in told:
-            after = event.offset
-    for answer in due:
-        await _decide(asked, answer.interrupt_id, answer)
-    return task_id, after
-
-
-async def _decide(asked: Access, approval: str, answer: ui.ResumeEntry) -> None:
-    """Decide by the id alone: a call that was edited since it was shown is refused then."""
-    said = as_object(answer.payload)
-    roles, reason = asked.person.roles, str(said.get("reason", ""))
-    if answer.status == "resolved" and said.get("approved") is True:
-        changed = said.get("arguments")
-        by = await asked.may("approve" if changed is None else "edit", approval)
-        await asked.runner.approve(approval, by, changed, reason, roles=roles)
-    else:
-        by = await asked.may("reject", approval)
-        reason = reason or "It was cancelled."
-        await asked.runner.reject(approval, by, reason, roles=roles)
+def _answer(given: ui.ResumeEntry) -> Answer:
+    said = as_object(given.payload)
+    approved = given.status == "resolved" and said.get("approved") is True
+    return Answer(given.interrupt_id, approved, str(said.get("reason", "")), said.get("arguments"))
 
 
 async def _events(

@@ -7,14 +7,35 @@ sent.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from holdfast.desk.api.access import Access
-from holdfast.desk.identity.tokens import Identity
-from holdfast.errors import SessionBusyError
+from holdfast.desk.identity.tokens import READ, Identity
+from holdfast.errors import InvalidArgumentError, SessionBusyError
+from holdfast.values.checks.ids import task_of
 from holdfast.values.steps import Task
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A person's answer to an approval.
+
+    Attributes:
+        id: The approval.
+        approved: Whether the call may run.
+        reason: Why.
+        arguments: What it runs with in place of the model's arguments, if given.
+    """
+
+    id: str
+    approved: bool
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
 
 
 def thread(visitor: Identity, id: str) -> str:
@@ -68,3 +89,44 @@ async def settled(asked: Access, task_id: str) -> Task:
         return task
     await asked.runner.finalize_response(task_id)
     return await asked.runner.get_task(task_id)
+
+
+async def resumed(asked: Access, answers: Sequence[Answer]) -> tuple[str, int]:
+    """Decide what a task waits for, as far as it still does.
+
+    Returns:
+        The task, and the offset of what the sender knows; 0 to begin with its first event,
+        as it has been decided before.
+
+    Raises:
+        InvalidArgumentError: The answers are about two tasks.
+        NotAllowedError: The sender may not read the task, or not decide.
+    """
+    tasks = {task_of(each.id) for each in answers}
+    if len(tasks) > 1:
+        raise InvalidArgumentError("The answers of one run are about one task.")
+    [task_id] = tasks
+    await asked.may(READ, task_id)
+    waiting = {each.id for each in await asked.runner.pending_approvals(task_id)}
+    due = [each for each in answers if each.id in waiting]
+    if not due:  # the same run again
+        return task_id, 0
+    after = 0
+    async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
+        async for event in told:
+            after = event.offset
+    for answer in due:
+        await _decide(asked, answer)
+    return task_id, after
+
+
+async def _decide(asked: Access, answer: Answer) -> None:
+    """Decide by the id alone: a call that was edited since it was shown is refused then."""
+    roles = asked.person.roles
+    if answer.approved:
+        by = await asked.may("approve" if answer.arguments is None else "edit", answer.id)
+        await asked.runner.approve(answer.id, by, answer.arguments, answer.reason, roles=roles)
+    else:
+        by = await asked.may("reject", answer.id)
+        reason = answer.reason or "It was cancelled."
+        await asked.runner.reject(answer.id, by, reason, roles=roles)

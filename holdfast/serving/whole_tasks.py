@@ -50,7 +50,7 @@ class WholeTasks:
 
     Events that a query brings early are refused: the workflow would act on them at the time of the
     workflow task before, and a replay acts at that of theirs. The query fails, the run leaves the
-    cache, and whoever asked asks again (`while_busy`). Their workflow task brings the whole to a
+    cache, and the client asks again (`while_busy`). Their workflow task brings the whole to a
     fresh run.
 
     A run that was terminated has such events for good. So the same events are taken when they come

@@ -44,13 +44,13 @@ async def test_an_answer_that_fits_completes_the_call_also_with_a_server_started
     with pytest.raises(CommandRefusedError, match="The answer lacks nights"):
         await runner.approve(approval, by="ann")
     assert place.calls == {}
-    await runner.respond(approval, by="ann", result=answer)
+    # The first worker process is gone: it would be asked about a call in which it is stopped.
     runner = await serve(place.stdio(protocol_mode=mode))
+    await runner.respond(approval, by="ann", result=answer)
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"stay:x:3": 1}
     assert model.requests[1].holds("3 nights in x")
-    # A third where the worker that stops meanwhile has taken one, which it gives back unbegun.
-    assert (await activities_of(runner.client, task.task_id)).count("tool") in {2, 3}
+    assert (await activities_of(runner.client, task.task_id)).count("tool") == 2
 
 
 @pytest.mark.parametrize(

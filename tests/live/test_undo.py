@@ -192,7 +192,8 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(rig
     await runner.reject(approval, "ben", "keep it")
 
     async def is_over() -> bool:
-        return (await picture(runner, task)) == after
+        now = json.loads(await picture(runner, task))
+        return bool(now | {"base": 0} == json.loads(after) | {"base": 0})  # it may have rolled over
 
     await until(is_over)
     assert rig.world.done == ["book"]

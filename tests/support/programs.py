@@ -13,7 +13,7 @@ def printed_by(command: Sequence[str], directory: Path, environment: Mapping[str
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,287 @@
+"""Vercel's AI SDK: a durable task as the answer to a message of `useChat`.
+
+A chat is a session, and a message of the user begins a task. Who sends the same message again gets
+what its task has done; a page that is loaded again reads on. A call that waits for an approval is
+decided by `addToolApprovalResponse`.
+
+Source: AI SDK 6, "Stream Protocols" (the UI message stream), and its `UIMessage`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, suppress
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from holdfast.values.code.extras import needing
+
+with needing("fastapi", "holdfast.contrib.ai_sdk"):
+    from fastapi import APIRouter, Depends
+    from starlette.responses import Response, StreamingResponse
+
+    from holdfast.contrib.fastapi import known_by
+    from holdfast.contrib.threads import Answer, begin, names_digest, resumed, settled, thread
+    from holdfast.desk.api.access import Access, Asked, IdRoute
+    from holdfast.desk.api.events import streamed
+    from holdfast.desk.identity.tokens import READ, May
+    from holdfast.desk.views.words import without_secrets
+
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import HoldfastError, InvalidArgumentError, TaskNotFoundError, message_of
+from holdfast.reading.streams.reader import (
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StepUndoneStreamEvent,
+    StreamEvent,
+)
+from holdfast.values.checks.gate import as_object
+from holdfast.values.checks.ids import check_name
+
+_DONE = "data: [DONE]\n\n"
+_TEXTS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+}
+
+Part = dict[str, Any]
+
+
+class UIMessage(BaseModel):
+    """A message as the frontend has it."""
+
+    id: str
+    role: Literal["system", "user", "assistant"]
+    parts: list[Part]
+
+
+class ChatRequest(BaseModel):
+    """What `useChat` sends."""
+
+    id: str
+    messages: list[UIMessage] = Field(min_length=1)
+    trigger: str = "submit-message"
+
+
+def ai_sdk_router(
+    runner: AgentRunner,
+    *,
+    agent: str | None = None,
+    identity: Callable[..., Any],
+    may: May | None = None,
+    path: str = "/api/chat",
+) -> APIRouter:
+    """Make a router with the endpoints that `useChat` asks: to send a message, and to read on.
+
+    The last message is the input; the session has what was said before. Each part of the stream
+    has the offset of its event as `providerMetadata.holdfast.offset`. A part `data-void` has the
+    pairs of offsets, from the first one on and before the second one, of parts that do not count
+    any more, as an answer was made again or a step undone.
+
+    Args:
+        runner: Runs the tasks. Your app starts and closes it.
+        agent: Name of the agent; that of the runner by default.
+        identity: As for `tasks_router`.
+        may: Likewise.
+        path: Address of the endpoint, as `api` of the transport.
+    """
+    sender = Depends(known_by(runner, identity, may))
+    router = APIRouter(dependencies=[sender], route_class=IdRoute)
+
+    async def send(asked: Asked, given: ChatRequest) -> StreamingResponse:
+        task_id, after = await _task(asked, given, agent or runner.agent)
+        return _streamed(asked, task_id, after)
+
+    async def read_on(asked: Asked, chat: str) -> Response:
+        with suppress(TaskNotFoundError):
+            session = asked.runner.session(thread(asked.visitor, chat))
+            if line := (await asked.runner.reader.session(session.id)).line:
+                await asked.may(READ, line[0])
+                return _streamed(asked, line[0], 0)
+        return Response(status_code=204)
+
+    router.post(path, response_class=StreamingResponse)(send)
+    router.get(path + "/{chat:path}/stream", response_class=StreamingResponse)(read_on)
+    return router
+
+
+async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int]:
+    """Begin the task of a message, or decide what it waits for; return it, and where to go on.
+
+    Raises:
+        InvalidArgumentError: The request asks for what tasks do not have.
+    """
+    check_name("The id of a chat", given.id)
+    last = given.messages[-1]
+    check_name("The id of a message", last.id)
+    if given.trigger != "submit-message":
+        msg = "An answer is not made again: what it did stays done. Send a new message."
+        raise InvalidArgumentError(msg)
+    if last.role == "assistant" and (answers := [*_answers(last.parts)]):
+        return await resumed(asked, answers)
+    if last.role != "user":
+        raise InvalidArgumentError("The last message is one of the user, or answers approvals.")
+    who = asked.visitor
+    begun = await begin(
+        asked,
+        _text(last.parts),
+        agent=agent,
+        thread_id=given.id,
+        task_id=f"ai-sdk-{names_digest(who.tenant, who.name, given.id, last.id)}",
+    )
+    return begun, 0
+
+
+def _answers(parts: list[Part]) -> Iterator[Answer]:
+    for part in parts:
+        said = as_object(part.get("approval"))
+        if part.get("state") == "approval-responded":
+            yield Answer(
+                str(said.get("id")), said.get("approved") is True, str(said.get("reason") or "")
+            )
+
+
+def _text(parts: list[Part]) -> str:
+    """Return the text of a message of the user.
+
+    Raises:
+        InvalidArgumentError: It has other parts.
+    """
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    if len(texts) < len(parts) or not texts:
+        raise InvalidArgumentError("A message has text alone; this one has other parts, or none.")
+    return "\n".join(map(str, texts))
+
+
+def _streamed(asked: Access, task_id: str, after: int) -> StreamingResponse:
+    found = streamed(asked, _parts(asked, task_id, after), end=_DONE, failed=_failed)
+    found.headers["x-vercel-ai-ui-message-stream"] = "v1"
+    return found
+
+
+async def _parts(asked: Access, task_id: str, after: int) -> AsyncGenerator[str]:
+    """Yield the parts of a task's answer."""
+    runner, told = asked.runner, _Told()
+    yield _sent({"type": "start", "messageId": task_id})
+    async with aclosing(runner.stream_events(task_id, offset=after, until="waiting")) as following:
+        async for event in following:
+            for part in told.parts(event):
+                yield _sent(part)
+    for part in told.close():
+        yield _sent(part)
+    async for part in _end(asked, task_id):
+        yield _sent(part)
+
+
+class _Told:
+    """Makes parts of a task's events."""
+
+    def __init__(self) -> None:
+        self._open: Part = {}
+        self._first = 0
+        self._has_text = False
+
+    def parts(self, event: StreamEvent) -> Iterator[Part]:
+        """Yield what tells of an event."""
+        at = {"providerMetadata": {"holdfast": {"offset": event.offset}}}
+        match event:
+            case RawResponsesStreamEvent(data=data):
+                yield from self._raw(data, event, at)
+            case RunItemStreamEvent(name="message_output_created", item=item):
+                said = item.shown_item()
+                if not self._has_text:  # by a model that does not stream
+                    text = "".join(each.get("text", "") for each in said["content"])
+                    yield from self._more("text", said["id"], text, at)
+            case RunItemStreamEvent(name="tool_called", item=item):
+                said = item.shown_item()
+                if "call_id" in said:  # the provider's own tools have run already
+                    yield from self.close()
+                    yield _call(said["call_id"], said["name"], _read(said["arguments"])) | at
+            case RunItemStreamEvent(name="tool_output", item=item):
+                said = item.shown_item()
+                yield {
+                    "type": "tool-output-available",
+                    "toolCallId": said["call_id"],
+                    "output": said["output"],
+                }
+            case StepUndoneStreamEvent(void=void):
+                yield from self.close()
+                yield _void(void)
+            case _:
+                pass
+
+    def _raw(self, data: Any, event: RawResponsesStreamEvent, at: Part) -> Iterator[Part]:
+        if data.type == "response.created":
+            yield from self.close()
+            if event.attempt > 1:
+                yield _void([(self._first, event.offset)])
+            self._first, self._has_text = event.offset, False
+            yield {"type": "start-step"}
+        elif kind := _TEXTS.get(data.type):
+            self._has_text |= kind == "text"
+            yield from self._more(kind, data.item_id, data.delta, at)
+        elif data.type == "response.completed":
+            yield from self.close()
+            yield {"type": "finish-step"}
+
+    def _more(self, kind: str, id: str, text: str, at: Part) -> Iterator[Part]:
+        now = {"type": f"{kind}-end", "id": id}
+        if self._open != now:
+            yield from self.close()
+            self._open = now
+            yield {"type": f"{kind}-start", "id": id} | at
+        yield {"type": f"{kind}-delta", "id": id, "delta": text}
+
+    def close(self) -> Iterator[Part]:
+        """Yield the end of a text that is open."""
+        if self._open:
+            yield self._open
+            self._open = {}
+
+
+async def _end(asked: Access, task_id: str) -> AsyncGenerator[Part]:
+    """Yield how the answer has ended."""
+    task = await settled(asked, task_id)
+    match task.status:
+        case "finished" | "answered":
+            yield {"type": "finish", "finishReason": "stop"}
+        case "waiting" if waits := await asked.runner.pending_approvals(task_id):
+            for each in waits:
+                call = each.call_id or each.id
+                if not each.call_id:  # the question of a step, and no tool's
+                    yield _call(call, each.kind, {"text": each.text})
+                yield {"type": "tool-approval-request", "approvalId": each.id, "toolCallId": call}
+            yield {"type": "finish", "finishReason": "tool-calls"}
+        case "abandoned":
+            yield {"type": "abort", "reason": task.error or "It was abandoned."}
+        case _:
+            why = task.error or task.paused or f"The task is {task.status}."
+            yield {"type": "error", "errorText": why}
+
+
+def _call(id: str, name: str, given: Any) -> Part:
+    return {"type": "tool-input-available", "toolCallId": id, "toolName": name, "input": given}
+
+
+def _void(offsets: Any) -> Part:
+    return {"type": "data-void", "data": {"offsets": [list(each) for each in offsets]}}
+
+
+def _read(arguments: str) -> Any:
+    """Return arguments as data, or as the model wrote them."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return arguments
+
+
+def _sent(part: Part) -> str:
+    return f"data: {json.dumps(without_secrets(part))}\n\n"
+
+
+def _failed(error: HoldfastError) -> str:
+    return _sent({"type": "error", "errorText": message_of(error)}) + _DONE

@@ -1,0 +1,198 @@
+"""Durable tasks for frontends of Vercel's AI SDK: what `useChat` sends, and what it gets."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from holdfast import AgentRunner, tool
+from holdfast.contrib.ai_sdk import ai_sdk_router
+from holdfast.contrib.fastapi import Identity
+from holdfast.contrib.threads import thread
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.checks.ids import owned
+from tests.support.desk import serve_app
+from tests.support.rig import Rig
+from tests.support.runs import tools
+
+Part = dict[str, Any]
+
+
+@tool(effect="read")
+async def look(city: str) -> str:
+    """Look the weather up."""
+    return f"dry in {city}"
+
+
+@pytest.fixture
+async def runner(rig: Rig) -> AgentRunner:
+    plain = rig.agent(name="plain", model=ScriptedModel(["Whole."]))
+    await rig.serve(rig.agent(look, tools()[1]), plain)
+    return rig.runner()
+
+
+@pytest.fixture
+def ann() -> Identity:
+    return Identity(f"ann-{uuid4().hex}", frozenset({"operator", "approver"}), tenant="acme")
+
+
+@pytest.fixture
+async def client(runner: AgentRunner, ann: Identity) -> AsyncGenerator[httpx.AsyncClient]:
+    app = FastAPI()
+    app.include_router(ai_sdk_router(runner, identity=lambda: ann))
+    app.include_router(ai_sdk_router(runner, agent="plain", identity=lambda: ann, path="/plain"))
+    async with serve_app(app) as url, httpx.AsyncClient(base_url=url, timeout=60) as made:
+        yield made
+
+
+def said(text: str, **more: Any) -> Part:
+    """Make what `useChat` sends for a message."""
+    message = {"id": f"m-{text}", "role": "user", "parts": [{"type": "text", "text": text}]}
+    return {"id": "c/1", "messages": [message], "trigger": "submit-message", **more}
+
+
+def parts_of(found: httpx.Response) -> list[Part]:
+    """Return the parts of an answer, without their offsets."""
+    assert found.status_code == 200, found.text
+    assert found.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    *parts, done = [each[6:] for each in found.text.splitlines() if each.startswith("data: ")]
+    assert done == "[DONE]"
+    return [json.loads(each) for each in parts]
+
+
+def bare(parts: list[Part]) -> list[Part]:
+    names = ("providerMetadata", "id")
+    return [{name: each[name] for name in each if name not in names} for each in parts]
+
+
+def decided(parts: list[Part], **answer: Any) -> Part:
+    """Make what `useChat` sends when the approval of an answer was decided."""
+    [asked] = [each for each in parts if each["type"] == "tool-approval-request"]
+    approval = {"id": asked["approvalId"], **answer}
+    given = {"type": "tool-pay", "state": "approval-responded", "approval": approval}
+    message = {"id": parts[0]["messageId"], "role": "assistant", "parts": [given]}
+    return said("", messages=[message])
+
+
+async def test_a_chat_is_told_asks_for_an_approval_and_goes_on(
+    client: httpx.AsyncClient, model: FakeOpenAI
+) -> None:
+    model.call("look", {"city": "Oslo"}, id="c1")
+    model.call("pay", {"to": "bo"}, id="c2")
+    model.reply("Paid.")
+    url = "/api/chat/c%2F1/stream"
+    assert (await client.get(url)).status_code == 204
+    first = parts_of(await client.post("/api/chat", json=said("Pay.")))
+    assert bare(first)[1:] == [
+        {"type": "start-step"},
+        {"type": "finish-step"},
+        {
+            "type": "tool-input-available",
+            "toolCallId": "c1",
+            "toolName": "look",
+            "input": {"city": "Oslo"},
+        },
+        {"type": "tool-output-available", "toolCallId": "c1", "output": "dry in Oslo"},
+        {"type": "start-step"},
+        {"type": "finish-step"},
+        {
+            "type": "tool-input-available",
+            "toolCallId": "c2",
+            "toolName": "pay",
+            "input": {"to": "bo"},
+        },
+        {
+            "type": "tool-approval-request",
+            "toolCallId": "c2",
+            "approvalId": f"{first[0]['messageId']}:1",
+        },
+        {"type": "finish", "finishReason": "tool-calls"},
+    ]
+    assert parts_of(await client.get(url)) == first  # a page that is loaded again
+    assert parts_of(await client.post("/api/chat", json=said("Pay."))) == first
+    answer = decided(first, approved=True)
+    rest = parts_of(await client.post("/api/chat", json=answer))
+    assert bare(rest) == [
+        first[0],
+        {"type": "tool-output-available", "toolCallId": "c2", "output": "paid bo"},
+        {"type": "start-step"},
+        {"type": "text-start"},
+        {"type": "text-delta", "delta": "Paid."},
+        {"type": "text-end"},
+        {"type": "finish-step"},
+        {"type": "finish", "finishReason": "stop"},
+    ]
+    again = parts_of(await client.post("/api/chat", json=answer))
+    assert [*bare(first)[:-2], *bare(rest)[1:]] == bare(again)
+    assert (await client.get(url)).status_code == 204
+    model.reply("To bo.")
+    assert "To bo." in (await client.post("/api/chat", json=said("To whom?"))).text
+    assert "Paid." in model.requests[-1].text  # the chat is a session
+
+
+async def test_a_rejection_a_second_try_and_a_failure_are_told(
+    client: httpx.AsyncClient, model: FakeOpenAI
+) -> None:
+    model.call("pay", {"to": "bo"})
+    model.paced("A first try that breaks.", piece=2, cut_after=4)
+    model.reply("Then not.")
+    first = parts_of(await client.post("/api/chat", json=said("Pay.")))
+    answer = decided(first, approved=False, reason="too much")
+    rest = parts_of(await client.post("/api/chat", json=answer))
+    assert "too much" in rest[1]["output"]
+    at = [each["type"] for each in rest].index("data-void")
+    [[begin, end]] = rest[at]["data"]["offsets"]
+    offsets = {
+        each["type"]: each["providerMetadata"]["holdfast"]["offset"]
+        for each in rest[:at]
+        if "providerMetadata" in each
+    }
+    assert begin <= offsets["text-start"] < end
+    assert "".join(e["delta"] for e in rest[at:] if "delta" in e) == "Then not."
+    model.fail(401, message="wrong key")
+    last = parts_of(await client.post("/api/chat", json=said("Once more.")))[-1]
+    assert (last["type"], "wrong key" in last["errorText"]) == ("error", True)
+
+
+async def test_an_answer_that_did_not_stream_is_told_whole(client: httpx.AsyncClient) -> None:
+    parts = parts_of(await client.post("/plain", json=said("Say it.")))
+    assert [each["delta"] for each in parts if each["type"] == "text-delta"] == ["Whole."]
+
+
+async def test_another_person_reads_no_chat_of_the_same_id(
+    client: httpx.AsyncClient, runner: AgentRunner, ann: Identity, model: FakeOpenAI
+) -> None:
+    model.call("pay", {"to": "bo"})
+    await client.post("/api/chat", json=said("Pay."))
+    app = FastAPI()
+    bob = Identity("bob", ann.roles, tenant=ann.tenant)
+    app.include_router(ai_sdk_router(runner, identity=lambda: bob))
+    async with serve_app(app) as url, httpx.AsyncClient(base_url=url) as other:
+        assert (await other.get("/api/chat/c%2F1/stream")).status_code == 204
+    session = runner.session(owned(ann.tenant, thread(ann, "c/1")))
+    [task] = (await runner.reader.session(session.id)).line
+    await runner.abandon(task, "enough")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"trigger": "regenerate-message"}, "not made again"),
+        ({"id": "\ud800"}, "id of a chat"),
+        ({"messages": [{"id": "m", "role": "assistant", "parts": []}]}, "one of the user"),
+        ({"messages": [{"id": "m", "role": "user", "parts": [{"type": "file"}]}]}, "text alone"),
+        ({"messages": []}, "messages"),
+    ],
+)
+async def test_what_tasks_do_not_have_is_refused_in_words(
+    client: httpx.AsyncClient, more: Part, why: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    body = json.dumps(said("x", **more))
+    found = await client.post("/api/chat", content=body, headers=headers)
+    assert found.status_code == 422
+    assert why in found.text
