@@ -210,7 +210,6 @@ def titles(found: Results) -> list[str]:
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "about": about,
     "compared": lambda found: markdown(compared(found, chosen(found), titles(found))),
-    "long": lambda found: markdown(long(found)),
 }
 
 

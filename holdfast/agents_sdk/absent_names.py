@@ -10,21 +10,12 @@ import re
 
 from holdfast import agents_sdk
 
-HOSTED = (
-    "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
-    " ImageGenerationTool, ToolSearchTool and HostedMCPTool; for others use a function tool (@tool)"
-)
+HOSTED = "use a function tool (@tool); docs/hosted_tools.md lists the hosted tools that there are"
 SHELL = "ShellTool runs commands by an executor of yours; containers of the provider are not used"
 COMPUTER = "use function tools (@tool) that click and type"
-CUSTOM_DATA = (
-    "items of a run are read from the task's record, which keeps what the model reads; keep other"
-    " data in ctx.state or ctx.context"
-)
+CUSTOM_DATA = "a task records what the model reads; keep other data in ctx.state or ctx.context"
 SOCKET = "models are called over HTTP; use OpenAIResponsesModel"
-OTEL = (
-    "traces are OpenTelemetry's; add a SpanProcessor to its TracerProvider, and give that to"
-    " holdfast.tracing.instrument, see docs/tracing.md"
-)
+OTEL = "add a SpanProcessor to OpenTelemetry's TracerProvider, see docs/tracing.md"
 SANDBOX = "there are no sandboxes; give the agent tools that work in one"
 CODEX = "the Codex program is not run; give the agent a tool that runs it"
 
@@ -46,12 +37,9 @@ _BY_REASON: dict[str, str] = {
     OTEL: "TracingProcessor add_trace_processor set_trace_processors set_trace_provider",
     "agents are not registered at the provider": "OpenAIAgentRegistrationConfig"
     " set_default_openai_harness set_default_openai_agent_registration",
-    "a model call that takes too long is repeated; the StepFailedError of the last attempt is what"
-    " to catch": "ModelTimeoutError",
-    "a call that an MCP server cuts off is made again where that is safe, else the task waits for a"
-    " person; a server's own error is the tool's result, see docs/mcp.md": (
-        "MCPToolCancellationError"
-    ),
+    "catch the StepFailedError of the last attempt": "ModelTimeoutError",
+    "a call that an MCP server cuts off is repeated where that is safe, or the task waits for a"
+    " person, see docs/mcp.md": "MCPToolCancellationError",
     SANDBOX: "sandbox",
 }
 
