@@ -20,13 +20,13 @@ from holdfast.activities import heartbeat
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.engine.dev_server import command
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.checks.gate import clean
 from tests.support.certificates import share_certificates
 from tests.support.dialects import anthropic, gemini
+from tests.support.lent import ephemeral_server, lend_servers
 from tests.support.patience import be_patient
 from tests.support.receiver import Receiver, receiving
 from tests.support.rig import Engine, Rig, World, make_engine
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "holdfast",
     deadline=None,
-    max_examples=times(40, 100),
+    max_examples=times(25, 100),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="HOLDFAST_SEARCH" not in os.environ,
 )
@@ -53,6 +53,7 @@ settings.load_profile("holdfast")
 
 be_patient()
 share_certificates()
+lend_servers()
 
 gc.disable()  # until all is imported: what imports make stays for good
 

@@ -15,12 +15,12 @@ from holdfast import Agent, AgentRunner, HoldfastPlugin, ToolCall, tool
 from holdfast.archive import Archive, Keys
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.converter import holdfast_converter
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.errors import ArchiveMismatchError, KeyMissingError, StepFailedError, StuckTaskError
 from holdfast.serving.activities import WORKFLOWS
 from holdfast.serving.worker_process import build_worker
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.ids import session_id
+from tests.support.lent import ephemeral_server
 from tests.support.master_keys import K1, K2, keys, logs_are_told_again
 from tests.support.rig import histories, until, until_rolled
 

@@ -16,11 +16,11 @@ from holdfast import Agent, HoldfastPlugin
 from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import are_usable, ensure_search_attributes, has_workers
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.process import free_port
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ConnectError
 from holdfast.testing import ScriptedModel
+from tests.support.lent import ephemeral_server
 from tests.support.rig import until
 
 

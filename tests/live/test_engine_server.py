@@ -27,7 +27,6 @@ from holdfast.archive.bytestore import OWNER_FILE
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server import leases, watch
 from holdfast.engine.dev_server import server as dev_server
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.leases import (
     acquire_lease,
     leased_server,
@@ -46,6 +45,7 @@ from holdfast.engine.dev_server.server import (
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
 from tests.support import forked
+from tests.support.lent import ephemeral_server
 
 ROOT = Path(holdfast.__file__).parents[1]
 SOON = 100.0
@@ -77,7 +77,7 @@ print(runner.twin._engine.server.pid, flush=True)
 """
 HOLD_EPHEMERAL = """
 import asyncio, sys
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from tests.support.lent import ephemeral_server
 server = asyncio.run(ephemeral_server())
 print(server.info.pid, flush=True)
 sys.stdin.read()

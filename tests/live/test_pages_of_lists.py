@@ -10,13 +10,13 @@ from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
 
 from holdfast import AgentRunner
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import InvalidArgumentError
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from tests.support.cli import Here
+from tests.support.lent import ephemeral_server
 from tests.support.rig import Engine, Rig, make_engine, until
 
 CLOSED = 230

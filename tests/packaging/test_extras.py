@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.dev_server.command import DATABASE
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from tests.packaging.environments import Environment, build, made_once, make_environment
+from tests.support.lent import ephemeral_server
 
 AGENTS = """
 from holdfast import Agent, tool
