@@ -32,9 +32,14 @@ class Effects:
         self._asked: dict[str, tuple[str, str]] = {}
         self._let: Counter[tuple[str, str]] = Counter()
         self._undos: dict[tuple[str, str], list[EventRecord]] = {}
+        self._recorded: dict[str, Place] = {}
 
     def read(self, task: str, entry: Entry) -> None:
         """Take a new entry of a task's ledger."""
+        record = entry.step or entry.left
+        if record is not None:
+            places = _places_in(task, body_of(record))
+            self._recorded |= {place.key: place for place in places}
         event = entry.event
         if event is None:
             return
@@ -61,16 +66,16 @@ class Effects:
                 if count > most and tool not in REPEATABLE:
                     raise ViolationError(f"{tool} ({key}) was {what} {count} times")
 
-    def check(self, ledgers: Iterable[tuple[str, list[Entry], Any]]) -> None:
+    def check(self, tasks: Iterable[tuple[str, Any]]) -> None:
         """What has happened is in a ledger, and what a ledger has did happen.
 
         Args:
-            ledgers: Each task, the whole of its ledger, and its state.
+            tasks: Each task, and its state.
 
         Raises:
             ViolationError: One of them says otherwise.
         """
-        known = {place.key: place for each in ledgers for place in _places(*each)}
+        known = self._recorded | {place.key: place for each in tasks for place in _open(*each)}
         for tool, key in self._world.done:
             # A person may approve a call of unknown outcome as another one: the ledger has that.
             if key not in known and not self._let["unknown", tool]:
@@ -112,11 +117,10 @@ def _is_told(outcome: Outcome) -> bool:
     return any(each.status == "responded" for each in outcome.decided)
 
 
-def _places(task: str, entries: list[Entry], state: Any) -> Iterator[Place]:
-    bodies = [body_of(each) for entry in entries if (each := entry.step or entry.left) is not None]
+def _open(task: str, state: Any) -> Iterator[Place]:
     opens: tuple[OpenState, ...] = state.opens
-    for body in [*bodies, *(body_of(each, branch=state.branch) for each in opens)]:
-        yield from _places_in(task, body)
+    for each in opens:
+        yield from _places_in(task, body_of(each, branch=state.branch))
 
 
 def _places_in(task: str, body: StepBody) -> Iterator[Place]:

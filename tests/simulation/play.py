@@ -299,7 +299,8 @@ class Simulation:
         self.server.fates.clear()
         self.server.losing.clear()
         self.server.release()
-        self._deploy([])
+        if self.table.missing:
+            self._deploy([])
         for k in range(PATIENCE):
             self._settle()
             self.invariants.look()
@@ -396,6 +397,7 @@ def play(schedule: Schedule) -> Played:
         try:
             for choice in schedule.choices:
                 simulation.choose(choice)
+            simulation.invariants.check_chains()
             found.ledger = simulation.invariants.ledger_of(TASK)
         except (Exception, StuckError) as error:  # noqa: BLE001  each is a find
             found.violation = f"{type(error).__name__}: {error}"

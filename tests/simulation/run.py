@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import CO_GENERATOR
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from types import CodeType, FrameType
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.common.v1 import SearchAttributes as Attributes
@@ -73,23 +73,33 @@ class ForeignError(Exception):
 class Thrower:
     """Raises a ForeignError when the workflow's code makes its k-th call from here."""
 
+    _known: ClassVar[dict[CodeType, bool]] = {}
+
     def __init__(self, k: int) -> None:
         self.left = k
         self.thrown = ""
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event != "call":
+            return
         code = frame.f_code
-        is_own = code.co_filename.startswith(OURS) and not code.co_flags & CO_GENERATOR
-        is_own = is_own and code.co_name != "__eq__"  # pydantic asks it, and takes an error for no
-        file, name = TAKES_ERRORS
-        takes = code.co_filename.endswith(file) or code.co_qualname.startswith(name)
-        if event != "call" or not is_own or takes:
+        may = self._known.get(code)
+        if may is None:
+            may = self._known[code] = self._may_throw(code)
+        if not may:
             return
         self.left -= 1
         if self.left < 0:
             sys.setprofile(None)
             self.thrown = code.co_qualname
             raise ForeignError(self.thrown)
+
+    @staticmethod
+    def _may_throw(code: CodeType) -> bool:
+        is_own = code.co_filename.startswith(OURS) and not code.co_flags & CO_GENERATOR
+        is_own = is_own and code.co_name != "__eq__"  # pydantic asks it, and takes an error for no
+        file, name = TAKES_ERRORS
+        return is_own and not (code.co_filename.endswith(file) or code.co_qualname.startswith(name))
 
 
 class Begin(NamedTuple):

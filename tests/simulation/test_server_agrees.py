@@ -11,7 +11,7 @@ from tests.support.scale import times
 
 async def test_a_real_server_gives_the_same_ledgers(rig: Rig) -> None:
     await served(rig)
-    for seed in range(times(20, 300)):
+    for seed in range(times(8, 300)):
         schedule = calm_schedule_of(seed)
         there = await Live(rig, schedule, f"{rig.app}-{seed}").play()
         here = play(schedule)
