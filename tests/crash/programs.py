@@ -43,7 +43,6 @@ from holdfast import (
     tool,
     wait_for_event,
 )
-from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
@@ -85,7 +84,6 @@ class Job:
         die: Points of the program at which it kills itself, each with how often it is passed.
         mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
-        long: Seconds after which a tool call may go on while its task continues as new.
         options: More options of the Temporal worker.
         task_id: The task, for programs that create one.
         input: Its input.
@@ -100,7 +98,6 @@ class Job:
     die: tuple[tuple[str, int], ...] = ()
     mute: bool = False
     grace: float = 1.0
-    long: float = long_calls.LONG_SECONDS
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     task_id: str = ""
     input: str = ""
@@ -480,7 +477,6 @@ async def _work(job: Job) -> None:
 
 async def _worker(job: Job) -> Worker:
     """Make the worker of a job."""
-    long_calls.LONG_SECONDS = job.long
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     await check_archive(client, job.archive)
     options: dict[str, Any] = {

@@ -8,6 +8,7 @@ from holdfast.values.base import digest
 from holdfast.values.settings import ModelSettings
 from tests.crash.lab import Lab
 from tests.crash.programs import AGENT, Job, held, note
+from tests.support.scale import all_of
 
 
 def make(job: Job) -> Agent:
@@ -30,7 +31,7 @@ def make(job: Job) -> Agent:
     )
 
 
-@pytest.mark.parametrize("name", ["write", "jot"], ids=["own activity", "inline"])
+@pytest.mark.parametrize("name", ["write", all_of("jot")], ids=["own activity", "inline"])
 async def test_a_file_of_a_killed_tool_is_kept_once_by_the_next_attempt(
     lab: Lab, name: str
 ) -> None:

@@ -47,9 +47,9 @@ ROWS = {
     "steps": Row(
         turns="look:a,book:b charge:c",
         answer="final look(a) book(b) charge(c)",
-        points="begin:describe.1 begin:step.1 *end:step.1 schedule:tool.1 begin:tool.1 end:tool.1"
+        points="begin:describe.1 begin:step.1 end:step.1 schedule:tool.1 begin:tool.1 end:tool.1"
         " schedule:tool.2 begin:tool.2 *end:tool.2 schedule:step.2 begin:step.2 end:step.2"
-        " begin:close_here.1 *end:close_here.1",
+        " begin:close_here.1 end:close_here.1",
     ),
     "one step of several calls": Row(
         turns="look:a,book:b",

@@ -1,14 +1,11 @@
-"""A worker is killed with more in hand than a tool: money, a message, a rollover."""
+"""A worker is killed with more in hand than a tool: money, a message."""
 
 import asyncio
-import uuid
 
 from holdfast import Budget, Price, Prices, Webhook
 from tests.crash.lab import Lab
-from tests.crash.programs import make_runner
 from tests.support.people import ask
 from tests.support.receiver import SECRET, receiving
-from tests.support.rig import activities_of, histories, until
 
 PRICES = Prices({"fake-model": Price(input=0, output=1000)})
 """A tenth of a cent for each token of output."""
@@ -53,32 +50,3 @@ async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(lab: Lab) ->
         assert (await lab.runner.run_task(task)).output
         assert len(receiver.got) == 2
         assert lab.starts == {"a": 1}
-
-
-async def test_killed_inside_a_call_whose_task_has_continued_as_new(lab: Lab) -> None:
-    lab.hold("charge")
-    worker = await lab.serve(long=0.0)
-    runner = await make_runner(lab.job, roll_events=60)
-    task = await runner.create_task(lab.say("charge:a"), step_mode="automatic")
-    await lab.until_event("start")
-    handle = runner.client.get_workflow_handle(task.task_id)
-
-    async def is_apart() -> bool:
-        return "tool" in await activities_of(runner.client, task.task_id)
-
-    async def has_rolled() -> bool:
-        for _ in range(10):
-            await handle.signal("drop_step", {"id": uuid.uuid4().hex, "step": "none"})
-        return len(await histories(runner.client, task.task_id)) > 1
-
-    await until(is_apart)
-    await until(has_rolled)
-    await lab.kill(worker)
-    lab.let_go("charge")
-    await lab.serve()
-    approval = await ask(runner, task)
-    assert approval.kind == "unknown"
-    assert lab.starts == {"a": 1}
-    await runner.respond(approval, by="ann", result="it was charged")
-    assert (await runner.run_task(task)).output == "final it was charged"
-    assert lab.starts == {"a": 1}

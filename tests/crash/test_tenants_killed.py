@@ -17,7 +17,7 @@ from tests.crash.programs import Job, make_agent
 from tests.support.rig import histories, until
 from tests.support.scale import times
 
-ROUNDS = times(3, 20)
+ROUNDS = times(1, 20)
 TASKS, HELD = 6, 2
 PRICES = Prices({"fake-model": Price(input=1_000, output=1_000)})
 

@@ -82,16 +82,3 @@ async def test_whatever_tasks_wait_for_comes_once_after_server_and_worker_were_k
     [schedule] = await lab.runner.list_schedules()
     await lab.runner.delete_schedule(name)
     assert schedule.missed == 0
-
-
-async def test_a_token_counts_whose_worker_was_killed_before_its_tool_had_ended(lab: Lab) -> None:
-    lab.hold("order")
-    worker = await lab.serve()
-    task = await lab.create("order:tea", step_mode="automatic")
-    await lab.until_event("start")
-    await lab.kill(worker)
-    await lab.runner.complete((lab.home / "token.tea").read_text(), "delivered")
-    lab.let_go("order")
-    lab.start()
-    assert await answers(lab, {"task": task}) == {"task": "final delivered"}
-    assert lab.starts == {"tea": 1}

@@ -113,15 +113,3 @@ async def test_a_call_that_outlasts_the_grace_is_made_again_only_if_it_may_be_re
     assert (await running).status == ("done" if is_kept else "waiting")
     await lab.until_event("end", thing="a")
     assert (lab.starts, lab.ends) == (again, {"a": 1, "b": 1} if is_kept else {"a": 1})
-
-
-async def test_a_call_whose_worker_counts_as_lost_is_not_repeated(lab: Lab) -> None:
-    lab.hold("charge")
-    lab.start(mute=True)
-    task = await lab.create("charge:a")
-    assert (await lab.runner.run_task(task)).status == "waiting"
-    lab.let_go("charge")
-    await lab.until_event("end")
-    assert (await lab.runner.run_task(task)).status == "waiting"
-    assert lab.starts == lab.ends == {"a": 1}
-    assert lab.asked == [0]

@@ -35,10 +35,6 @@ async def returns_text(step: TaskStep, ctx: StepContext) -> Any:
     return "done"
 
 
-async def gives_an_object(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-    return ends(step, object())
-
-
 async def hands_on_an_object(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     following = step.get_next_step(step_state={"thing": object()})
     return TaskStepOutput(output="", task_step=step, next_steps=(following,))
@@ -59,11 +55,6 @@ async def leads_nowhere(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     return TaskStepOutput(output="", task_step=step)
 
 
-async def raises(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-    msg = "an exception of its own"
-    raise KeyError(msg)
-
-
 async def cancels_itself(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     raise asyncio.CancelledError
 
@@ -72,12 +63,10 @@ async def cancels_itself(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     ("body", "text"),
     [
         (returns_text, "run_step returned str; it must return a TaskStepOutput"),
-        (gives_an_object, "cannot be stored as JSON"),
         (hands_on_an_object, "cannot be stored as JSON"),
         (remembers_an_object, "Memo 'thing' cannot be stored as JSON"),
         (asks_anew, "where its journal holds the answer to another request"),
         (leads_nowhere, "was not the last one and queued no next step"),
-        (raises, "an exception of its own"),
         (cancels_itself, "was cancelled by its own code"),
     ],
 )

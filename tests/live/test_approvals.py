@@ -16,6 +16,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import choices_of
 from tests.support.people import ask, asked
 from tests.support.rig import Rig, World, activities_of, until, until_steps
+from tests.support.scale import all_of
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
     assert expired.time >= asking.time + 0.5
 
 
-@pytest.mark.parametrize("has_id", [True, False])
+@pytest.mark.parametrize("has_id", [True, all_of(False)])
 async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_until_after_it(
     rig: Rig, *, has_id: bool
 ) -> None:

@@ -28,6 +28,7 @@ from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until, until_status
+from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
 
@@ -117,7 +118,7 @@ async def test_lines_without_an_answer_are_asked_again_or_directly_or_wait_for_a
 async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_directly(
     api: BatchApi,
 ) -> None:
-    api.auto = 0
+    api.auto, api.open_status = 0, "queued"  # which is no state that is known
     api.outcome = lambda text: {} if text == "late" else None
     agent = agent_of(api, wait="4 s")
     async with AgentRunner.local(agent, data_dir=None, prices=PRICES) as runner:
@@ -132,6 +133,7 @@ async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_d
             paid.append(float((await runner.get_task(task)).usage.paid))
     assert paid == [WHOLE, HALF]
     assert (api.lines, api.direct) == ({"late": 1, "done": 1}, {"late": 1})
+    assert [each["status"] for each in api.batches.values()] == ["cancelled"]
 
 
 async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_for_room(
@@ -156,24 +158,6 @@ async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_f
         assert str(await runner.run_step(task)) == "<a>"
 
 
-async def test_a_provider_that_is_down_is_waited_for_and_an_abandoned_call_is_not_submitted(
-    api: BatchApi,
-) -> None:
-    api.fails["POST /v1/files"] = 500, {"message": "We are down."}
-    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
-        task = await runner.create_task("a", step_mode="automatic")
-        await until_blocked(runner, task, "waits for its batch to be submitted")
-        gone = await runner.create_task("gone", step_mode="automatic")
-        await until_blocked(runner, gone, "waits for")
-        await runner.abandon(gone, "no more")
-        await until_status(runner, gone, "abandoned")
-        api.fails.clear()
-        await until_status(runner, task, "answered")
-        other = await runner.create_task("other", step_mode="automatic")
-        await until_status(runner, other, "answered")
-    assert api.lines == {"a": 1, "other": 1}
-
-
 async def test_a_file_of_answers_may_be_odd_and_each_call_gets_its_own_or_is_asked_again(
     api: BatchApi,
 ) -> None:
@@ -190,17 +174,6 @@ async def test_a_file_of_answers_may_be_odd_and_each_call_gets_its_own_or_is_ask
         for task, word in zip(tasks, (*said, "good"), strict=True):
             assert str(await runner.run_task(task)) == f"<{word}>"
     assert api.lines == {**dict.fromkeys(said, 2), "good": 1}
-    assert not api.direct
-
-
-async def test_a_batch_in_a_state_that_is_not_known_is_cancelled_at_its_deadline(
-    api: BatchApi,
-) -> None:
-    api.auto, api.open_status = 0, "queued"
-    async with AgentRunner.local(agent_of(api, wait="3 s"), data_dir=None) as runner:
-        task = await runner.create_task("a", step_mode="automatic")
-        assert str(await runner.run_task(task)) == "<a>"
-    assert [each["status"] for each in api.batches.values()] == ["cancelled"]
     assert not api.direct
 
 
@@ -295,7 +268,7 @@ async def test_a_call_that_is_abandoned_while_the_provider_is_down_is_not_submit
 
 
 @pytest.mark.usefixtures("logs_told")
-@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("own", [all_of(None), keys()], ids=["plain", "encrypted"])
 async def test_nothing_of_erased_tasks_is_left_in_the_batches_and_others_get_their_answers(
     api: BatchApi, own: Keys | None, tmp_path: Path
 ) -> None:

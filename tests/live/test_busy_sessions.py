@@ -22,7 +22,6 @@ from holdfast.errors import (
     TaskAbandonedError,
     UserError,
 )
-from holdfast.task.data.state import Claim
 from holdfast.testing import FakeOpenAI, call
 from holdfast.testing.fake_api.replies import hang
 from holdfast.workflows.children import children
@@ -116,23 +115,6 @@ async def test_a_run_waits_for_its_turn_while_a_server_is_away_and_a_streamed_on
     assert [(await each).final_output for each in (first, second)] == ["one", "two"]
 
 
-async def test_tasks_begin_in_the_order_in_which_they_were_created_without_a_worker(
-    rig: Rig, model: FakeOpenAI
-) -> None:
-    runner = rig.runner()
-    tasks = [
-        await runner.create_task(f"q{k}", session="s", on_busy="queue", step_mode="automatic")
-        for k in range(3)
-    ]
-    model.add("0", "1", "2")
-    await rig.serve(rig.agent(look))
-    for task in tasks:
-        await until_status(runner, task, "answered")
-        await runner.finalize_response(task)
-    assert await texts(runner) == ["q0", "0", "q1", "1", "q2", "2"]
-    await rig.assert_replays()
-
-
 async def test_a_task_that_waits_says_why_everywhere_and_can_be_abandoned(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -223,28 +205,6 @@ async def test_of_runs_that_are_refused_at_once_one_runs(run: Runs, model: FakeO
 
 async def until_done(tasks: list[asyncio.Task[Any]], count: int) -> None:
     await until(lambda: sum(each.done() for each in tasks) == count)
-
-
-async def test_a_message_that_is_refused_names_no_task_that_has_ended_meanwhile(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model.reply("one")
-    await run.serve(look)
-    holder = Turn._holder
-
-    async def has_ended(turn: Turn) -> str:
-        return "" if len(sent) == 1 else await holder(turn)
-
-    async def send(turn: Turn, claim: Claim) -> None:
-        sent.append(claim)
-        if len(sent) > 1:  # the first came too early
-            await sends(turn, claim)
-
-    sent, sends = list[Claim](), Turn._send
-    monkeypatch.setattr(Turn, "_holder", has_ended)
-    monkeypatch.setattr(Turn, "_send", send)
-    result = await run("q", session="s", on_busy="refuse", task_id=f"{run.rig.app}-a")
-    assert (result.final_output, len(sent)) == ("one", 2)
 
 
 async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(
@@ -380,37 +340,6 @@ async def test_a_tool_cannot_run_in_the_session_of_its_task(run: Runs, model: Fa
     assert len(refused) == 4
     assert all(f"Task {result.task_id!r} of session 's' comes first" in each for each in refused)
     assert await line(run.runner) == ()
-
-
-async def test_tasks_of_two_sessions_that_would_wait_for_each_other_do_not(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    async def cross(to: str) -> str:
-        """Run another agent in that session."""
-        if to == "s":  # once a task of that session waits for this one
-
-            async def is_awaited() -> bool:
-                return len(await line(run.runner, "t")) > 1
-
-            await until(is_awaited)
-        try:
-            return (await run.runner.chat("inner", session=to)).response
-        except SessionBusyError as error:
-            return str(error)
-
-    a, b = (f"{run.rig.app}-{x}" for x in "ab")
-    model.add(
-        call("cross", {"to": "s"}), call("cross", {"to": "t"}), "b is done", "inner", "a is done"
-    )
-    await run.serve(cross)
-    first = asyncio.ensure_future(run("first", session="t", task_id=b))
-    await model.until_requests(1)
-    second = asyncio.ensure_future(run("second", session="s", task_id=a))
-    assert [(await each).final_output for each in (first, second)] == ["b is done", "a is done"]
-    assert f"Task {a!r} of session 's' comes first" in str(model.requests[2].messages)
-    assert [await line(run.runner, each) for each in "st"] == [(), ()]
-    assert (await texts(run.runner, "t"))[-2:] == ["inner", "inner"]
 
 
 async def test_the_place_of_a_task_is_kept_until_it_is_created_and_given_back_if_that_fails(

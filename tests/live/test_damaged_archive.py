@@ -25,6 +25,7 @@ from holdfast.values.base import digest
 from tests.live.test_audit import long_task
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import Rig, until
+from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
 
@@ -221,7 +222,7 @@ async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(rig: Rig) -> 
     assert len(rig.model.requests) == 2
 
 
-@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("own", [all_of(None), keys()], ids=["plain", "encrypted"])
 @pytest.mark.usefixtures("logs_told")
 async def test_a_check_of_the_archive_names_broken_files_and_the_tasks_that_need_them(
     own: Keys | None,

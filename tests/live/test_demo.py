@@ -86,6 +86,7 @@ def is_second(asked: FakeRequest) -> bool:
     return len(asked.results) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_answer_and_a_kill_that_came_too_late_are_told(cli: Cli) -> None:
     with FakeOpenAI() as fake:
         fake.reply("I think it is 7.")

@@ -12,11 +12,10 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from holdfast import AgentRunner, ApprovalRule, ToolCall, tool
-from holdfast.desk import Identity, Limits, Proxy, Tokens, desk_app
-from holdfast.testing import ScriptedModel
+from holdfast import AgentRunner
+from holdfast.desk import Identity, Limits, Proxy, desk_app
 from tests.support.desk_api import ELSEWHERE, client_of, guarded
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig
 
 
 @pytest.fixture
@@ -211,36 +210,6 @@ async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path) 
             refused = await client.request(each.method, each.at(), json=body)
             assert refused.status_code == 422, each
             assert refused.json()["errors"][0]["at"] == "body.by"
-
-
-async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
-    rig: Rig, tmp_path: Path
-) -> None:
-    @tool(needs_approval=ApprovalRule(not_asker=True))
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}"), "Kim is paid."])
-    runner = await rig.serving(rig.agent(pay, name="payer", model=asks))
-    people = Tokens(tmp_path / "tokens.json")
-    app = desk_app(runner, tokens=people)
-    ann, bo = (people.make(name, ["operator", "approver"]) for name in ("ann", "bo"))
-    async with client_of(app, token=ann) as anns, client_of(app, token=bo) as bos:
-        task = (await anns.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
-        await until_status(runner, task, "waiting")
-
-        async def listed() -> bool:
-            return any(each.id == f"{task}:1" for each in await runner.pending_approvals())
-
-        await until(listed)
-        on = f"/api/v1/approvals/{task}:1/approve"
-        for each, is_theirs in ((anns, False), (bos, True)):
-            mine = await each.get("/api/v1/approvals", params={"mine": True})
-            assert (f"{task}:1" in mine.text) == is_theirs
-        body = {"digest": (await runner.pending_approvals(task))[0].digest}
-        assert [(await each.post(on, json=body)).status_code for each in (anns, bos)] == [409, 200]
-    await until_status(runner, task, "answered")
 
 
 async def test_pages_of_other_sites_cannot_act(runner: AgentRunner) -> None:

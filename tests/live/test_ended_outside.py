@@ -13,6 +13,7 @@ from holdfast.workflows.children import children
 from tests.support.people import ask
 from tests.support.rig import Rig, until, until_rolled, until_status
 from tests.support.runs import serve_nested
+from tests.support.scale import all_of
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ async def test_a_task_that_looks_whether_its_child_has_ended_does_not_stand_stil
     assert not await why_blocked(runner.client, await runner.reader.describe(task.task_id))
 
 
-@pytest.mark.parametrize(("how", "rolls"), [("terminated", "both"), ("deleted", "")])
+@pytest.mark.parametrize(("how", "rolls"), [all_of("terminated", "both"), ("deleted", "")])
 async def test_a_task_goes_on_without_a_child_that_an_operator_has_ended(
     runner: AgentRunner, model: FakeOpenAI, how: str, rolls: str
 ) -> None:

@@ -36,6 +36,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.checks.gate import as_object
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until
+from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
@@ -98,7 +99,7 @@ async def is_known(client: Client, workflow_id: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("own", [all_of(None), keys()], ids=["plain", "encrypted"])
 async def test_nothing_of_an_erased_task_is_left_and_its_session_goes_on(
     own: Keys | None, tmp_path: Path
 ) -> None:
@@ -174,7 +175,7 @@ async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched
             await runner.get_task(fork)
 
 
-@pytest.mark.parametrize("kind", ["task", "session"])
+@pytest.mark.parametrize("kind", ["task", all_of("session")])
 async def test_an_erasure_that_is_cut_off_anywhere_ends_erased_with_one_certificate(
     kind: Literal["task", "session"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

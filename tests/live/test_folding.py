@@ -14,7 +14,7 @@ from holdfast.values.messages import Message, ToolCall, user
 from holdfast.workers import FoldingAgentWorker
 from holdfast.workers.folding import LEFT_OUT, SUMMARISE, SUMMARY, Fold, tokens, view
 from tests.support.rig import Rig, until_status
-from tests.support.scale import times
+from tests.support.scale import all_of, times
 
 WINDOW = 20_000
 
@@ -75,7 +75,7 @@ def pages_in(transcript: Sequence[Message]) -> list[int]:
 
 
 async def test_a_task_of_many_turns_ends_within_a_small_window(rig: Rig) -> None:
-    turns = times(120, 2_000)
+    turns = times(60, 2_000)
     reader = Reader(turns)
     runner = await rig.serving(agent_of(reader, FoldingAgentWorker(window=WINDOW)))
     task = await runner.create_task("Read all.", budget=Budget(max_turns=3 * turns))
@@ -90,7 +90,7 @@ async def test_a_task_of_many_turns_ends_within_a_small_window(rig: Rig) -> None
     assert usage.requests == turns + 1 + reader.summaries
 
 
-@pytest.mark.parametrize("window", [None, 200_000], ids=["unknown", "wrong"])
+@pytest.mark.parametrize("window", [all_of(None), 200_000], ids=["unknown", "wrong"])
 async def test_what_the_provider_refuses_as_too_long_is_folded(
     rig: Rig, window: int | None
 ) -> None:

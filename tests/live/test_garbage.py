@@ -24,7 +24,7 @@ from holdfast.values.base import digest
 from tests.live.test_erasure import _none, big, finished, forgotten, served
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import Rig, until
-from tests.support.scale import times
+from tests.support.scale import all_of, times
 
 __all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
@@ -42,7 +42,7 @@ async def gc(runner: AgentRunner) -> list[tuple[str, str]]:
     return [(each.does, each.path) for each in await collect(engine, time.time() - 7 * DAY)]
 
 
-@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("own", [all_of(None), keys()], ids=["plain", "encrypted"])
 async def test_only_what_nothing_refers_to_is_put_aside_and_deleted_days_later(
     own: Keys | None, tmp_path: Path
 ) -> None:

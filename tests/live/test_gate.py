@@ -25,6 +25,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.testing import call
 from holdfast.values.checks.ids import queue_of
 from tests.support.rig import Rig, until_status
+from tests.support.scale import all_of
 from tests.support.workers import Counting
 
 NAN, LONE = float("nan"), "\ud800"
@@ -213,7 +214,7 @@ NO_SESSIONS = [name for name in NO_INPUTS if name not in OBJECTS]  # it has a de
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Temporal's own
 @pytest.mark.parametrize(
     ("kind", "names"),
-    [("AgentTask", NO_INPUTS), ("Session", NO_SESSIONS), ("Mailbox", NO_SESSIONS)],
+    [("AgentTask", NO_INPUTS), ("Session", NO_SESSIONS), all_of("Mailbox", NO_SESSIONS)],
     ids=["task", "session", "mailbox"],
 )
 async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(

@@ -23,6 +23,7 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.testing import FakeOpenAI, ScriptedModel, hang
 from holdfast.values.messages import Message, ToolCall, Usage
 from tests.support.rig import until, until_status
+from tests.support.scale import all_of
 
 MORE_THAN_FAILURES = 4
 CALLS = 3
@@ -153,7 +154,7 @@ async def test_a_tenant_that_has_used_its_day_waits_for_a_person_and_others_go_o
         assert list(counted.days) == ["a"]
 
 
-@pytest.mark.parametrize("by", ["build_worker", "plugin"])
+@pytest.mark.parametrize("by", ["build_worker", all_of("plugin")])
 async def test_a_worker_that_a_team_runs_leaves_no_thread_behind(by: str) -> None:
     agent = Agent(name="agent", model=ScriptedModel(costly))
     limits = Provider(name="acme", models=("scripted",), requests_per_minute=6000)

@@ -39,8 +39,8 @@ ALL = {
         Path(__file__).with_name("programs.toml").read_text(encoding="utf-8")
     ).items()
 }
-USUAL = ("agent_runner", "controllable_rag", "query_pipeline_agent")
-"""Those that `make test` kills: by steps and chats, one that a person types to, a pipeline."""
+USUAL = ("agent_runner", "query_pipeline_agent")
+"""Those that `make test` kills: by steps and chats, and a pipeline."""
 each_program = pytest.mark.parametrize(
     "name",
     [pytest.param(each, marks=() if each in USUAL else pytest.mark.exhaustive) for each in ALL],

@@ -11,16 +11,15 @@ from temporalio.api.enums.v1 import EventType
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.activities import long_calls
 from holdfast.engine.dev_server import command
-from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.errors import CommandRefusedError
 from holdfast.task.ledger.recording import NOTES_APART
-from holdfast.task.tool_calls import MOST_AT_ONCE
 from holdfast.testing import call
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
 from holdfast.workflows.core import MOST_CARDS
-from holdfast.workflows.requests.updates import COMMANDS_AT_ONCE, MOST_WAITING
+from holdfast.workflows.requests.updates import MOST_WAITING
+from tests.support.lent import ephemeral_server
 from tests.support.rig import Engine, Rig, event_types, histories, make_engine, until
 from tests.support.workers import Counting, Doing
 
@@ -55,16 +54,26 @@ async def most_open(runner: AgentRunner, task: Task) -> int:
     return found
 
 
-async def test_the_calls_of_an_answer_are_done_a_few_hundred_at_a_time_over_rollovers(
-    rig: Rig,
-) -> None:
-    count = MOST_AT_ONCE + 60
-    runner = await rig.make(look, roll_events=500)
+AT_ONCE = 40
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a task take further fewer things at once, for as long as its worker is up."""
+    for place in ("task.tool_calls", "workflows.tools.tool_calls"):
+        monkeypatch.setattr(f"holdfast.{place}.MOST_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr("holdfast.workflows.requests.updates.COMMANDS_AT_ONCE", AT_ONCE)
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_the_calls_of_an_answer_are_done_so_many_at_a_time_over_rollovers(rig: Rig) -> None:
+    count = 2 * AT_ONCE
+    runner = await rig.make(look, roll_events=200)
     rig.model.add(many("look", count), "done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
     assert rig.model.requests[1].results == {f"c{k}": str(k) for k in range(count)}
-    assert await most_open(runner, task) == MOST_AT_ONCE
+    assert await most_open(runner, task) == AT_ONCE
     assert len(await histories(runner.client, task.task_id)) > 1
 
 
@@ -140,12 +149,13 @@ async def send(runner: AgentRunner, task: Task, ids: list[str]) -> None:
         )
 
 
+@pytest.mark.usefixtures("few_at_once")
 async def test_commands_sent_while_no_worker_is_up_are_taken_in_batches_before_the_next_step(
     rig: Rig,
 ) -> None:
     runner = rig.runner()
     task = await runner.create_task("q", step_mode="automatic")
-    ids = [f"c{k}" for k in range(2 * COMMANDS_AT_ONCE + 50)]
+    ids = [f"c{k}" for k in range(2 * AT_ONCE + 30)]
     await send(runner, task, ids)
     rig.model.reply("done")
     await rig.serve(rig.agent())

@@ -25,6 +25,7 @@ from tests.live.test_mcp import THING, Serve, place, serve
 from tests.support import forked, mcp_raw_server
 from tests.support.mcp_raw_server import BEGINNING, TOOL
 from tests.support.rig import until
+from tests.support.scale import all_of
 from tests.support.tool_servers import PROGRAM, Place
 
 __all__ = ["place", "serve"]
@@ -250,7 +251,7 @@ async def started(place: Place, kind: str, port: int) -> AsyncGenerator[None]:
             process.kill()
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy", "sse"])
+@pytest.mark.parametrize("mode", ["auto", all_of("legacy"), all_of("sse")])
 async def test_a_server_over_http_that_was_started_anew_does_not_know_the_session(
     serve: Serve, model: FakeOpenAI, place: Place, mode: Any
 ) -> None:

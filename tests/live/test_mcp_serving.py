@@ -22,6 +22,7 @@ from holdfast.testing import FakeOpenAI, hang
 from tests.support import forked
 from tests.support.cli import Cli
 from tests.support.rig import Rig, until
+from tests.support.scale import all_of
 
 Connect = Callable[..., Any]
 
@@ -57,7 +58,7 @@ def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
     return answer
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", all_of("legacy")])
 async def test_an_agent_is_a_tool_that_reports_its_progress(
     connect: Connect, model: FakeOpenAI, mode: str
 ) -> None:
@@ -194,6 +195,7 @@ async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_re
 
 PROGRAM = '''
 from holdfast import Agent, ApprovalRule, tool
+from tests.support.scale import all_of
 
 @tool(needs_approval=True)
 def pay(amount: int) -> str:

@@ -20,6 +20,7 @@ from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import Reply, fail
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.rig import Rig
+from tests.support.scale import all_of
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ async def test_a_wrong_key_is_in_no_error(rig: Rig) -> None:
     await made.close()
 
 
-@pytest.mark.parametrize("is_slow", [False, True])
+@pytest.mark.parametrize("is_slow", [all_of(False), True])
 async def test_what_time_heals_is_retried(rig: Rig, *, is_slow: bool) -> None:
     await rig.serve(rig.agent(model_settings=ModelSettings(timeout_seconds=0.5)))
     if is_slow:
@@ -84,7 +85,7 @@ async def test_what_time_heals_is_retried(rig: Rig, *, is_slow: bool) -> None:
     assert len(rig.model.requests) == 3
 
 
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("is_streamed", [False, all_of(True)])
 async def test_rate_limits_are_waited_out_by_time_and_use_up_no_attempts(
     rig: Rig, *, is_streamed: bool
 ) -> None:
@@ -114,7 +115,7 @@ class Judge:
         return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
 
-@pytest.mark.parametrize("place", ["input", "output", "memo"])
+@pytest.mark.parametrize("place", [all_of("input"), "output", all_of("memo")])
 async def test_rate_limits_of_a_model_that_a_guardrail_or_a_memo_asks_use_up_no_attempts(
     rig: Rig, place: str
 ) -> None:

@@ -8,6 +8,7 @@ from holdfast.models import AnyLLMModel, LitellmModel
 from holdfast.testing import FakeOpenAI, fail, paced
 from tests.support.pictures import png
 from tests.support.rig import Rig
+from tests.support.scale import all_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -44,10 +45,10 @@ def model_of(library: str, provider: str, api: FakeOpenAI) -> LitellmModel | Any
 @pytest.mark.parametrize(
     ("library", "provider"),
     [
-        ("litellm", "anthropic"),
         ("any-llm", "gemini"),
-        pytest.param("litellm", "gemini", marks=pytest.mark.exhaustive),
-        pytest.param("any-llm", "anthropic", marks=pytest.mark.exhaustive),
+        all_of("litellm", "anthropic"),
+        all_of("litellm", "gemini"),
+        all_of("any-llm", "anthropic"),
     ],
 )
 async def test_a_task_with_tools_a_wait_a_stream_an_image_and_a_structure(

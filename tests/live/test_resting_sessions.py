@@ -46,6 +46,7 @@ async def forget(client: Client, id: str) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.exhaustive
 async def test_many_sessions_leave_no_open_workflow_and_each_goes_on_with_its_memory(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

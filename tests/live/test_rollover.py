@@ -35,6 +35,7 @@ async def answered(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, list[s
     return task, [f"{task.task_id}~0.{k}.0.0" for k in range(1, CALLS + 1)]
 
 
+@pytest.mark.exhaustive
 async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_reached(
     rig: Rig, book: Tool
 ) -> None:

@@ -21,6 +21,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
 from tests.support import patience
 from tests.support.rig import until
+from tests.support.scale import all_of
 
 MOST_SECONDS = 60
 
@@ -76,7 +77,7 @@ async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end
 
 
 @pytest.mark.usefixtures("api")
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize("kind", [all_of("async"), "sync"])
 async def test_a_runner_closes_although_a_tool_does_not_end(
     door: threading.Event, model: FakeOpenAI, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:

@@ -17,6 +17,8 @@ from holdfast.engine.dev_server.ephemeral import EphemeralServer, ephemeral_serv
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.target import Target, embedded_target
 
+__all__ = ["ephemeral_server", "lend_servers"]
+
 NAMESPACES = 16
 """Of one server; the next one follows once all are used."""
 

@@ -158,7 +158,7 @@ class FailingStore(MemoryStore):
 @example([RUN, BACKUP, RUN, RESTORE, RUN])
 @example([RUN, BACKUP, RUN, RESTORE, 0, RUN, RUN])
 @example([RUN, RUN, RESTORE, RUN, 3, RUN, RUN])
-@settings(max_examples=times(300, 5000))
+@settings(max_examples=times(100, 5000))
 def test_no_payment_is_made_twice_without_a_persons_word(moves: list[str | int]) -> None:
     async def play() -> None:
         it = Play()

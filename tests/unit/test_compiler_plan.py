@@ -208,7 +208,7 @@ PIECES = [
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-@settings(deadline=None, max_examples=times(80, 400))
+@settings(deadline=None, max_examples=times(40, 400))
 @example("1. search(" + "(" * 5000)
 @example("1. search(" + "[" * 5000)
 @example("1. search(" + "{a:" * 5000)

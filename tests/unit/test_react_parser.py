@@ -132,7 +132,7 @@ def joins_texts(text: str) -> bool:
     return re.search(r"""['"]\n *['"]""", text) is not None
 
 
-@settings(max_examples=times(60, 300), deadline=None)
+@settings(max_examples=times(30, 300), deadline=None)
 @given(arguments=ARGUMENTS, render=st.sampled_from(RENDERED), inline=st.booleans())
 def test_arguments_come_back_as_they_were(arguments: Any, render: Any, inline: bool) -> None:
     text = render(arguments)
@@ -144,7 +144,7 @@ def test_arguments_come_back_as_they_were(arguments: Any, render: Any, inline: b
     assert json.loads(parsed.arguments) == arguments
 
 
-@settings(max_examples=times(40, 200), deadline=None)
+@settings(max_examples=times(25, 200), deadline=None)
 @given(arguments=ARGUMENTS, render=st.sampled_from(RENDERED[:4]), data=st.data())
 def test_an_object_that_is_cut_off_is_never_an_action(
     arguments: Any, render: Any, data: st.DataObject
@@ -165,7 +165,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=25).map("".join)
 
 
-@settings(max_examples=times(60, 300), deadline=None)
+@settings(max_examples=times(30, 300), deadline=None)
 @given(TEXTS)
 @example("Action: x(" + "{" * 3000)
 @example("Action Input: {" * 200)
@@ -180,7 +180,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
             assert problem
 
 
-@settings(max_examples=times(60, 300), deadline=None)
+@settings(max_examples=times(30, 300), deadline=None)
 @given(TEXTS)
 @example("```\nAnswer: ```\n```\n```")
 @example("<think></think>```\nObservation: x\nAnswer: ```\n```")
@@ -194,7 +194,7 @@ def test_what_was_said_reads_as_the_whole_reply_did(text: str) -> None:
         assert again.text == parsed.text
 
 
-@settings(max_examples=times(100, 500), deadline=None)
+@settings(max_examples=times(40, 500), deadline=None)
 @given(TEXTS)
 def test_the_lenient_reader_gives_what_the_strict_one_gives(text: str) -> None:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=times(80, 400), deadline=None)
+@settings(max_examples=times(40, 400), deadline=None)
 @given(st.lists(PIECES | st.text(max_size=4), max_size=25), st.sampled_from(["", "Answer: "]))
 @example(["Ob\N{LATIN SMALL LETTER LONG S}ervation", ": x"], "Answer: a\n")
 def test_the_pieces_joined_are_the_answer_or_nothing(deltas: list[str], first: str) -> None:

@@ -341,7 +341,7 @@ ACTIONS = st.lists(
 
 @given(ACTIONS)
 @settings(
-    max_examples=times(600, 4000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=times(200, 4000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
     actions: list[tuple[str, int, int]],
