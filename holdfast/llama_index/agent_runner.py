@@ -7,8 +7,8 @@ for. The blocking methods run on Holdfast's own loop, so they also work in noteb
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from holdfast.agents.agent import Agent
 from holdfast.client.blocking import AgentRunner as Durable
@@ -18,7 +18,7 @@ from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.llms.openai import default_callbacks, default_llm
 from holdfast.llama_index.memory import memory_of
 from holdfast.llama_index.program import current_program
-from holdfast.llama_index.step_code.errors import known_errors
+from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.llama_index.streaming import StreamingAgentChatResponse
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import (
@@ -33,6 +33,7 @@ from holdfast.llama_index.workers.base import (
     AGENTS,
     RUNNER,
     BaseAgentWorker,
+    MadeOfTools,
     options_of_runner,
     worker_of,
 )
@@ -48,20 +49,6 @@ from holdfast.models.libraries.llama_index import LlamaIndexModel, as_model
 from holdfast.values import steps
 from holdfast.values.steps import UndoReceipt
 from holdfast.values.text.shown import shown
-
-T = TypeVar("T")
-
-
-def settled(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the shared loop and block until it is done."""
-    with known_errors():
-        return shared_loop().run(work)
-
-
-async def awaited(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the shared loop and await it."""
-    with known_errors():
-        return await shared_loop().wrap(work)
 
 
 def id_of(task: Task | str) -> str:
@@ -112,28 +99,25 @@ class TaskReads:
     agent_worker: BaseAgentWorker
     _tasks: Tasks
 
-    async def _list(self) -> list[TaskState]:
+    @blocking
+    async def list_tasks(self, **_: Any) -> list[TaskState]:
+        """List the tasks of this run of the program, the newest last."""
         listed = await self._tasks.list()
         return [TaskState(await self._tasks.describe(each), self) for each in listed]
 
-    def list_tasks(self, **_: Any) -> list[TaskState]:
-        """List the tasks of this run of the program, the newest last."""
-        return settled(self._list())
-
-    def get_task(self, task_id: Task | str, **_: Any) -> Task:
+    @blocking
+    async def get_task(self, task_id: Task | str, **_: Any) -> Task:
         """Describe a task.
 
         Raises:
             KeyError: There is no such task.
         """
-        return settled(self._tasks.describe(id_of(task_id)))
+        return await self._tasks.describe(id_of(task_id))
 
-    async def _upcoming(self, task_id: str) -> list[TaskStep]:
-        return [step_view(each) for each in await self._tasks.upcoming(task_id)]
-
-    def get_upcoming_steps(self, task_id: Task | str, **_: Any) -> list[TaskStep]:
+    @blocking
+    async def get_upcoming_steps(self, task_id: Task | str, **_: Any) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""
-        return settled(self._upcoming(id_of(task_id)))
+        return [step_view(each) for each in await self._tasks.upcoming(id_of(task_id))]
 
     def get_step_queue(self, task_id: Task | str, **_: Any) -> deque[TaskStep]:
         """Return what `get_upcoming_steps` lists."""
@@ -173,9 +157,10 @@ class TaskReads:
                     return each
         return (await self._views([output]))[0]
 
-    def get_completed_steps(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
+    @blocking
+    async def get_completed_steps(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
         """List the outputs of the completed steps, oldest first."""
-        return settled(self._completed(id_of(task_id)))
+        return await self._completed(id_of(task_id))
 
     def get_completed_step(self, task_id: Task | str, step_id: str, **_: Any) -> TaskStepOutput:
         """Return the output of one completed step.
@@ -207,13 +192,14 @@ class TaskReads:
         outputs = self.get_completed_steps(task_id)
         return bool(outputs) and outputs[-1].is_last
 
-    def delete_task(self, task_id: Task | str) -> None:
+    @blocking
+    async def delete_task(self, task_id: Task | str) -> None:
         """Delete a task with its record; what the conversation has of it stays.
 
         Raises:
             KeyError: There is no such task.
         """
-        settled(self._tasks.delete(id_of(task_id)))
+        await self._tasks.delete(id_of(task_id))
 
     # ---- prompts
 
@@ -388,7 +374,8 @@ class AgentRunner(BaseAgent):
         if self.delete_task_on_finish:
             self._tasks.forget(task_id)
 
-    def chat(
+    @on_shared_loop
+    async def achat(
         self,
         message: str,
         chat_history: Sequence[Any] | None = None,
@@ -401,20 +388,19 @@ class AgentRunner(BaseAgent):
             chat_history: Replaces the conversation first.
             tool_choice: "auto", "none", "required", a tool's name or dict; for the first step.
         """
-        return settled(self._chat(message, chat_history, tool_choice))
+        return await self._chat(message, chat_history, tool_choice)
 
-    async def achat(
+    chat = blocking(achat)
+    """Do what `achat` does, and block."""
+
+    @on_shared_loop
+    async def astream_chat(
         self,
         message: str,
         chat_history: Sequence[Any] | None = None,
         tool_choice: ToolChoice | None = None,
-    ) -> AgentChatResponse:
-        """Do what `chat` does."""
-        return await awaited(self._chat(message, chat_history, tool_choice))
-
-    async def _stream(
-        self, message: str, chat_history: Sequence[Any] | None, tool_choice: ToolChoice | None
     ) -> StreamingAgentChatResponse:
+        """Do what `achat` does, and return at once: the answer is read as it is made."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
         task_id = await self._create(message, {}, tool_choice, streams=True)
@@ -423,31 +409,17 @@ class AgentRunner(BaseAgent):
         await stream.start()
         return stream
 
-    def stream_chat(
-        self,
-        message: str,
-        chat_history: Sequence[Any] | None = None,
-        tool_choice: ToolChoice | None = None,
-    ) -> StreamingAgentChatResponse:
-        """Do what `chat` does, and return at once: the answer is read as it is made."""
-        return settled(self._stream(message, chat_history, tool_choice))
+    stream_chat = blocking(astream_chat)
+    """Do what `astream_chat` does, and block until it has begun."""
 
-    async def astream_chat(
-        self,
-        message: str,
-        chat_history: Sequence[Any] | None = None,
-        tool_choice: ToolChoice | None = None,
-    ) -> StreamingAgentChatResponse:
-        """Do what `stream_chat` does."""
-        return await awaited(self._stream(message, chat_history, tool_choice))
-
-    def query(self, query: Any) -> AgentChatResponse:
-        """Answer a question on its own: the conversation is neither read nor changed."""
-        return settled(self._chat(_query_text(query), None, None, remembers=False))
-
+    @on_shared_loop
     async def aquery(self, query: Any) -> AgentChatResponse:
-        """Do what `query` does."""
-        return await awaited(self._chat(_query_text(query), None, None, remembers=False))
+        """Answer a question on its own: the conversation is neither read nor changed."""
+        asked = str(getattr(query, "query_str", query))
+        return await self._chat(asked, None, None, remembers=False)
+
+    query = blocking(aquery)
+    """Do what `aquery` does, and block."""
 
     def chat_repl(self) -> None:
         """Chat with a person at the terminal, in a new conversation, until "exit"."""
@@ -471,7 +443,8 @@ class AgentRunner(BaseAgent):
 
     # ---- tasks and steps
 
-    def create_task(self, input: str, **options: Any) -> Task:
+    @on_shared_loop
+    async def acreate_task(self, input: str, **options: Any) -> Task:
         """Create a task; it is durable once this returns.
 
         Args:
@@ -481,32 +454,14 @@ class AgentRunner(BaseAgent):
         Raises:
             ValueError: Both extra_state and init_task_state_kwargs are given.
         """
-        return settled(self._create_task(input, options))
-
-    async def _create_task(self, input: str, options: Mapping[str, Any]) -> Task:
         task_id = await self._create(input, options, options.get("tool_choice") or "auto")
         return await self._tasks.describe(task_id)
 
-    async def acreate_task(self, input: str, **options: Any) -> Task:
-        """Do what `create_task` does."""
-        return await awaited(self._create_task(input, options))
+    create_task = blocking(acreate_task)
+    """Do what `acreate_task` does, and block."""
 
-    async def _run_step(
-        self,
-        task_id: Task | str,
-        input: str | None,
-        step: TaskStep | None,
-        options: Mapping[str, Any],
-    ) -> TaskStepOutput:
-        if step is not None and input is not None:
-            raise ValueError("Cannot specify both `step` and `input`")
-        wanted = None if step is None else step.step_id
-        output = await self._tasks.run_step(
-            id_of(task_id), input, wanted, options.get("tool_choice")
-        )
-        return await self._shown(id_of(task_id), output)
-
-    def run_step(
+    @on_shared_loop
+    async def arun_step(
         self,
         task_id: Task | str,
         input: str | None = None,
@@ -526,29 +481,24 @@ class AgentRunner(BaseAgent):
             KeyError: There is no such task.
             IndexError: No step is left.
         """
-        return settled(self._run_step(task_id, input, step, options))
+        if step is not None and input is not None:
+            raise ValueError("Cannot specify both `step` and `input`")
+        wanted = None if step is None else step.step_id
+        output = await self._tasks.run_step(
+            id_of(task_id), input, wanted, options.get("tool_choice")
+        )
+        return await self._shown(id_of(task_id), output)
 
-    async def arun_step(
-        self,
-        task_id: Task | str,
-        input: str | None = None,
-        step: TaskStep | None = None,
-        **options: Any,
-    ) -> TaskStepOutput:
-        """Do what `run_step` does."""
-        return await awaited(self._run_step(task_id, input, step, options))
+    run_step = blocking(arun_step)
+    """Do what `arun_step` does, and block."""
 
     stream_step = run_step
     """Do what `run_step` does: `output.output.response_gen` gives the text in one piece."""
 
     astream_step = arun_step
 
-    async def _finalize(self, task_id: Task | str) -> AgentChatResponse:
-        response = await self._tasks.answer(await self._tasks.finalize(id_of(task_id)))
-        self._finished(id_of(task_id))
-        return response
-
-    def finalize_response(
+    @on_shared_loop
+    async def afinalize_response(
         self, task_id: Task | str, step_output: TaskStepOutput | None = None
     ) -> AgentChatResponse:
         """Commit an answered task to the conversation, and return its answer.
@@ -556,34 +506,25 @@ class AgentRunner(BaseAgent):
         Raises:
             ValueError: The last completed step is not the last of the task.
         """
-        _check_last(step_output)
-        return settled(self._finalize(task_id))
+        if step_output is not None and not step_output.is_last:
+            raise ValueError("finalize_response can only be called on the last step output")
+        response = await self._tasks.answer(await self._tasks.finalize(id_of(task_id)))
+        self._finished(id_of(task_id))
+        return response
 
-    async def afinalize_response(
-        self, task_id: Task | str, step_output: TaskStepOutput | None = None
-    ) -> AgentChatResponse:
-        """Do what `finalize_response` does."""
-        _check_last(step_output)
-        return await awaited(self._finalize(task_id))
+    finalize_response = blocking(afinalize_response)
+    """Do what `afinalize_response` does, and block."""
 
-    def undo_step(self, task_id: Task | str) -> UndoReceipt:
+    @blocking
+    async def undo_step(self, task_id: Task | str) -> UndoReceipt:
         """Undo the newest step with its effects, see `holdfast.AgentRunner.undo_step`."""
-        return settled(self._tasks.undo_step(id_of(task_id)))
-
-
-def _check_last(output: TaskStepOutput | None) -> None:
-    if output is not None and not output.is_last:
-        raise ValueError("finalize_response can only be called on the last step output")
-
-
-def _query_text(query: Any) -> str:
-    return str(getattr(query, "query_str", query))
+        return await self._tasks.undo_step(id_of(task_id))
 
 
 RUNNER.append(AgentRunner)
 
 
-class _WorkerAgent(AgentRunner):
+class _WorkerAgent(MadeOfTools, AgentRunner):
     """A runner that makes its worker of tools."""
 
     worker_class: ClassVar[type[ToolAgentWorker]]
@@ -604,24 +545,6 @@ class _WorkerAgent(AgentRunner):
         own = options_of_runner(options)
         worker = self.worker_class(tools or (), llm, **options)
         super().__init__(worker, **own)
-
-    @classmethod
-    def from_tools(
-        cls,
-        tools: Sequence[Any] | None = None,
-        tool_retriever: Any = None,
-        llm: Any = None,
-        **options: Any,
-    ) -> Self:
-        """Make an agent of tools.
-
-        Args:
-            tools: The tools: ours, LlamaIndex's, Holdfast's, or plain functions.
-            tool_retriever: Chooses among tools for each step, instead of `tools`.
-            llm: The model: LlamaIndex's, Holdfast's or its name; None for the default.
-            options: Those of AgentRunner, and all of the worker's.
-        """
-        return cls(tools or (), llm, tool_retriever=tool_retriever, **options)
 
 
 class OpenAIAgent(_WorkerAgent):
@@ -669,17 +592,17 @@ class ParallelAgentRunner(AgentRunner):
         outputs = await self._tasks.run_round(task_id)
         return [await self._shown(task_id, each) for each in outputs]
 
-    def run_steps_in_queue(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
+    @on_shared_loop
+    async def arun_steps_in_queue(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
         """Run all steps that are ready, and return their outputs in the order of the queue.
 
         Raises:
             IndexError: No step is left.
         """
-        return settled(self._round(id_of(task_id)))
+        return await self._round(id_of(task_id))
 
-    async def arun_steps_in_queue(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
-        """Do what `run_steps_in_queue` does."""
-        return await awaited(self._round(id_of(task_id)))
+    run_steps_in_queue = blocking(arun_steps_in_queue)
+    """Do what `arun_steps_in_queue` does, and block."""
 
     async def _run(self, task_id: str) -> steps.AgentResponse:
         """Run round after round until one has the answer.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from holdfast.client import blocking
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.engine.loop import shared_loop
+from holdfast.client.blocking import Session as BlockingSession
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import chat_message, to_message
+from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 
@@ -62,37 +62,32 @@ class Memory:
     async def _session(self) -> Session:
         return (await self._connect()).session(self.session)
 
+    @on_shared_loop
     async def aget_all(self) -> list[Any]:
         """Return all messages, oldest first."""
-        return await shared_loop().wrap(self._read())
-
-    async def _read(self) -> list[Any]:
         await self.abegin()
         return [chat_message(each) for each in await (await self._session()).chat_history()]
 
+    @on_shared_loop
     async def aput_messages(self, messages: Sequence[Any]) -> None:
         """Append messages."""
         read = [to_message(each) for each in messages]
         self._put += 1
-        await shared_loop().wrap(self._append(read, f"put{self._put}"))
-
-    async def _append(self, messages: Sequence[Message], name: str) -> None:
+        name = "" if self._is_named else f"put{self._put}"
         await self.abegin()
-        session = await self._session()
-        await session.append(messages, once="" if self._is_named else name)
+        await (await self._session()).append(read, once=name)
 
+    @on_shared_loop
     async def areset(self) -> None:
         """Forget all messages."""
         self._first = []
         if self._is_named:
-            await shared_loop().wrap(self._forget())
+            await (await self._session()).reset()
         else:
             self._begun += 1
             self._put = 0
 
-    async def _forget(self) -> None:
-        await (await self._session()).reset()
-
+    @on_shared_loop
     async def aset(self, messages: Sequence[Any]) -> None:
         """Replace all messages."""
         read = [to_message(each) for each in messages]
@@ -100,39 +95,32 @@ class Memory:
         if read:
             await self.aput_messages(read)
 
-    def get_all(self) -> list[Any]:
-        """Return all messages, oldest first."""
-        return shared_loop().run(self.aget_all())
-
-    def get(self, input: str | None = None, **_: Any) -> list[Any]:
-        """Return all messages, oldest first."""
-        del input
-        return self.get_all()
-
     async def aget(self, input: str | None = None, **_: Any) -> list[Any]:
         """Return all messages, oldest first."""
         del input
         return await self.aget_all()
 
-    def put(self, message: Any) -> None:
-        """Append a message."""
-        self.put_messages([message])
-
     async def aput(self, message: Any) -> None:
         """Append a message."""
         await self.aput_messages([message])
 
-    def put_messages(self, messages: Sequence[Any]) -> None:
-        """Append messages."""
-        shared_loop().run(self.aput_messages(messages))
+    get_all = blocking(aget_all)
+    """Return all messages, oldest first."""
 
-    def set(self, messages: Sequence[Any]) -> None:
-        """Replace all messages."""
-        shared_loop().run(self.aset(messages))
+    get = blocking(aget)
+    """Return all messages, oldest first."""
 
-    def reset(self) -> None:
-        """Forget all messages."""
-        shared_loop().run(self.areset())
+    put = blocking(aput)
+    """Append a message."""
+
+    put_messages = blocking(aput_messages)
+    """Append messages."""
+
+    set = blocking(aset)
+    """Replace all messages."""
+
+    reset = blocking(areset)
+    """Forget all messages."""
 
 
 def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Message]]:
@@ -151,7 +139,7 @@ def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Mes
             return Memory(connect, name), []
         case Memory():
             return given, []
-        case str() | Session() | blocking.Session():
+        case str() | Session() | BlockingSession():
             named = given if isinstance(given, str) else given.name
             return Memory(connect, named, is_named=True), []
         case _ if callable(getattr(given, "get_all", None)):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.agent_runner import AgentRunner, TaskState, awaited, id_of, settled
+from holdfast.llama_index.agent_runner import AgentRunner, TaskState, id_of
 from holdfast.llama_index.llms.messages import PromptTemplate, filled, template_text
 from holdfast.llama_index.llms.openai import default_llm
+from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import AgentChatResponse, Task
 from holdfast.llama_index.workers.base import HoldfastWorker
@@ -202,13 +203,13 @@ class StructuredPlannerAgent(AgentRunner):
                 print(f"{each.name}:\n{each.input} -> {each.expected_output}")
                 print(f"deps: {list(each.dependencies)}\n")
 
-    def create_plan(self, input: str, **_: Any) -> str:
-        """Make a plan; return its id."""
-        return settled(self._plan(input))
-
+    @on_shared_loop
     async def acreate_plan(self, input: str, **_: Any) -> str:
-        """Do what `create_plan` does."""
-        return await awaited(self._plan(input))
+        """Make a plan; return its id."""
+        return await self._plan(input)
+
+    create_plan = blocking(acreate_plan)
+    """Do what `acreate_plan` does, and block."""
 
     async def _refine(self, plan_id: str, input: str, done: Sequence[tuple[SubTask, Any]]) -> None:
         rest = [each.model_dump() for each in self.plans.get_remaining_subtasks(plan_id)]
@@ -235,14 +236,8 @@ class StructuredPlannerAgent(AgentRunner):
             pairs.append((each, outputs[-1] if outputs else ""))
         return pairs
 
-    async def _refine_found(self, first: str, second: str, done: Sequence[Any] | None) -> None:
-        plan_id, input = (first, second) if first in self.plans.plan_dict else (second, first)
-        if plan_id not in self.plans.plan_dict:
-            msg = f"There is no plan {plan_id!r}. create_plan returns the id of one."
-            raise InvalidArgumentError(msg)
-        await self._refine(plan_id, input, await self._found(plan_id) if done is None else done)
-
-    def refine_plan(
+    @on_shared_loop
+    async def arefine_plan(
         self,
         input: str,
         plan_id: str,
@@ -260,17 +255,16 @@ class StructuredPlannerAgent(AgentRunner):
         Raises:
             InvalidArgumentError: There is no such plan.
         """
-        settled(self._refine_found(input, plan_id, completed_sub_task_pairs))
+        if input in self.plans.plan_dict:
+            input, plan_id = plan_id, input
+        if plan_id not in self.plans.plan_dict:
+            msg = f"There is no plan {plan_id!r}. create_plan returns the id of one."
+            raise InvalidArgumentError(msg)
+        done = completed_sub_task_pairs
+        await self._refine(plan_id, input, await self._found(plan_id) if done is None else done)
 
-    async def arefine_plan(
-        self,
-        input: str,
-        plan_id: str,
-        completed_sub_task_pairs: Sequence[tuple[SubTask, Any]] | None = None,
-        **_: Any,
-    ) -> None:
-        """Do what `refine_plan` does."""
-        await awaited(self._refine_found(input, plan_id, completed_sub_task_pairs))
+    refine_plan = blocking(arefine_plan)
+    """Do what `arefine_plan` does, and block."""
 
     def get_next_tasks(self, plan_id: str, **_: Any) -> list[str]:
         """List the names of the sub-tasks whose dependencies are done."""
@@ -298,23 +292,19 @@ class StructuredPlannerAgent(AgentRunner):
             await self._tasks.create(sub_task.input, task_id=made)
         return made
 
-    def get_task(self, task_id: Task | str, **_: Any) -> Task:
+    @blocking
+    async def get_task(self, task_id: Task | str, **_: Any) -> Task:
         """Describe a task, given by its id or by the name of its sub-task."""
-        return settled(self._describe(id_of(task_id)))
+        return await self._tasks.describe(await self._known(id_of(task_id)))
 
-    async def _describe(self, task_id: str) -> Task:
-        return await self._tasks.describe(await self._known(task_id))
-
-    async def _solve(self, name: str) -> AgentChatResponse:
-        return await self._tasks.answer(await self._tasks.run_task(await self._known(name)))
-
-    def run_task(self, task_id: Task | str, **_: Any) -> AgentChatResponse:
-        """Run a task, given by its id or by the name of its sub-task, to its answer."""
-        return settled(self._solve(id_of(task_id)))
-
+    @on_shared_loop
     async def arun_task(self, task_id: Task | str, **_: Any) -> AgentChatResponse:
-        """Do what `run_task` does."""
-        return await awaited(self._solve(id_of(task_id)))
+        """Run a task, given by its id or by the name of its sub-task, to its answer."""
+        task = await self._known(id_of(task_id))
+        return await self._tasks.answer(await self._tasks.run_task(task))
+
+    run_task = blocking(arun_task)
+    """Do what `arun_task` does, and block."""
 
     async def _chat(
         self,
@@ -331,7 +321,7 @@ class StructuredPlannerAgent(AgentRunner):
         plan_id = await self._plan(message)
         done: list[tuple[SubTask, Any]] = []
         while following := self.plans.get_next_sub_tasks(plan_id):
-            responses = await asyncio.gather(*(self._solve(each.name) for each in following))
+            responses = await asyncio.gather(*(self.arun_task(each.name) for each in following))
             for sub_task, response in zip(following, responses, strict=True):
                 self.plans.add_completed_sub_task(plan_id, sub_task)
                 done.append((sub_task, response))

@@ -8,8 +8,7 @@ from contextlib import aclosing
 from queue import Queue
 from typing import Any
 
-from holdfast.engine.loop import shared_loop
-from holdfast.llama_index.step_code.errors import known_errors
+from holdfast.llama_index.step_code.errors import blocking
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import AgentChatResponse
@@ -89,13 +88,10 @@ class StreamingAgentChatResponse:
         await asyncio.wait([self._work])
         return self._work.result()
 
-    async def _answer(self) -> AgentChatResponse:
-        return await self._tasks.answer(await self._result())
-
-    def _final(self) -> AgentChatResponse:
+    @blocking
+    async def _final(self) -> AgentChatResponse:
         if self._made is None:
-            with known_errors():
-                self._made = shared_loop().run(self._answer())
+            self._made = await self._tasks.answer(await self._result())
         return self._made
 
     @property

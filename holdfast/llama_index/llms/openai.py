@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
+from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.models.base import (
     Model,
     ModelAnswer,
@@ -86,44 +86,44 @@ def _spec(tool: Any) -> ToolSpec:
     )
 
 
-class CompletionResponse(BaseModel):
-    """What a model wrote after a prompt.
+class _Response(BaseModel):
+    """What a model gave.
 
     Attributes:
-        text: The text.
-        delta: The same, as the one piece of a stream.
+        delta: The text, as the one piece of a stream.
         raw: The provider's answer, of an LLM of the program's own.
         additional_kwargs: What else such an LLM says.
         logprobs: Log probabilities, of such an LLM.
     """
 
-    text: str
     delta: str | None = None
     raw: Any = None
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     logprobs: Any = None
+
+
+class CompletionResponse(_Response):
+    """What a model wrote after a prompt.
+
+    Attributes:
+        text: The text.
+    """
+
+    text: str
 
     def __str__(self) -> str:
         """Return the text."""
         return self.text
 
 
-class ChatResponse(BaseModel):
+class ChatResponse(_Response):
     """What a model said in a conversation.
 
     Attributes:
         message: The message.
-        delta: Its text, as the one piece of a stream.
-        raw: The provider's answer, of an LLM of the program's own.
-        additional_kwargs: What else such an LLM says.
-        logprobs: Log probabilities, of such an LLM.
     """
 
     message: Any
-    delta: str | None = None
-    raw: Any = None
-    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
-    logprobs: Any = None
 
     def __str__(self) -> str:
         """Say who says what."""
@@ -260,6 +260,7 @@ class ChatModel:
                 " llama_index.llms.openai import OpenAI). Agents of holdfast.llama_index take it."
             )
 
+    @on_shared_loop
     async def achat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
         """Go on with a conversation.
 
@@ -268,13 +269,11 @@ class ChatModel:
             options: `tools` and `tool_choice`, settings such as `temperature`, and fields of the
                 request's body.
         """
-        asked = request_of(self.name, messages, options)
-        answer = await shared_loop().wrap(self.respond(asked))
+        answer = await self.respond(request_of(self.name, messages, options))
         return ChatResponse(message=chat_message(answer.message), delta=answer.text)
 
-    def chat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
-        """Go on with a conversation; the options are those of `achat`."""
-        return shared_loop().run(self.achat(messages, **options))
+    chat = blocking(achat)
+    """Do what `achat` does, and block."""
 
     async def acomplete(
         self, prompt: str, formatted: bool = False, **options: Any
@@ -284,9 +283,8 @@ class ChatModel:
         response = await self.achat([prompt], **options)
         return CompletionResponse(text=response.delta or "", delta=response.delta)
 
-    def complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponse:
-        """Answer a prompt; the options are those of `achat`."""
-        return shared_loop().run(self.acomplete(prompt, formatted, **options))
+    complete = blocking(acomplete)
+    """Do what `acomplete` does, and block."""
 
     def stream_chat(self, messages: Sequence[Any], **options: Any) -> Iterator[ChatResponse]:
         """Go on with a conversation; the answer comes in one piece."""
@@ -298,26 +296,24 @@ class ChatModel:
         """Answer a prompt; the answer comes in one piece."""
         yield self.complete(prompt, formatted, **options)
 
-    def predict(self, prompt: Any, **values: Any) -> str:
-        """Fill in a prompt and answer it."""
-        return self.chat(prompt.format_messages(**values)).delta or ""
-
     async def apredict(self, prompt: Any, **values: Any) -> str:
         """Fill in a prompt and answer it."""
         return (await self.achat(prompt.format_messages(**values))).delta or ""
 
-    def structured_predict(self, output_cls: Any, prompt: Any, **values: Any) -> Any:
-        """Fill in a prompt and answer it with an object of a pydantic class."""
-        return shared_loop().run(self.astructured_predict(output_cls, prompt, **values))
+    predict = blocking(apredict)
+    """Do what `apredict` does, and block."""
 
+    @on_shared_loop
     async def astructured_predict(self, output_cls: Any, prompt: Any, **values: Any) -> Any:
         """Fill in a prompt and answer it with an object of a pydantic class."""
         request = request_of(self.name, prompt.format_messages(**values))
         schema: dict[str, Json] = output_cls.model_json_schema()
         output = OutputSpec(name=output_cls.__name__, json_schema=schema, strict=False)
-        asked = request.model_copy(update={"output": output})
-        answer = await shared_loop().wrap(self.respond(asked))
+        answer = await self.respond(request.model_copy(update={"output": output}))
         return output_cls.model_validate_json(answer.text)
+
+    structured_predict = blocking(astructured_predict)
+    """Do what `astructured_predict` does, and block."""
 
 
 class OpenAI(AnotherModel, ChatModel):

@@ -1,11 +1,13 @@
-"""Errors of steps and tasks as LlamaIndex's programs catch them."""
+"""Methods that run on the shared loop, with the errors that LlamaIndex's programs catch."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import functools
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
+from holdfast.engine.loop import shared_loop
 from holdfast.errors import (
     StepFailedError,
     StepNotFoundError,
@@ -13,6 +15,9 @@ from holdfast.errors import (
     message_of,
     with_remedy,
 )
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class UnknownTaskError(TaskNotFoundError, KeyError):
@@ -67,3 +72,29 @@ def known_errors() -> Generator[None]:
             cause_type=error.cause_type,
             remedy=error.remedy,
         ) from error
+
+
+def on_shared_loop(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have an async method run on the shared loop, whichever loop awaits it."""
+
+    @functools.wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with known_errors():
+            return await shared_loop().wrap(method(*args, **kwargs))
+
+    return call
+
+
+def blocking(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, T]:
+    """Make a method that runs an async one on the shared loop, and blocks until it is done."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with known_errors():
+            return shared_loop().run(method(*args, **kwargs))
+
+    return call

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,6 +43,32 @@ OF_RUNNERS = (
     "verbose",
 )
 """Options that `from_tools` hands to the runner."""
+
+
+class MadeOfTools:
+    """What is made of tools and a model: `cls(tools, llm=..., tool_retriever=..., ...)`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, tools: Sequence[Any] = (), **options: Any) -> None: ...
+
+    @classmethod
+    def from_tools(
+        cls,
+        tools: Sequence[Any] | None = None,
+        tool_retriever: Any = None,
+        llm: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Make one of tools.
+
+        Args:
+            tools: The tools: ours, LlamaIndex's, Holdfast's, or plain functions.
+            tool_retriever: Chooses among tools for each step, instead of `tools`.
+            llm: The model: LlamaIndex's, Holdfast's or its name; None for the default.
+            options: What else the constructor takes; of an agent also what its worker's takes.
+        """
+        return cls(tools=tools or [], llm=llm, tool_retriever=tool_retriever, **options)
 
 
 class BaseAgentWorker:
@@ -279,7 +305,7 @@ def copied(value: Any) -> Any:
     return set(value) if kind is set else value
 
 
-class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
+class CustomSimpleAgentWorker(MadeOfTools, BaseModel, BaseAgentWorker):
     """Base of an agent that is one method: write `_initialize_state` and `_run_step`.
 
     It is a pydantic model: a subclass may add fields. The state is recorded with each step.
@@ -321,17 +347,6 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
         super().__init__(tools=tools, **options)
         known = {**(self.__pydantic_private__ or {}), **private}
         object.__setattr__(self, "__pydantic_private__", known)
-
-    @classmethod
-    def from_tools(
-        cls,
-        tools: Sequence[Any] | None = None,
-        tool_retriever: Any = None,
-        llm: Any = None,
-        **options: Any,
-    ) -> Self:
-        """Make a worker of tools."""
-        return cls(tools=tools or [], tool_retriever=tool_retriever, llm=llm, **options)
 
     def owned_objects(self) -> Mapping[str, Any]:
         """Return the objects that the state may hold by name."""

@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import PromptTemplate, filled
@@ -248,18 +248,6 @@ class MultimodalReActAgentWorker(ReActAgentWorker):
     ) -> None:
         """Take tools and a model, as `multi_modal_llm` or `llm`."""
         super().__init__(tools, options.pop("llm", None) or multi_modal_llm, **options)
-
-    @classmethod
-    def from_tools(
-        cls,
-        tools: Sequence[Any] | None = None,
-        tool_retriever: Any = None,
-        llm: Any = None,
-        **options: Any,
-    ) -> Self:
-        """Make a worker of tools; the model is `multi_modal_llm` or `llm`."""
-        llm = llm or options.pop("multi_modal_llm", None)
-        return cls(tools or (), llm, tool_retriever=tool_retriever, **options)
 
     def default_prompt(self, instructions: str, tools: Sequence[ToolSpec]) -> str:
         """Make the system prompt where none was given."""

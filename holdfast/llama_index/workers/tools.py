@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from holdfast.agents.agent import Agent
 from holdfast.llama_index.llms.messages import PromptTemplate, template_text, to_message
@@ -13,7 +13,7 @@ from holdfast.llama_index.llms.openai import (
     PrefixedModel,
     default_llm,
 )
-from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.base import BaseAgentWorker, MadeOfTools
 from holdfast.workers import base
 from holdfast.workers import chain as chain_prompts
 from holdfast.workers.chain import ChainOfAbstractionAgentWorker as ChainOfAbstraction
@@ -21,7 +21,7 @@ from holdfast.workers.compiler.worker import LLMCompilerAgentWorker as Compiler
 from holdfast.workers.function_calling import FunctionCallingAgentWorker as FunctionCalling
 
 
-class ToolAgentWorker(BaseAgentWorker):
+class ToolAgentWorker(MadeOfTools, BaseAgentWorker):
     """Base of the workers that choose among tools.
 
     Attributes:
@@ -78,24 +78,6 @@ class ToolAgentWorker(BaseAgentWorker):
 
     def take_options(self, **options: Any) -> None:
         """Take what only this worker knows; what no one knows any more is left out."""
-
-    @classmethod
-    def from_tools(
-        cls,
-        tools: Sequence[Any] | None = None,
-        tool_retriever: Any = None,
-        llm: Any = None,
-        **options: Any,
-    ) -> Self:
-        """Make a worker of tools.
-
-        Args:
-            tools: The tools.
-            tool_retriever: Chooses among tools for each step.
-            llm: The model.
-            options: Options of the constructor.
-        """
-        return cls(tools or (), llm, tool_retriever=tool_retriever, **options)
 
     def step_logic(self) -> base.AgentWorker:
         """Make the AgentWorker of Holdfast."""
