@@ -83,20 +83,7 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def stream_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[Any],
-        model_settings: Any,
-        tools: list[Any],
-        output_schema: Any,
-        handoffs: list[Any],
-        tracing: ModelTracing,
-        *,
-        previous_response_id: str | None,
-        conversation_id: str | None,
-        prompt: Any,
-    ) -> AsyncIterator[Any]:
+    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Answer one request with events of the Responses API, the last one `response.completed`.
 
         One that raises NotImplementedError is not streamed: `get_response` is asked then.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
@@ -19,12 +20,12 @@ from holdfast.values.messages import Message, ToolCall, Usage
 OperationName = Literal["add", "subtract", "multiply", "divide", "power"]
 Number = int | float
 
-_OPERATIONS: dict[str, OperationName] = {
-    "+": "add",
-    "-": "subtract",
-    "*": "multiply",
-    "/": "divide",
-    "^": "power",
+_OPERATIONS: dict[type[ast.operator], OperationName] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
 }
 # With the signs for times, divided by and minus, and the dash, that word processors write.
 _WORDS = (
@@ -35,7 +36,7 @@ _WORDS = (
     (r"\bminus\b|[\u2212\u2013]", "-"),
 )
 _LONGEST_RUN = 100
-"""Tokens of the longest expression read: the parser's depth is bounded by it."""
+"""Tokens of the longest expression read, which bounds the time and the depth of parsing."""
 
 _TOKEN = re.compile(
     r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
@@ -103,14 +104,40 @@ def _runs(text: str) -> list[list[str]]:
 
 def _parse(tokens: Sequence[str]) -> tuple[Question | None, int]:
     """Return the question that the tokens begin with, and how many tokens that took."""
-    parser = _Parser(tokens)
-    try:
-        root = parser.sum()
-    except _NoExpressionError:
-        return None, 1
-    if not isinstance(root, Operation):
-        return None, parser.place
-    return Question(text=_result_shown(tokens[: parser.place]), root=root), parser.place
+    plain = ["**" if each == "^" else _literal(each) for each in tokens]
+    for end in range(len(tokens), 0, -1):
+        try:
+            root = _expression(ast.parse(" ".join(plain[:end]), mode="eval").body)
+        except SyntaxError:
+            continue
+        if not isinstance(root, Operation):
+            return None, end
+        return Question(text=_result_shown(tokens[:end]), root=root), end
+    return None, 1
+
+
+def _literal(token: str) -> str:
+    return repr(number(token)) if token[-1:].isdigit() else token
+
+
+def _expression(node: ast.expr) -> Expression:
+    """Read what Python has parsed.
+
+    Raises:
+        SyntaxError: It is more than arithmetic, such as a call.
+    """
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return Operation(_OPERATIONS[type(op)], _expression(left), _expression(right))
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _expression(operand)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _expression(operand)
+            return Operation("subtract", 0, value) if isinstance(value, Operation) else -value
+        case _:
+            raise SyntaxError
 
 
 def _result_shown(tokens: Sequence[str]) -> str:
@@ -123,81 +150,6 @@ def _collect(expression: Expression, found: list[Operation]) -> None:
         _collect(expression.left, found)
         _collect(expression.right, found)
         found.append(expression)
-
-
-class _NoExpressionError(Exception):
-    """The tokens do not begin with an expression."""
-
-
-class _Parser:
-    """Recursive descent; reads as much as makes an expression and leaves the rest.
-
-    sum = product (("+" | "-") product)*; product = signed (("*" | "/") signed)*;
-    signed = "-" signed | power; power = atom ("^" signed)?; atom = number | "(" sum ")"
-    """
-
-    def __init__(self, tokens: Sequence[str]) -> None:
-        self._tokens = tokens
-        self.place = 0
-
-    def sum(self) -> Expression:
-        return self._chain("+-", self._product)
-
-    def _product(self) -> Expression:
-        return self._chain("*/", self._signed)
-
-    def _chain(self, signs: str, operand: Callable[[], Expression]) -> Expression:
-        left = operand()
-        while self._next() and self._next() in signs:
-            before = self.place
-            sign = self._take()
-            try:
-                left = Operation(_OPERATIONS[sign], left, operand())
-            except _NoExpressionError:
-                self.place = before
-                break
-        return left
-
-    def _signed(self) -> Expression:
-        if self._next() == "+":
-            self._take()
-            return self._signed()
-        if self._next() != "-":
-            return self._power()
-        self._take()
-        value = self._signed()
-        return Operation("subtract", 0, value) if isinstance(value, Operation) else -value
-
-    def _power(self) -> Expression:
-        base = self._atom()
-        if self._next() != "^":
-            return base
-        before = self.place
-        self._take()
-        try:
-            return Operation("power", base, self._signed())
-        except _NoExpressionError:
-            self.place = before
-            return base
-
-    def _atom(self) -> Expression:
-        taken = self._take()
-        if taken == "(":
-            inside = self.sum()
-            if self._take() != ")":
-                raise _NoExpressionError
-            return inside
-        if not taken[-1:].isdigit():
-            raise _NoExpressionError
-        return number(taken)
-
-    def _next(self) -> str:
-        return self._tokens[self.place] if self.place < len(self._tokens) else ""
-
-    def _take(self) -> str:
-        taken = self._next()
-        self.place += 1
-        return taken
 
 
 def number(text: str) -> Number:

@@ -173,13 +173,14 @@ class OpenAIModel(ABC):
             ModelUnavailableError: It may pass with time.
             ModelRequestError: A person must fix the cause.
         """
-        del tracing
         request = self._asked(
             system_instructions,
             input,
             model_settings,
-            [*tools, *handoffs],
+            tools,
             output_schema,
+            handoffs,
+            tracing,
             previous_response_id=previous_response_id,
             conversation_id=conversation_id,
             prompt=prompt,
@@ -192,20 +193,7 @@ class OpenAIModel(ABC):
             response_id=answer.response_id or None,
         )
 
-    async def stream_response(  # noqa: PLR0917  the Agents SDK's signature
-        self,
-        system_instructions: str | None,
-        input: str | list[Any],
-        model_settings: ModelSettings,
-        tools: Sequence[Any],
-        output_schema: Any,
-        handoffs: Sequence[Any],
-        tracing: Any = None,
-        *,
-        previous_response_id: str | None = None,
-        conversation_id: str | None = None,
-        prompt: dict[str, Json] | None = None,
-    ) -> AsyncIterator[Any]:
+    async def stream_response(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
         """Answer as `get_response` does, with the provider's events as they come.
 
         Events of types that the `openai` package does not know are left out.
@@ -215,20 +203,10 @@ class OpenAIModel(ABC):
             ModelUnavailableError: It may pass with time, as an answer that was cut off.
             ModelRequestError: A person must fix the cause.
         """
-        del tracing
         if not self.tells_responses:
             msg = "Only models of the Responses API stream its events; call get_response here."
             raise NotImplementedError(msg)
-        request = self._asked(
-            system_instructions,
-            input,
-            model_settings,
-            [*tools, *handoffs],
-            output_schema,
-            previous_response_id=previous_response_id,
-            conversation_id=conversation_id,
-            prompt=prompt,
-        )
+        request = self._asked(*given, **more)
         body = (await self._body(request)).joined(self._stream_options(request))
         coming: asyncio.Queue[dict[str, Json] | None] = asyncio.Queue()
         asking = asyncio.create_task(
@@ -252,27 +230,35 @@ class OpenAIModel(ABC):
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    def _asked(
+    def _asked(  # noqa: PLR0917  the Agents SDK's signature
         self,
-        instructions: str | None,
-        given: str | list[Any],
-        settings: ModelSettings,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: ModelSettings,
         tools: Sequence[Any],
-        output: Any,
-        **more: Any,
+        output_schema: Any,
+        handoffs: Sequence[Any],
+        tracing: Any = None,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: dict[str, Json] | None = None,
     ) -> ModelRequest:
         """Make the request of the arguments of `get_response`."""
+        del tracing
+        said = (user(input),) if isinstance(input, str) else from_response_items(input)
+        is_text = output_schema is None or output_schema.is_plain_text()
         return ModelRequest(
             model=self._name,
-            instructions=instructions or "",
-            messages=(user(given),) if isinstance(given, str) else from_response_items(given),
-            tools=tuple(tool.spec() for tool in tools),
-            tool_choice=settings.choice or "auto",
-            settings=settings,
-            output=None if output is None or output.is_plain_text() else output.spec(),
-            previous_response_id=more["previous_response_id"] or "",
-            conversation_id=more["conversation_id"] or "",
-            prompt=more["prompt"],
+            instructions=system_instructions or "",
+            messages=said,
+            tools=tuple(tool.spec() for tool in (*tools, *handoffs)),
+            tool_choice=model_settings.choice or "auto",
+            settings=model_settings,
+            output=None if is_text else output_schema.spec(),
+            previous_response_id=previous_response_id or "",
+            conversation_id=conversation_id or "",
+            prompt=prompt,
         )
 
     def reached_by(self, change: Callable[[Connection], Connection]) -> Self:
