@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import users_agent, walk
+from holdfast.agents.agent_base import name_for_models, users_agent, walk
 from holdfast.agents.declared import DeclaredAgent, system_prompt
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
@@ -27,7 +27,10 @@ from holdfast.agents.nesting.agent_tool import (
     OnStream,
     ResultT,
     RunOptions,
-    as_tool,
+    argument_type,
+    check_run_options,
+    input_schema,
+    own_config,
 )
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool
@@ -276,28 +279,34 @@ class Agent(InNotebook, DeclaredAgent[ContextT]):
             WrongTypeError: `parameters` is not a type of arguments.
             InvalidArgumentError: The name cannot be used.
         """
-        return as_tool(
-            self,
-            name=tool_name,
-            description=tool_description,
-            extractor=custom_output_extractor,
-            is_enabled=is_enabled,
+        options = RunOptions(
+            on_stream=on_stream,
+            on_stream_max_pending_events=on_stream_max_pending_events,
+            hooks=hooks,
+            session=session,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+        )
+        check_run_options(options, max_turns, max_depth)
+        takes, name = argument_type(parameters, self), tool_name or name_for_models(self.name)
+        return AgentTool(
+            name=name,
+            description=tool_description or "",
+            params_json_schema=input_schema(takes, name),
+            effect="read",  # the call itself has no effect: the child task undoes its own calls
             needs_approval=needs_approval,
+            is_enabled=is_enabled,
+            failure_error_function=failure_error_function,
+            agent=self,
+            takes=takes,
+            is_structured=parameters is not None or input_builder is not None,
+            extractor=custom_output_extractor,
             max_turns=max_turns,
             max_depth=max_depth,
-            run_config=run_config,
-            failure_error_function=failure_error_function,
-            parameters=parameters,
+            run_config=own_config(run_config),
             input_builder=input_builder,
-            shows_schema=include_input_schema,
-            options=RunOptions(
-                on_stream=on_stream,
-                on_stream_max_pending_events=on_stream_max_pending_events,
-                hooks=hooks,
-                session=session,
-                previous_response_id=previous_response_id,
-                conversation_id=conversation_id,
-            ),
+            shows_schema=include_input_schema and parameters is not None,
+            options=options,
         )
 
     def nested(self) -> tuple[Agent, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.agents.agent_base import AgentBase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mcp.types import Tool as MCPTool
 
 
+@dataclass(eq=False, repr=False)
 class MCPServerManager:
     """Connects servers together, and ends their connections together.
 
@@ -36,25 +38,18 @@ class MCPServerManager:
         connect_in_parallel: Whether all servers are connected at the same time.
     """
 
-    def __init__(
-        self,
-        servers: Iterable[MCPServer],
-        *,
-        connect_timeout_seconds: float | None = 10.0,
-        cleanup_timeout_seconds: float | None = 10.0,
-        drop_failed_servers: bool = True,
-        strict: bool = False,
-        suppress_cancelled_error: bool = True,
-        connect_in_parallel: bool = False,
-    ) -> None:
+    servers: InitVar[Iterable[MCPServer]]
+    _: KW_ONLY
+    connect_timeout_seconds: float | None = 10.0
+    cleanup_timeout_seconds: float | None = 10.0
+    drop_failed_servers: bool = True
+    strict: bool = False
+    suppress_cancelled_error: bool = True
+    connect_in_parallel: bool = False
+
+    def __post_init__(self, servers: Iterable[MCPServer]) -> None:
         """Take the servers; nothing is connected yet."""
         self._servers = list(dict.fromkeys(servers))
-        self.connect_timeout_seconds = connect_timeout_seconds
-        self.cleanup_timeout_seconds = cleanup_timeout_seconds
-        self.drop_failed_servers = drop_failed_servers
-        self.strict = strict
-        self.suppress_cancelled_error = suppress_cancelled_error
-        self.connect_in_parallel = connect_in_parallel
         self._connected: dict[MCPServer, None] = {}
         self._errors: dict[MCPServer, BaseException] = {}
 

@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Required, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Required, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -114,10 +114,8 @@ SECRET = frozenset({"authorization", "headers", "domain_secrets"})
 class HostedTool(ABC):
     """A tool that the provider runs itself."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Type of the tool, by which a tool choice names it."""
+    name: ClassVar[str]
+    """Type of the tool, by which a tool choice names it."""
 
     @property
     @abstractmethod
@@ -156,7 +154,8 @@ class WebSearchTool(HostedTool):
     """Lets the model search the web.
 
     Attributes:
-        user_location: Where the user is, for results that depend on it.
+        name: ClassVar[str] = "web_search"
+    user_location: Where the user is, for results that depend on it.
         filters: Which pages are searched: a dict, or the object of `openai.types`.
         search_context_size: How much of what is found the model reads.
         external_web_access: Whether pages are fetched as they are now; None leaves it to the API.
@@ -190,11 +189,6 @@ class WebSearchTool(HostedTool):
                 f" it was {shown(images)}."
             )
         check_fields(self)
-
-    @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "web_search"
 
     @property
     def include(self) -> str:
@@ -232,6 +226,7 @@ class FileSearchTool(HostedTool):
         UserError: A field is not data of the API.
     """
 
+    name: ClassVar[str] = "file_search"
     vector_store_ids: list[str]
     max_num_results: int | None = None
     include_search_results: bool = False
@@ -254,11 +249,6 @@ class FileSearchTool(HostedTool):
         check_fields(self)
 
     @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "file_search"
-
-    @property
     def include(self) -> str:
         """What answers must include for it."""
         return "file_search_call.results" if self.include_search_results else ""
@@ -275,8 +265,34 @@ class FileSearchTool(HostedTool):
         )
 
 
+class _Configured(HostedTool):
+    """A tool that is given as the Responses API has it.
+
+    Attributes:
+        tool_config: The tool.
+    """
+
+    tool_config: Any
+
+    def __post_init__(self) -> None:
+        """Check the configuration.
+
+        Raises:
+            UserError: It is no data of the API, or that of another tool.
+        """
+        kind = checked_config(self, self.tool_config).get("type", self.name)
+        if kind != self.name:
+            what = f"{type(self).__name__}(tool_config=...)"
+            raise UserError(f"{what} has type {kind!r}; it must be {self.name!r}.")
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return {"type": self.name, **cast("dict[str, Json]", plain_data(self.tool_config))}
+
+
 @dataclass
-class CodeInterpreterTool(HostedTool):
+class CodeInterpreterTool(_Configured):
     """Lets the model run code in a container of the provider.
 
     Attributes:
@@ -286,25 +302,12 @@ class CodeInterpreterTool(HostedTool):
         UserError: It is not such data.
     """
 
+    name: ClassVar[str] = "code_interpreter"
     tool_config: CodeInterpreter = field(repr=False)
-
-    def __post_init__(self) -> None:
-        """Check the configuration."""
-        _check_config(self, self.tool_config)
-
-    @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "code_interpreter"
-
-    @property
-    def definition(self) -> dict[str, Json]:
-        """The tool as the Responses API has it."""
-        return _config(self.name, self.tool_config)
 
 
 @dataclass
-class ImageGenerationTool(HostedTool):
+class ImageGenerationTool(_Configured):
     """Lets the model make images.
 
     Attributes:
@@ -314,23 +317,10 @@ class ImageGenerationTool(HostedTool):
         UserError: It is not such data.
     """
 
+    name: ClassVar[str] = "image_generation"
     tool_config: ImageGenerationToolConfig | ImageGeneration = field(
         default_factory=lambda: ImageGenerationToolConfig(type="image_generation")
     )
-
-    def __post_init__(self) -> None:
-        """Check the configuration."""
-        _check_config(self, self.tool_config)
-
-    @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "image_generation"
-
-    @property
-    def definition(self) -> dict[str, Json]:
-        """The tool as the Responses API has it."""
-        return _config(self.name, self.tool_config)
 
 
 def check_served(
@@ -411,14 +401,6 @@ def checked_config(tool: object, config: object) -> dict[str, Json]:
     return data
 
 
-def _check_config(tool: HostedTool, config: object) -> None:
-    data = checked_config(tool, config)
-    kind = data.get("type", tool.name)
-    if kind != tool.name:
-        msg = f"{type(tool).__name__}(tool_config=...) has type {kind!r}; it must be {tool.name!r}."
-        raise UserError(msg)
-
-
 def check_fields(tool: HostedTool) -> None:
     """Refuse a tool with a field that is not data of the API.
 
@@ -432,11 +414,6 @@ def check_fields(tool: HostedTool) -> None:
 def given_members(**members: Any) -> dict[str, Json]:
     """Return the members of a definition that are given, as data."""
     return {key: plain_data(value) for key, value in members.items() if value is not None}
-
-
-def _config(kind: str, config: object) -> dict[str, Json]:
-    data: dict[str, Json] = plain_data(config)
-    return {"type": kind, **data}
 
 
 @dataclass
@@ -456,6 +433,7 @@ class ToolSearchTool(HostedTool):
         UserError: A field is not data of the API.
     """
 
+    name: ClassVar[str] = "tool_search"
     description: str | None = None
     execution: Literal["server", "client"] | None = None
     parameters: object | None = None
@@ -472,11 +450,6 @@ class ToolSearchTool(HostedTool):
                 f" {shown(self.execution)}."
             )
         check_fields(self)
-
-    @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "tool_search"
 
     @property
     def definition(self) -> dict[str, Json]:
@@ -620,6 +593,7 @@ class HostedMCPTool(HostedTool):
         UserError: The configuration is not data of the API, or has no label.
     """
 
+    name: ClassVar[str] = "hosted_mcp"
     tool_config: Mcp = field(repr=False)
     on_approval_request: MCPToolApprovalFunction | None = None
     _: KW_ONLY
@@ -642,11 +616,6 @@ class HostedMCPTool(HostedTool):
                 "HostedMCPTool(effect=...) is 'read' or 'irreversible': the provider has no undo;"
                 f" it was {shown(self.effect)}."
             )
-
-    @property
-    def name(self) -> str:
-        """Type of the tool."""
-        return "hosted_mcp"
 
     @property
     def label(self) -> str:

@@ -7,25 +7,23 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase, name_for_models, users_agent
+from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.hooks import check_run_hooks
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import Invoker, ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
-from holdfast.agents.tools.options import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.head import MAX_DEPTH, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
@@ -79,13 +77,18 @@ class RunOptions(TypedDict):
     conversation_id: str | None
 
 
-def check_run_options(given: RunOptions) -> None:
-    """Refuse options that cannot be served.
+def check_run_options(given: RunOptions, max_turns: int | None, max_depth: int) -> None:
+    """Refuse options and limits that cannot be served.
 
     Raises:
         UserError: One cannot.
         WrongTypeError: The hooks are not RunHooks.
     """
+    if max_turns is not None and max_turns < 0:
+        raise UserError(f"max_turns must be at least 0, or None for no limit; it was {max_turns}.")
+    if max_depth < 1:
+        msg = f"max_depth must be at least 1, as the agent's own task counts; it was {max_depth}."
+        raise UserError(msg)
     check_run_hooks(given["hooks"])
     on_stream: object = given["on_stream"]
     if on_stream is not None and not callable(on_stream):
@@ -373,59 +376,19 @@ def _waiting(tool: AgentTool, result: Any) -> UserError:
     return UserError(msg, remedy=remedy)
 
 
-def as_tool(
-    agent: AgentBase,
-    *,
-    name: str | None,
-    description: str | None,
-    parameters: type[Any] | None,
-    needs_approval: bool | ApprovalPredicate | ApprovalRule,
-    is_enabled: bool | EnabledPredicate,
-    failure_error_function: FailureFormatter | Literal["default"] | None,
-    run_config: RunConfig | Mapping[str, Any] | None,
-    max_turns: int | None,
-    max_depth: int,
-    extractor: Extractor | None,
-    input_builder: InputBuilder | None,
-    shows_schema: bool,
-    options: RunOptions,
-) -> AgentTool:
-    """Make a tool of an agent; see `Agent.as_tool`."""
-    if max_turns is not None and max_turns < 0:
-        raise UserError(f"max_turns must be at least 0, or None for no limit; it was {max_turns}.")
-    if max_depth < 1:
-        msg = f"max_depth must be at least 1, as the agent's own task counts; it was {max_depth}."
-        raise UserError(msg)
-    check_run_options(options)
-    takes = _checked(parameters, agent) if parameters is not None else ToolInputText
-    name = name or name_for_models(agent.name)
-    return AgentTool(
-        name=name,
-        description=description or "",
-        params_json_schema=_schema(takes, name),
-        effect="read",  # the call itself has no effect: the child task undoes its own calls
-        needs_approval=needs_approval,
-        is_enabled=is_enabled,
-        failure_error_function=failure_error_function,
-        agent=agent,
-        takes=takes,
-        is_structured=parameters is not None or input_builder is not None,
-        extractor=extractor,
-        max_turns=max_turns,
-        max_depth=max_depth,
-        run_config=_own_config(run_config),
-        input_builder=input_builder,
-        shows_schema=shows_schema and parameters is not None,
-        options=options,
-    )
-
-
-def _own_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig | None:
+def own_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig | None:
     """Return the settings of the nested run: an object itself, so that it may still be changed."""
     return given if given is None or isinstance(given, RunConfig) else as_run_config(given)
 
 
-def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
+def argument_type(parameters: Any, agent: AgentBase) -> type[Any]:
+    """Return the type of the tool's arguments.
+
+    Raises:
+        WrongTypeError: It is none.
+    """
+    if parameters is None:
+        return ToolInputText
     is_type = isinstance(parameters, type)
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
@@ -435,7 +398,8 @@ def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
     )
 
 
-def _schema(takes: type[Any], name: str) -> dict[str, Json]:
+def input_schema(takes: type[Any], name: str) -> dict[str, Json]:
+    """Return the JSON Schema of the tool's arguments."""
     schema = object_schema(without_titles(TypeAdapter(takes).json_schema()))
     if takes is ToolInputText:
         schema.pop("description", None)

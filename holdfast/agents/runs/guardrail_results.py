@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import (
+    Check,
     GuardrailFunctionOutput,
     InputGuardrail,
     InputGuardrailResult,
@@ -51,7 +52,7 @@ Result = (
 )
 
 
-GuardrailT = TypeVar("GuardrailT", ToolInputGuardrail[Any], ToolOutputGuardrail[Any])
+GuardrailT = TypeVar("GuardrailT", bound=Check)
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,12 @@ class Known:
     def input_guardrail(self, name: str, agent: str) -> InputGuardrail:
         """Return the input guardrail of this name."""
         own = self.agents[agent].input_guardrails if agent in self.agents else ()
-        found = (each for each in (*own, *self.input) if each.get_name() == name)
-        return next(found, InputGuardrail(_elsewhere, name))
+        return _of_name(InputGuardrail(_elsewhere, name), (*own, *self.input))
 
     def output_guardrail(self, name: str, agent: str) -> OutputGuardrail:
         """Return the output guardrail of this name."""
         own = self.agents[agent].output_guardrails if agent in self.agents else ()
-        found = (each for each in (*own, *self.output) if each.get_name() == name)
-        return next(found, OutputGuardrail(_elsewhere, name))
+        return _of_name(OutputGuardrail(_elsewhere, name), (*own, *self.output))
 
     def tool_guardrail(
         self, found: ToolGuarded, tool: str, agent: str
@@ -122,11 +121,9 @@ class Known:
         known = self.agents[agent].tool(tool) if agent in self.agents else None
         if found.kind == "input":
             checks = () if known is None else known.tool_input_guardrails
-            named = (each for each in checks if each.get_name() == found.name)
-            return next(named, ToolInputGuardrail(_elsewhere, found.name))
+            return _of_name(ToolInputGuardrail(_elsewhere, found.name), checks)
         results = () if known is None else known.tool_output_guardrails
-        like = (each for each in results if each.get_name() == found.name)
-        return next(like, ToolOutputGuardrail(_elsewhere, found.name))
+        return _of_name(ToolOutputGuardrail(_elsewhere, found.name), results)
 
 
 def guardrail_results(
@@ -207,10 +204,8 @@ def with_known(
     """
     match result:
         case InputGuardrailResult(guardrail=guardrail):
-            name = guardrail.get_name()
-            agents = [n for n, a in known.agents.items() if _has(a.input_guardrails, name)]
-            own_input = known.input_guardrail(name, next(iter(agents), ""))
-            return replace(result, guardrail=own_input)
+            own = (each for agent in known.agents.values() for each in agent.input_guardrails)
+            return replace(result, guardrail=_of_name(guardrail, (*own, *known.input)))
         case OutputGuardrailResult(guardrail=guardrail, agent=agent):
             name = getattr(agent, "name", agent)
             own_output = known.output_guardrail(guardrail.get_name(), name)
@@ -234,10 +229,6 @@ def _of_name(guardrail: GuardrailT, among: Iterable[GuardrailT]) -> GuardrailT:
     """Return the first guardrail of the same name, or the guardrail itself."""
     name = guardrail.get_name()
     return next((each for each in among if each.get_name() == name), guardrail)
-
-
-def _has(guardrails: Iterable[InputGuardrail], name: str) -> bool:
-    return any(each.get_name() == name for each in guardrails)
 
 
 def _run_result(
