@@ -29,7 +29,7 @@ from holdfast.testing.fake_api.replies import (
 from holdfast.testing.fake_api.requests import Dialect, FakeRequest
 from holdfast.testing.fake_api.script import Script
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_object
 from holdfast.values.code.extras import needing
 from holdfast.values.messages import Usage
 
@@ -76,8 +76,7 @@ def _response_events(body: dict[str, Json], size: int) -> Iterator[dict[str, Jso
     begun = {**body, "status": "in_progress", "output": list[Json](), "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
-    output: Json = body.get("output")
-    for index, item in enumerate(output if is_array(output) else []):
+    for index, item in enumerate(as_array(body.get("output"))):
         yield from _item_events(item, index, size)
     yield {"type": f"response.{body.get('status', 'completed')}", "response": body}
 
@@ -161,8 +160,7 @@ def _message_deltas(message: dict[str, Json], size: int) -> Iterator[dict[str, J
     for key in ("reasoning_content", "content", "refusal"):
         for piece in _pieces(as_text(message.get(key)), size):
             yield {key: piece}
-    calls: Json = message.get("tool_calls")
-    for index, call in enumerate(calls if is_array(calls) else []):
+    for index, call in enumerate(as_array(message.get("tool_calls"))):
         function = call["function"]
         start = {"name": function["name"], "arguments": ""}
         yield {"tool_calls": [{**call, "index": index, "function": start}]}
@@ -592,12 +590,5 @@ def _id_of(request: FakeRequest) -> dict[str, str]:
 
 
 def _shown(request: FakeRequest) -> dict[str, Json]:
-    return {
-        "number": request.number,
-        "endpoint": request.endpoint,
-        "path": request.path,
-        "body": request.body,
-        "headers": request.headers,
-        "at": request.at,
-        "query": request.query,
-    }
+    names = ("number", "endpoint", "path", "body", "headers", "at", "query")
+    return {name: getattr(request, name) for name in names}

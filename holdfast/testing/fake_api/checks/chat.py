@@ -3,42 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
 from holdfast.values.messages import Detail
 from holdfast.values.parts.images import MEDIA_TYPES, read_data_url, sniff
 
-# Checks of images for both endpoints, with the API's messages.
+# What both endpoints refuse.
 
 
-def image_problem(url: Json, detail: Json, where: str) -> str:
-    """Return why the API would refuse an image, or empty.
+@dataclass(frozen=True)
+class Problem:
+    """Why a request is refused.
+
+    Attributes:
+        message: The API's words.
+        param: The part of the body that is wrong, or None.
+        code: The API's error code, or None.
+    """
+
+    message: str
+    param: str | None = None
+    code: str | None = None
+
+
+def missing(param: str) -> Problem:
+    """Say that a part of the body is missing."""
+    message = f"Missing required parameter: '{param}'."
+    return Problem(message, param, "missing_required_parameter")
+
+
+def unknown(value: Json, known: object, param: str) -> Problem:
+    """Say that a part of the body has a value that it cannot have."""
+    message = f"Invalid value: {value!r}. Supported values are: {known}."
+    return Problem(message, param, "invalid_value")
+
+
+def check_text(item: dict[str, Json], key: str, where: str) -> Iterator[Problem]:
+    """Check that a member is there, and a text."""
+    if key not in item:
+        yield missing(f"{where}.{key}")
+    elif not isinstance(item[key], str):
+        kind = type(item[key]).__name__
+        message = f"Invalid type for '{where}.{key}': expected a string, but got {kind} instead."
+        yield Problem(message, f"{where}.{key}")
+
+
+def check_parts(content: Json, allowed: Sequence[str], where: str) -> Iterator[Problem]:
+    """Check the parts of a content; a text has none.
 
     Args:
-        url: Its address.
-        detail: The detail level; None when it is not given.
-        where: Path of the parameter that holds the address.
+        content: The content.
+        allowed: Types of parts that may be there.
+        where: Path of the content.
     """
+    for number, part in enumerate(map(as_object, as_array(content))):
+        place, kind = f"{where}[{number}]", part.get("type")
+        if kind not in allowed:
+            yield unknown(kind, allowed, f"{place}.type")
+        elif kind in ("text", "input_text"):
+            yield from check_text(part, "text", place)
+        elif kind == "image_url":
+            image = as_object(part.get("image_url"))
+            yield from _check_image(image.get("url"), image, f"{place}.image_url.url")
+        elif kind == "input_image" and not as_text(part.get("file_id")):
+            yield from _check_image(part.get("image_url"), part, f"{place}.image_url")
+
+
+def _check_image(url: Json, image: dict[str, Json], where: str) -> Iterator[Problem]:
+    """Check an image by its address and detail level, as the API does."""
+    detail: Json = image.get("detail")
     if detail is not None and detail not in get_args(Detail):
-        return f"Invalid value: {detail!r}. Supported values are: {get_args(Detail)}."
-    if not isinstance(url, str):
-        return f"Missing required parameter: '{where}'."
-    if url[:5].lower() != "data:":
-        is_web = url[:8].lower() == "https://" or url[:7].lower() == "http://"
-        return "" if is_web else f"Invalid '{where}'. Expected a valid URL, but got {url[:60]!r}."
-    try:
-        media_type, data = read_data_url(url)
-    except InvalidArgumentError:
-        return f"Invalid '{where}'. Expected a base64-encoded data URL with an image MIME type."
-    if media_type not in MEDIA_TYPES or not sniff(data):
-        return (
-            "You uploaded an unsupported image. The image must have one of these"
-            f" formats: {list(MEDIA_TYPES)}."
-        )
-    return ""
+        yield unknown(detail, get_args(Detail), where)
+    elif not isinstance(url, str):
+        yield missing(where)
+    elif not url.lower().startswith("data:"):
+        if not url.lower().startswith(("https://", "http://")):
+            yield Problem(f"Invalid '{where}'. Expected a valid URL, but got {url[:60]!r}.", where)
+    else:
+        try:
+            media_type, data = read_data_url(url)
+        except InvalidArgumentError:
+            message = "Expected a base64-encoded data URL with an image MIME type."
+            yield Problem(f"Invalid '{where}'. {message}", where)
+            return
+        if media_type not in MEDIA_TYPES or not sniff(data):
+            message = "You uploaded an unsupported image. The image must have one of these formats:"
+            yield Problem(f"{message} {list(MEDIA_TYPES)}.", where)
 
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -46,13 +100,13 @@ _PARTS = {
     "user": ("text", "image_url", "input_audio", "file"),
     "assistant": ("text", "refusal"),
 }
-_Found = tuple[str, str]
 
 
-def check_chat_messages(messages: Json) -> Iterator[_Found]:
-    """Yield each problem as the parameter's path and the API's message."""
+def check_chat_messages(messages: Json) -> Iterator[Problem]:
+    """Yield each problem."""
     if not is_array(messages) or not messages:
-        yield "messages", "Invalid 'messages': expected an array with at least one message."
+        message = "Invalid 'messages': expected an array with at least one message."
+        yield Problem(message, "messages")
         return
     open_calls: list[str] = []
     used: set[str] = set()
@@ -61,12 +115,12 @@ def check_chat_messages(messages: Json) -> Iterator[_Found]:
         message = as_object(given)
         role: Json = message.get("role")
         if role not in _ROLES:
-            yield f"{where}.role", f"Invalid value: {role!r}. Supported values are: {_ROLES}."
+            yield unknown(role, _ROLES, f"{where}.role")
         if role == "tool":
             yield from _check_result(message, where, open_calls)
             continue
         if open_calls:
-            yield "messages", _unanswered(open_calls)
+            yield _unanswered(open_calls)
             return
         yield from _check_content(message, where)
         if role == "assistant" and message.get("tool_calls") is not None:
@@ -74,81 +128,67 @@ def check_chat_messages(messages: Json) -> Iterator[_Found]:
             yield from _check_calls(message["tool_calls"], where, open_calls)
             for call_id in open_calls:
                 if call_id in used:
-                    yield f"{where}.tool_calls", f"Duplicate value for 'tool_call_id': {call_id}."
+                    yield _repeated(call_id, f"{where}.tool_calls")
                 used.add(call_id)
     if open_calls:
-        yield "messages", _unanswered(open_calls)
+        yield _unanswered(open_calls)
 
 
-def _check_result(message: dict[str, Json], where: str, open_calls: list[str]) -> Iterator[_Found]:
+def _check_result(message: dict[str, Json], where: str, open_calls: list[str]) -> Iterator[Problem]:
     call_id = as_text(message.get("tool_call_id"))
     if call_id in open_calls:
         open_calls.remove(call_id)
     else:
-        problem = (
+        yield Problem(
             "Invalid parameter: messages with role 'tool' must be a response to a preceding message"
-            f" with 'tool_calls' (tool_call_id {call_id!r})."
+            f" with 'tool_calls' (tool_call_id {call_id!r}).",
+            f"{where}.role",
         )
-        yield f"{where}.role", problem
     content: Json = message.get("content")
-    parts = content if is_array(content) else []
-    if not isinstance(content, str | list) or any(
-        as_object(part).get("type") != "text" for part in parts
-    ):
-        yield f"{where}.content", "Invalid content of a tool message: expected text."
+    kinds = {as_text(as_object(part).get("type")) for part in as_array(content)}
+    if not isinstance(content, str | list) or kinds - {"text"}:
+        message_text = "Invalid content of a tool message: expected text."
+        yield Problem(message_text, f"{where}.content")
 
 
-def _check_content(message: dict[str, Json], where: str) -> Iterator[_Found]:
+def _check_content(message: dict[str, Json], where: str) -> Iterator[Problem]:
     content: Json = message.get("content")
     if content is None and message.get("role") == "assistant" and message.get("tool_calls"):
         return
     if not isinstance(content, str | list):
-        yield (
-            f"{where}.content",
-            f"Invalid value for 'content': expected a string, got {content!r}.",
-        )
+        message_text = f"Invalid value for 'content': expected a string, got {content!r}."
+        yield Problem(message_text, f"{where}.content")
     allowed = _PARTS.get(as_text(message.get("role")), ("text",))
-    yield from _check_parts(message.get("content"), allowed, f"{where}.content")
+    yield from check_parts(content, allowed, f"{where}.content")
 
 
-def _check_parts(content: Json, allowed: Sequence[str], where: str) -> Iterator[_Found]:
-    for number, given in enumerate(content if is_array(content) else list[Json]()):
-        part, place = as_object(given), f"{where}[{number}]"
-        kind: Json = part.get("type")
-        if kind not in allowed:
-            yield f"{place}.type", f"Invalid value: {kind!r}. Supported values are: {allowed}."
-        elif kind == "text" and not isinstance(part.get("text"), str):
-            yield f"{place}.text", f"Missing required parameter: '{place}.text'."
-        elif kind == "image_url":
-            image = as_object(part.get("image_url"))
-            problem = image_problem(image.get("url"), image.get("detail"), f"{place}.image_url.url")
-            if problem:
-                yield f"{place}.image_url", problem
-
-
-def _check_calls(calls: Json, where: str, open_calls: list[str]) -> Iterator[_Found]:
+def _check_calls(calls: Json, where: str, open_calls: list[str]) -> Iterator[Problem]:
     if not is_array(calls) or not calls:
-        yield f"{where}.tool_calls", "Invalid 'tool_calls': empty array."
+        yield Problem("Invalid 'tool_calls': empty array.", f"{where}.tool_calls")
         return
     for number, given in enumerate(calls):
         call = as_object(given)
         place = f"{where}.tool_calls[{number}]"
         function = as_object(call.get("function"))
         if call.get("type") != "function" or not as_text(function.get("name")):
-            yield place, f"Missing required parameter: '{place}.function'."
-        if not isinstance(function.get("arguments"), str):
-            yield f"{place}.function.arguments", "Invalid type: expected a string."
+            yield missing(f"{place}.function")
+        yield from check_text(function, "arguments", f"{place}.function")
         call_id = as_text(call.get("id"))
         if not call_id:
-            yield f"{place}.id", f"Missing required parameter: '{place}.id'."
+            yield missing(f"{place}.id")
         if call_id in open_calls:
-            yield f"{place}.id", f"Duplicate value for 'tool_call_id': {call_id}."
+            yield _repeated(call_id, f"{place}.id")
         open_calls.append(call_id)
 
 
-def _unanswered(open_calls: list[str]) -> str:
-    return (
+def _repeated(call_id: str, param: str) -> Problem:
+    return Problem(f"Duplicate value for 'tool_call_id': {call_id}.", param)
+
+
+def _unanswered(open_calls: list[str]) -> Problem:
+    return Problem(
         "An assistant message with 'tool_calls' must be followed by tool messages responding to"
         " each 'tool_call_id'. The following tool_call_ids did not have response messages:"
-        f" {', '.join(open_calls)}"
+        f" {', '.join(open_calls)}",
+        "messages",
     )

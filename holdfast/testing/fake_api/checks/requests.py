@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from holdfast.testing.fake_api.checks.chat import check_chat_messages
+from holdfast.testing.fake_api.checks.chat import Problem, check_chat_messages, missing
 from holdfast.testing.fake_api.checks.responses import check_response_items
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
@@ -33,9 +32,8 @@ def strict_problem(schema: dict[str, Json], context: tuple[str, ...] = ()) -> st
                 f"In context={context}, 'additionalProperties' is required to be supplied and to be"
                 " false."
             )
-        required: Json = schema.get("required")
         for name in properties:
-            if name not in (required if is_array(required) else []):
+            if name not in as_array(schema.get("required")):
                 return (
                     f"In context={context}, 'required' is required to be supplied and to be an"
                     f" array including every key in properties. Missing {name!r}."
@@ -53,8 +51,7 @@ def _inner(schema: dict[str, Json]) -> list[tuple[tuple[str, ...], dict[str, Jso
         for name, inner in as_object(schema.get(key)).items():
             found.append(((key, name), as_object(inner)))
     for key in ("anyOf", "allOf"):
-        options: Json = schema.get(key)
-        for index, inner in enumerate(options if is_array(options) else []):
+        for index, inner in enumerate(as_array(schema.get(key))):
             found.append(((key, str(index)), as_object(inner)))
     items: Json = schema.get("items")
     if is_object(items):
@@ -79,21 +76,6 @@ _ONLY_CHAT = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Why a request is refused.
-
-    Attributes:
-        message: The API's words.
-        param: The part of the body that is wrong, or None.
-        code: The API's error code, or None.
-    """
-
-    message: str
-    param: str | None = None
-    code: str | None = None
-
-
 def find_problem(request: FakeRequest) -> Problem | None:
     """Return the first reason why the real API would refuse `request`, or None."""
     return next(_problems(request), None)
@@ -102,7 +84,7 @@ def find_problem(request: FakeRequest) -> Problem | None:
 def _problems(request: FakeRequest) -> Iterator[Problem]:
     body = request.body
     if not request.model and not body.get("prompt"):
-        yield Problem("Missing required parameter: 'model'.", "model", "missing_required_parameter")
+        yield missing("model")
     if request.dialect is not None:
         for param, message in request.dialect.problems(body, request.model):
             yield Problem(message, param)
@@ -115,25 +97,21 @@ def _problems(request: FakeRequest) -> Iterator[Problem]:
     yield from _format_problems(request)
     given: Json = body.get("input")
     if request.endpoint == "chat":
-        found = check_chat_messages(body.get("messages"))
+        yield from check_chat_messages(body.get("messages"))
     elif "input" not in body:
-        message = "Missing required parameter: 'input'."
-        yield Problem(message, "input", "missing_required_parameter")
-        return
+        yield missing("input")
     elif is_array(given):
         is_stored = body.get("store") is not False
         is_continued = bool(body.get("previous_response_id") or body.get("conversation"))
-        found = check_response_items(given, is_stored=is_stored, is_continued=is_continued)
-    else:
-        found = iter(()) if isinstance(given, str) else iter([("input", "Invalid type.")])
-    for param, message in found:
-        yield Problem(message, param)
+        yield from check_response_items(given, is_stored=is_stored, is_continued=is_continued)
+    elif not isinstance(given, str):
+        yield Problem("Invalid type.", "input")
 
 
 def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
     tools: Json = request.body.get("tools")
     names: list[str] = []
-    for index, tool in enumerate(tools if is_array(tools) else []):
+    for index, tool in enumerate(as_array(tools)):
         where = f"tools[{index}]"
         function = as_object(tool)
         if function.get("type") == "function" and request.endpoint == "chat":
@@ -145,8 +123,7 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
         elif function.get("type") != "function":
             yield from _hosted_problems(function, where)
             if request.endpoint == "chat" or not function.get("type"):
-                message = f"Missing required parameter: '{where}.type'."
-                yield Problem(message, f"{where}.type", "missing_required_parameter")
+                yield missing(f"{where}.type")
             continue
         names.append(as_text(function.get("name")))
         yield from _function_problems(function, where)
@@ -175,10 +152,7 @@ _REQUIRED = {
 def _hosted_problems(tool: dict[str, Json], where: str) -> Iterator[Problem]:
     member = _REQUIRED.get(as_text(tool.get("type")))
     if member is not None and not tool.get(member):
-        param = f"{where}.{member}"
-        yield Problem(
-            f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
-        )
+        yield missing(f"{where}.{member}")
     if tool.get("type") == "mcp" and not (tool.get("server_url") or tool.get("connector_id")):
         yield Problem("One of 'server_url' and 'connector_id' is required.", where)
 
@@ -186,9 +160,7 @@ def _hosted_problems(tool: dict[str, Json], where: str) -> Iterator[Problem]:
 def _namespace_problems(group: dict[str, Json], where: str) -> Iterator[Problem]:
     for member in ("name", "description", "tools"):
         if not group.get(member):
-            param = f"{where}.{member}"
-            message = f"Missing required parameter: '{param}'."
-            yield Problem(message, param, "missing_required_parameter")
+            yield missing(f"{where}.{member}")
     for index, tool in enumerate(as_array(group.get("tools"))):
         yield from _function_problems(as_object(tool), f"{where}.tools[{index}]")
 

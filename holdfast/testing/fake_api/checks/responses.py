@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.testing.fake_api.checks.chat import image_problem
+from holdfast.testing.fake_api.checks.chat import (
+    Problem,
+    check_parts,
+    check_text,
+    missing,
+    unknown,
+)
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_object, as_text, is_array
+from holdfast.values.checks.gate import as_object, as_text
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TYPES = frozenset(
@@ -45,6 +51,8 @@ _CALLS = frozenset(
 """Items that an output must follow."""
 
 _TEXTS = {
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id",),
     "mcp_approval_request": ("id", "server_label", "name", "arguments"),
     "mcp_approval_response": ("approval_request_id",),
 }
@@ -56,13 +64,12 @@ _NOT_STORED = (
     "Items are not persisted when `store` is set to false. Try again with `store` set to true, or"
     " remove this item from your input."
 )
-_Found = tuple[str, str]
 
 
 def check_response_items(
     items: Sequence[Json], *, is_stored: bool, is_continued: bool = False
-) -> Iterator[_Found]:
-    """Yield each problem as the parameter's path and the API's message.
+) -> Iterator[Problem]:
+    """Yield each problem.
 
     Args:
         items: The input.
@@ -73,25 +80,14 @@ def check_response_items(
         item = as_object(given)
         where = f"input[{index}]"
         kind = _kind(item)
+        for key in _TEXTS.get(kind, ()):
+            yield from check_text(item, key, where)
         if kind == "message":
             yield from _check_message(item, where)
         elif kind not in _TYPES:
-            yield (
-                f"{where}.type",
-                f"Invalid value: {kind!r}. Supported values are: {sorted(_TYPES)}",
-            )
-        elif kind == "function_call":
-            for key in ("call_id", "name", "arguments"):
-                yield from _check_text(item, key, where)
+            yield unknown(kind, sorted(_TYPES), f"{where}.type")
         elif kind == "function_call_output":
-            yield from _check_text(item, "call_id", where)
-            output: Json = item.get("output")
-            if not isinstance(output, str | list):
-                yield f"{where}.output", f"Missing required parameter: '{where}.output'."
-            yield from _check_parts(output, _RETURNED, f"{where}.output")
-        elif kind in _TEXTS:
-            for key in _TEXTS[kind]:
-                yield from _check_text(item, key, where)
+            yield from _check_content(item, "output", _RETURNED, where)
         elif kind == "reasoning":
             following = as_object(items[index + 1]) if index + 1 < len(items) else {}
             yield from _check_reasoning(item, following, where, is_stored=is_stored)
@@ -103,57 +99,36 @@ def _kind(item: dict[str, Json]) -> str:
     return as_text(item.get("type")) or ("message" if "role" in item else "")
 
 
-def _check_text(item: dict[str, Json], key: str, where: str) -> Iterator[_Found]:
-    if key not in item:
-        yield f"{where}.{key}", f"Missing required parameter: '{where}.{key}'."
-    elif not isinstance(item[key], str):
-        kind = type(item[key]).__name__
-        message = f"Invalid type for '{where}.{key}': expected a string, but got {kind} instead."
-        yield f"{where}.{key}", message
-
-
-def _check_message(item: dict[str, Json], where: str) -> Iterator[_Found]:
+def _check_message(item: dict[str, Json], where: str) -> Iterator[Problem]:
     role: Json = item.get("role")
     if role not in _ROLES:
-        yield f"{where}.role", f"Invalid value: {role!r}. Supported values are: {_ROLES}."
-    content: Json = item.get("content")
-    if not (isinstance(content, str) or is_array(content)):
-        yield f"{where}.content", f"Missing required parameter: '{where}.content'."
-    yield from _check_parts(content, _SAID if role == "assistant" else _TOLD, f"{where}.content")
+        yield unknown(role, _ROLES, f"{where}.role")
+    yield from _check_content(item, "content", _SAID if role == "assistant" else _TOLD, where)
 
 
-def _check_parts(content: Json, allowed: Sequence[str], where: str) -> Iterator[_Found]:
-    for number, given in enumerate(content if is_array(content) else list[Json]()):
-        part, place = as_object(given), f"{where}[{number}]"
-        match part.get("type"):
-            case kind if kind not in allowed:
-                problem = f"Invalid value: {kind!r}. Supported values are: {allowed}."
-                yield f"{place}.type", problem
-            case "input_text":
-                yield from _check_text(part, "text", place)
-            case "input_image" if not as_text(part.get("file_id")):
-                url, detail = part.get("image_url"), part.get("detail")
-                problem = image_problem(url, detail, f"{place}.image_url")
-                if problem:
-                    yield f"{place}.image_url", problem
-            case _:
-                pass
+def _check_content(
+    item: dict[str, Json], key: str, allowed: Sequence[str], where: str
+) -> Iterator[Problem]:
+    content: Json = item.get(key)
+    if not isinstance(content, str | list):
+        yield missing(f"{where}.{key}")
+    yield from check_parts(content, allowed, f"{where}.{key}")
 
 
 def _check_reasoning(
     item: dict[str, Json], following: dict[str, Json], where: str, *, is_stored: bool
-) -> Iterator[_Found]:
+) -> Iterator[Problem]:
     item_id = as_text(item.get("id"))
     is_followed = _kind(following) != "function_call_output" and (
         _kind(following) != "message" or following.get("role") == "assistant"
     )
     if item_id and not (following and is_followed):
-        yield where, f"Item {item_id!r} of type 'reasoning' {_NOT_FOLLOWED}"
+        yield Problem(f"Item {item_id!r} of type 'reasoning' {_NOT_FOLLOWED}", where)
     if item_id and not is_stored and not item.get("encrypted_content"):
-        yield where, f"Item with id {item_id!r} not found. {_NOT_STORED}"
+        yield Problem(f"Item with id {item_id!r} not found. {_NOT_STORED}", where)
 
 
-def _check_approvals(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[_Found]:
+def _check_approvals(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[Problem]:
     """Check that each answer to a request for an approval has its request, and is the only one."""
     asked = {as_text(item.get("id")) for item in items if _kind(item) == "mcp_approval_request"}
     answered: set[str] = set()
@@ -162,11 +137,11 @@ def _check_approvals(items: Sequence[dict[str, Json]], *, is_continued: bool) ->
             continue
         wanted = as_text(item.get("approval_request_id"))
         if wanted in answered or not (wanted in asked or is_continued):
-            yield f"input[{index}]", f"No approval request found with id {wanted!r}."
+            yield Problem(f"No approval request found with id {wanted!r}.", f"input[{index}]")
         answered.add(wanted)
 
 
-def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[_Found]:
+def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[Problem]:
     """Check that each call has one later output, and each output one earlier call."""
     called: set[str] = set()
     answered: set[str] = set()
@@ -174,16 +149,16 @@ def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Ite
         call_id = as_text(item.get("call_id"))
         if _kind(item) in _CALLS:
             if call_id in called:
-                yield f"input[{index}]", f"Duplicate function call with call_id {call_id}."
+                message = f"Duplicate function call with call_id {call_id}."
+                yield Problem(message, f"input[{index}]")
             called.add(call_id)
         elif _kind(item).removesuffix("_output") in _CALLS:
             if call_id not in called and not is_continued:
-                yield (
-                    "input",
-                    f"No tool call found for function call output with call_id {call_id}.",
-                )
+                message = f"No tool call found for function call output with call_id {call_id}."
+                yield Problem(message, "input")
             if call_id in answered:
-                yield f"input[{index}]", f"Duplicate function call output with call_id {call_id}."
+                message = f"Duplicate function call output with call_id {call_id}."
+                yield Problem(message, f"input[{index}]")
             answered.add(call_id)
     for call_id in sorted(called - answered):
-        yield "input", f"No tool output found for function call {call_id}."
+        yield Problem(f"No tool output found for function call {call_id}.", "input")
