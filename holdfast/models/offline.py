@@ -134,8 +134,8 @@ def _expression(node: ast.expr) -> Expression:
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _expression(operand)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = _expression(operand)
-            return Operation("subtract", 0, value) if isinstance(value, Operation) else -value
+            inner = _expression(operand)
+            return Operation("subtract", 0, inner) if isinstance(inner, Operation) else -inner
         case _:
             raise SyntaxError
 

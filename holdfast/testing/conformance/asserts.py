@@ -6,11 +6,11 @@ Its fake model holds, fails and counts requests.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 from holdfast.testing.conformance.process import POLL_SECONDS
 from holdfast.testing.fake_api.fake_openai import FakeOpenAI
@@ -19,15 +19,13 @@ from holdfast.testing.fake_api.requests import FakeRequest
 
 LONGEST_SHOWN = 1500
 
-T = TypeVar("T")
 
-
-async def until(condition: Callable[[], Awaitable[T]]) -> T:
+async def until(condition: Callable[[], object]) -> None:
     """Wait until a condition returns a true value; the check's own time limit ends it."""
     while True:
-        found = await condition()
-        if found:
-            return found
+        found = condition()
+        if await found if inspect.isawaitable(found) else found:
+            return
         await asyncio.sleep(POLL_SECONDS)
 
 

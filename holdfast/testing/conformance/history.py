@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from holdfast.errors import HoldfastError
@@ -97,12 +97,8 @@ class HistoryChecks(Surface):
             hold_each_once(lab.api)
             task = await self.begin(lab)
             running = asyncio.create_task(lab.runner.run_task(task))
-
-            async def held_or_over() -> bool:
-                return bool(lab.api.held) or running.done()
-
             while not running.done():
-                await until(held_or_over)
+                await until(lambda: lab.api.held or running.done())
                 if not running.done():
                     await lab.grow(task)
                     lab.api.release()
@@ -145,11 +141,7 @@ class SteeringChecks(Surface):
             output = await lab.runner.run_task(task)
             check_same(output.status, "waiting", "The task did not wait for approval.")
             check_same(lab.book.texts("begun"), [], "The tool ran before it was approved.")
-
-            async def approve(approval: Any) -> None:
-                await lab.runner.approve(approval, BY)
-
-            output, _ = await self.decide(lab, task, approve)
+            output, _ = await self.decide(lab, task, lab.approve)
             await self.check_ended(lab, task, output)
 
     @claim("tools")
@@ -201,11 +193,7 @@ class SteeringChecks(Surface):
         async with self.lab() as lab:
             budget = Budget(max_turns=wanted.requests - 1, on_exceeded="ask")
             task = await self.begin(lab, budget=budget)
-
-            async def approve(approval: Any) -> None:
-                await lab.runner.approve(approval, BY)
-
-            output, kinds = await self.decide(lab, task, approve)
+            output, kinds = await self.decide(lab, task, lab.approve)
             check_same(set(kinds), {"limit"}, "The task did not ask about its budget alone.")
             await self.check_ended(lab, task, output)
 
@@ -222,11 +210,7 @@ class SteeringChecks(Surface):
             # Held there: the script has no reply to a request with feedback.
             lab.api.when(lambda request: request.holds(FEEDBACK), hang())
             running = asyncio.create_task(lab.runner.run_task(task))
-
-            async def told_or_over() -> bool:
-                return lab.api.held > 0 or running.done()
-
-            await until(told_or_over)
+            await until(lambda: lab.api.held or running.done())
             is_held = lab.api.held > 0
             await lab.runner.abandon(task, "seen enough", by=BY)
             await asyncio.gather(running, return_exceptions=True)
@@ -299,7 +283,7 @@ class CrashChecks(Surface):
             task = await self.begin(lab)
             lab.book.hold()
             async with self._running(lab, task):
-                await until(async_condition(lambda: bool(lab.book.texts("begun"))))
+                await until(lambda: lab.book.texts("begun"))
                 await lab.until_still(task)
                 await lab.kill(process)
                 lab.book.let_go()
@@ -321,7 +305,7 @@ class CrashChecks(Surface):
             let_go = hold_while(lab.api, lambda request: request.number >= number)
             task = await self.begin(lab)
             async with self._running(lab, task) as running:
-                await until(async_condition(lambda: lab.api.held > 0 or running.done()))
+                await until(lambda: lab.api.held or running.done())
                 await lab.until_still(task)
                 await lab.kill(process)
                 lost = bodies(lab.api)[number - 1 :]  # all of them are held
@@ -347,15 +331,6 @@ class CrashChecks(Surface):
         await self.check_ended(lab, task, output)
         again = Counter(lab.book.texts("begun")) - Counter((await self.reference()).kept)
         check(not again, f"Calls of the tool were begun again: {shown(again)}")
-
-
-def async_condition(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    """Make an async condition of a plain one."""
-
-    async def holds() -> bool:
-        return condition()
-
-    return holds
 
 
 def check_repeated(lab: Lab, lost: Counter[str], requests: int, killed: int = 0) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +17,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.serving.activities import Activities
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
+from holdfast.task.data.calls import Approval
 from holdfast.testing.conformance.asserts import check, until
 from holdfast.testing.conformance.bench import shared_bench
 from holdfast.testing.conformance.process import AGENT, Job, Notebook, Suite, make_agent
@@ -212,6 +212,10 @@ class Lab:
         self.tasks.append(task.task_id)
         return task
 
+    async def approve(self, approval: Approval) -> None:
+        """Approve what a task asks for."""
+        await self.runner.approve(approval, "suite")
+
     async def seen(self, task: Task) -> Seen:
         """Read a task as it is now."""
         queue = await self.runner.get_upcoming_steps(task)
@@ -313,11 +317,8 @@ class Lab:
         # A run that has just continued as new has one event: the replayer would wait without end.
         histories = [each for each in found if len(each.events) > 1]
 
-        async def each() -> AsyncGenerator[WorkflowHistory]:
-            for history in histories:
-                yield history
-
-        await replayer.replay_workflows(each())
+        for each in histories:
+            await replayer.replay_workflow(each)
         return len(histories)
 
 

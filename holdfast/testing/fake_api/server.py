@@ -7,11 +7,11 @@ import asyncio
 import json
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.engine.listening import listening_socket
+from holdfast.engine.loop import LoopThread
 from holdfast.testing.fake_api.app import FakeApp
 from holdfast.testing.fake_api.replies import read_script
 from holdfast.testing.fake_api.script import Script
@@ -38,46 +38,37 @@ class ServerThread:
         """Start, and return once requests are served."""
         self._socket = listening_socket("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
-        self._script = script
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._fake: FakeApp | None = None
-        self._server: _ThreadServer | None = None
-        self._thread = threading.Thread(target=self._run, name="fake-openai", daemon=True)
-        self._thread.start()
-        if not self._ready.wait(_START_SECONDS) or self._loop is None:
-            raise RuntimeError(f"The fake API did not start on port {self.port}.")
+        self._loop = LoopThread("fake-openai")
+        self._fake, self._server, self._serving = self._loop.run(self._begin(script))
 
     def release(self) -> None:
         """Release the requests held now."""
-        if self._loop is not None and self._fake is not None:
-            self._loop.call_soon_threadsafe(self._fake.release)
+        self._loop.loop.call_soon_threadsafe(self._fake.release)
 
     def stop(self) -> None:
         """Refuse held requests, stop serving and wait for the thread."""
-        if self._loop is not None and self._fake is not None and self._server is not None:
-            self._loop.call_soon_threadsafe(self._fake.stop)
-            self._loop.call_soon_threadsafe(self._server.stopped.set)
-        self._thread.join(_START_SECONDS)
+        self._loop.run(self._end())
+        self._loop.close(_START_SECONDS)
         self._socket.close()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        finally:
-            self._ready.set()
+    async def _begin(self, script: Script) -> tuple[FakeApp, _ThreadServer, asyncio.Task[None]]:
+        fake = FakeApp(script)
+        server = _ThreadServer(fake)
+        serving = asyncio.create_task(server.serve(sockets=[self._socket]))
+        async with asyncio.timeout(_START_SECONDS):
+            await server.ready.wait()
+        return fake, server, serving
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._fake = FakeApp(self._script)
-        self._server = _ThreadServer(self._fake, self._ready)
-        await self._server.serve(sockets=[self._socket])
+    async def _end(self) -> None:
+        self._fake.stop()
+        self._server.stopped.set()
+        await self._serving
 
 
 class _Server(uvicorn.Server):
     """A server that signals when it is ready."""
 
-    def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
+    def __init__(self, fake: FakeApp) -> None:
         config = uvicorn.Config(
             fake.app,
             log_level="critical",
@@ -88,11 +79,11 @@ class _Server(uvicorn.Server):
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         super().__init__(config)
-        self._ready = ready
+        self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._ready.set()
+        self.ready.set()
 
 
 class _ThreadServer(_Server):
@@ -104,8 +95,8 @@ class _ThreadServer(_Server):
         stopped: Set it to end.
     """
 
-    def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
-        super().__init__(fake, ready)
+    def __init__(self, fake: FakeApp) -> None:
+        super().__init__(fake)
         self.stopped = asyncio.Event()
 
     async def main_loop(self) -> None:
@@ -143,4 +134,4 @@ async def _serve_process(script: Script, port: int) -> None:
     line = {"base_url": f"http://127.0.0.1:{port}/v1", "port": port, "pid": os.getpid()}
     # Printed before serving: an early client waits in the listener's queue.
     print(json.dumps(line), flush=True)  # noqa: T201  the contract with the process that started it
-    await _Server(FakeApp(script), threading.Event()).serve(sockets=[listener])
+    await _Server(FakeApp(script)).serve(sockets=[listener])
