@@ -167,31 +167,31 @@ class LoopThread:
             self._loop.close()
 
 
-class _Shared:
-    """The process's shared loop; a forked child begins without one."""
+class LoopOfProcess:
+    """A loop thread of the process, never closed; a forked child begins without one."""
 
-    def __init__(self) -> None:
-        self.loop: LoopThread | None = None
-        self.forget()
+    def __init__(self, name: str) -> None:
+        """Name the thread, which is started when it is first asked for."""
+        self._name = name
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Drop loop and lock; a thread that the child lacks may have held the lock."""
-        self.lock = threading.Lock()
-        self.loop = None
+        self._lock = threading.Lock()
+        self._thread: LoopThread | None = None
+
+    def get(self) -> LoopThread:
+        """Return the loop thread."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread(self._name)
+            return self._thread
 
 
-_shared = _Shared()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_shared.forget)
-
-
-def shared_loop() -> LoopThread:
-    """Return this process's loop thread, started at the first call and never closed."""
-    with _shared.lock:
-        if _shared.loop is None:
-            _shared.loop = LoopThread()
-        return _shared.loop
+shared_loop = LoopOfProcess("holdfast-loop").get
+"""Returns this process's loop thread, started at the first call and never closed."""
 
 
 CLOSE_SECONDS = 30.0

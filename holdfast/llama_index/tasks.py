@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from holdfast.agents.agent import Agent
@@ -40,6 +41,8 @@ from holdfast.values.base import Json
 from holdfast.values.json_patch import ObjectState
 from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
+
+T = TypeVar("T")
 
 
 async def own_outputs(
@@ -280,21 +283,26 @@ class Tasks:
             if self._given[task_id] < len(done):
                 self._given[task_id] += 1
                 return done[self._given[task_id] - 1]
+        run = partial(runner.run_step, task_id, step=step, tool_choice=tool_choice)
         try:
-            output = await self._ask(runner, task_id, input, step, tool_choice)
+            output = await self._ask(task_id, "step", partial(run, input=input))
         except StepFailedError:
             if task_id not in self._found or self._tries[task_id] > 1:
                 raise  # it failed now; a failure of an earlier process is tried again
-            output = await self._ask(runner, task_id, input, step, tool_choice)
+            output = await self._ask(task_id, "step", partial(run, input=input))
         while output.status == "waiting" and not output.waiting_for:
             self._tries[task_id] += 1  # it was decided, and goes on: this request has its answer
-            output = await self._ask(runner, task_id, None, step, tool_choice)
-        if output.status == "done":
+            output = await self._ask(task_id, "step", run)
+        await self._note(task_id, [output])
+        return output
+
+    async def _note(self, task_id: str, outputs: Sequence[steps.TaskStepOutput]) -> None:
+        """Count what was given, or say that a call is unclear; bring the task up to date."""
+        if all(output.status == "done" for output in outputs):
             self._given[task_id] += 1
         else:
             await self._ensure_clear(task_id)
         await self._refresh(task_id)
-        return output
 
     async def _ensure_clear(self, task_id: str) -> None:
         """Make sure that a task which waits does not wait for a call of unknown outcome.
@@ -306,38 +314,21 @@ class Tasks:
             if asked.kind == "unknown":
                 raise UnclearCallError(task_id, asked)
 
-    async def _ask(
-        self,
-        runner: AgentRunner,
-        task_id: str,
-        input: str | None,
-        step: str | None,
-        tool_choice: ToolChoice | None,
-    ) -> steps.TaskStepOutput:
-        """Ask for a step under a name that the same line gives again."""
-        name = f"step{self._given[task_id] + 1}.{self._tries[task_id]}"
+    async def _ask(self, task_id: str, what: str, run: Callable[..., Awaitable[T]]) -> T:
+        """Ask for a step or a round under a name that the same line gives again."""
         try:
-            return await runner.run_step(
-                task_id, input, step, tool_choice=tool_choice, request_id=name
-            )
+            name = f"{what}{self._given[task_id] + 1}.{self._tries[task_id]}"
+            return await run(request_id=name)
         except StepFailedError:
             self._tries[task_id] += 1
             raise
 
     async def run_round(self, task_id: str) -> list[steps.TaskStepOutput]:
         """Run all steps that are ready."""
-        name = f"round{self._given[task_id] + 1}.{self._tries[task_id]}"
-        try:
-            runner = await self.connect()
-            outputs = await runner.run_steps_in_queue(task_id, request_id=name)
-        except StepFailedError:
-            self._tries[task_id] += 1
-            raise
-        if all(output.status == "done" for output in outputs):
-            self._given[task_id] += 1
-        else:
-            await self._ensure_clear(task_id)
-        await self._refresh(task_id)
+        runner = await self.connect()
+        run = partial(runner.run_steps_in_queue, task_id)
+        outputs = await self._ask(task_id, "round", run)
+        await self._note(task_id, outputs)
         return outputs
 
     async def run_task(self, task_id: str) -> steps.AgentResponse:

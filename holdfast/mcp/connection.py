@@ -9,8 +9,6 @@ Its lists are read with all their pages.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +16,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
-from holdfast.engine.loop import LoopThread, close_at_exit, keep_at_exit
+from holdfast.engine.loop import LoopOfProcess, close_at_exit, keep_at_exit
 from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
@@ -70,27 +68,7 @@ _SESSION_ENDED = "Session terminated"
 begin so are of servers that have ended the session while the request was carried out."""
 
 
-class _Loop:
-    """The loop of all connections of this process; a forked child begins without one."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        self.lock = threading.Lock()
-        self.thread: LoopThread | None = None
-
-    def get(self) -> LoopThread:
-        with self.lock:
-            if self.thread is None:
-                self.thread = LoopThread("holdfast-mcp")
-            return self.thread
-
-
-_loop = _Loop()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_loop.forget)
+_loop = LoopOfProcess("holdfast-mcp")
 
 
 async def on_loop(coro: Coroutine[Any, Any, T]) -> T:

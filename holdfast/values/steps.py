@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from pydantic import Field
 
@@ -418,7 +418,10 @@ def _calls_shown(calls: tuple[ToolOutput, ...]) -> str:
     return "\n".join(f"{call.tool_name}({call.raw_input}): {call.content}" for call in calls)
 
 
-def circle(before: Mapping[str, Iterable[str]]) -> list[str]:
+NameT = TypeVar("NameT", str, int)
+
+
+def circle(before: Mapping[NameT, Iterable[NameT]]) -> list[NameT]:
     """Return names that wait for each other in a ring, first one repeated; nothing without a ring.
 
     Args:
@@ -427,5 +430,18 @@ def circle(before: Mapping[str, Iterable[str]]) -> list[str]:
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:
-        return cast("list[str]", error.args[1])[::-1]
+        return cast("list[NameT]", error.args[1])[::-1]
     return []
+
+
+def in_order(before: Mapping[NameT, Collection[NameT]]) -> list[NameT]:
+    """Return names, each after those that it waits for and otherwise in the order given.
+
+    Args:
+        before: Name to the names that it waits for; there is no ring.
+    """
+    waiting, order = list(before), list[NameT]()
+    while waiting:
+        order.append(next(name for name in waiting if {*before[name]} <= {*order}))
+        waiting.remove(order[-1])
+    return order

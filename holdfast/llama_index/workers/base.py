@@ -50,7 +50,7 @@ class MadeOfTools:
 
     if TYPE_CHECKING:
 
-        def __init__(self, tools: Sequence[Any] = (), **options: Any) -> None: ...
+        def __init__(self, *args: Any, **options: Any) -> None: ...
 
     @classmethod
     def from_tools(

@@ -10,15 +10,15 @@ Source: LLMCompiler, arXiv:2312.04511.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
 from holdfast.errors import HoldfastError
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json, Value
+from holdfast.values.steps import circle, in_order
 from holdfast.workers.compiler.arguments import (
     Arguments,
     ArgumentsError,
@@ -152,7 +152,9 @@ def plan_of(calls: Sequence[Call], *, is_joined: bool = True) -> Plan:
     problems = list(_problems(calls))
     if problems:
         raise PlanError(problems)
-    return Plan(calls=_ordered(calls), is_joined=is_joined)
+    known = {call.id: call for call in calls}
+    order = in_order({call.id: call.needs for call in calls})
+    return Plan(calls=tuple(known[id] for id in order), is_joined=is_joined)
 
 
 def _read(
@@ -266,22 +268,9 @@ def _problems(calls: Sequence[Call]) -> Iterator[str]:
         if call.id in call.needs:
             yield f"{_quote(str(call))}: it needs its own result, ${call.id}; {_DOLLAR}"
     others = {call.id: set(call.needs) - {call.id} for call in calls}
-    try:
-        TopologicalSorter(others).prepare()
-    except CycleError as error:
-        circle = " needs ".join(f"${id}" for id in reversed(cast("list[int]", error.args[1])))
-        yield f"the calls wait for each other: {circle}; {_DOLLAR}"
-
-
-def _ordered(calls: Iterable[Call]) -> tuple[Call, ...]:
-    """Put each call behind the calls that it needs, and otherwise keep the written order."""
-    waiting, done = list(calls), list[Call]()
-    while waiting:
-        have = {call.id for call in done}
-        ready = next(call for call in waiting if have.issuperset(call.needs))
-        waiting.remove(ready)
-        done.append(ready)
-    return tuple(done)
+    if ring := circle(others):
+        waits = " needs ".join(f"${id}" for id in ring)
+        yield f"the calls wait for each other: {waits}; {_DOLLAR}"
 
 
 def _unknown(id: int | str) -> str:

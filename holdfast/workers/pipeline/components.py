@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import is_async
+from holdfast.values.steps import circle, in_order
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
 from holdfast.workers.base import as_json
@@ -123,17 +124,13 @@ class Graph:
 
     def _ordered(self) -> tuple[str, ...]:
         waits = {name: {e.source for _, e in self.into(name)} - {*GIVEN} for name in self.slots}
-        order: list[str] = []
-        while len(order) < len(waits):
-            following = next((n for n in waits if n not in order and waits[n] <= {*order}), None)
-            if following is None:
-                cycle = " -> ".join(_cycle(waits, order))
-                raise InvalidArgumentError(
-                    f"The links form a cycle, {cycle}: they could never run. To repeat them,"
-                    ' end the run and begin another with `done`, and read "previous" or the state.'
-                )
-            order.append(following)
-        return tuple(order)
+        if ring := circle(waits):
+            raise InvalidArgumentError(
+                f"The links form a cycle, {' -> '.join(ring)}: they could never run. To repeat"
+                " them, end the run and begin another with `done`, and read"
+                ' "previous" or the state.'
+            )
+        return tuple(in_order(waits))
 
     def _check_output(self) -> None:
         """Refuse an output that does not depend on the input, if any component reads the input."""
@@ -305,14 +302,6 @@ def _known(name: str, known: Sequence[str] | Mapping[str, Slots], what: str) -> 
         raise InvalidArgumentError(
             f"{what} is {shown(name)}, which does not exist. There are: {_listed(known) or 'none'}."
         )
-
-
-def _cycle(waits: Mapping[str, set[str]], placed: Sequence[str]) -> list[str]:
-    """Find a cycle: walk back from a component that cannot be placed until one repeats."""
-    path = [next(name for name in waits if name not in placed)]
-    while path.count(path[-1]) == 1:
-        path.append(min(waits[path[-1]] - {*placed}))
-    return path[path.index(path[-1]) :][::-1]
 
 
 def _listed(names: Sequence[str] | set[str] | Mapping[str, Slots]) -> str:

@@ -105,8 +105,8 @@ _PARTS = {
 def check_chat_messages(messages: Json) -> Iterator[Problem]:
     """Yield each problem."""
     if not is_array(messages) or not messages:
-        message = "Invalid 'messages': expected an array with at least one message."
-        yield Problem(message, "messages")
+        reason = "Invalid 'messages': expected an array with at least one message."
+        yield Problem(reason, "messages")
         return
     open_calls: list[str] = []
     used: set[str] = set()
@@ -147,8 +147,8 @@ def _check_result(message: dict[str, Json], where: str, open_calls: list[str]) -
     content: Json = message.get("content")
     kinds = {as_text(as_object(part).get("type")) for part in as_array(content)}
     if not isinstance(content, str | list) or kinds - {"text"}:
-        message_text = "Invalid content of a tool message: expected text."
-        yield Problem(message_text, f"{where}.content")
+        reason = "Invalid content of a tool message: expected text."
+        yield Problem(reason, f"{where}.content")
 
 
 def _check_content(message: dict[str, Json], where: str) -> Iterator[Problem]:
@@ -156,8 +156,8 @@ def _check_content(message: dict[str, Json], where: str) -> Iterator[Problem]:
     if content is None and message.get("role") == "assistant" and message.get("tool_calls"):
         return
     if not isinstance(content, str | list):
-        message_text = f"Invalid value for 'content': expected a string, got {content!r}."
-        yield Problem(message_text, f"{where}.content")
+        reason = f"Invalid value for 'content': expected a string, got {content!r}."
+        yield Problem(reason, f"{where}.content")
     allowed = _PARTS.get(as_text(message.get("role")), ("text",))
     yield from check_parts(content, allowed, f"{where}.content")
 
