@@ -440,8 +440,10 @@ def in_order(before: Mapping[NameT, Collection[NameT]]) -> list[NameT]:
     Args:
         before: Name to the names that it waits for; there is no ring.
     """
-    waiting, order = list(before), list[NameT]()
+    waiting = list(before)
+    order: list[NameT] = []
     while waiting:
-        order.append(next(name for name in waiting if {*before[name]} <= {*order}))
-        waiting.remove(order[-1])
+        ready = next(each for each in waiting if {*before[each]} <= {*order})
+        waiting.remove(ready)
+        order.append(ready)
     return order

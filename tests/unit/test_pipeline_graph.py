@@ -260,15 +260,21 @@ A = PromptComponent("a", "{x}")
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (anything(ToolComponent, "broken", on_error="ignore"), "'broken': on_error='ignore'"),
-        (anything(ToolComponent, "t", tool=5), "'t': tool must be a text"),
-        (anything(ToolComponent, 5), "name of a component must be a text; it was 5"),
-        (anything(ModelComponent, "m", instructions=5), "'m': instructions must be a text or None"),
-        (anything(ModelComponent, "m", conversation="yes"), "'m': conversation must be True or"),
-        (anything(PromptComponent, "p", 5), "'p': template must be a text"),
-        (anything(PromptComponent, "p", "{x}", defaults=["x"]), "'p': defaults must be a dict"),
-        (anything(FunctionComponent, "f", len, memo="yes"), "'f': memo must be True or False"),
-        (anything(ConstantComponent, None, 1), "name of a component must be a text; it was None"),
+        (
+            anything(ToolComponent, "t", on_error="ignore"),
+            "ToolComponent cannot use on_error='ignore'",
+        ),
+        (anything(ToolComponent, "t", tool=5), "ToolComponent cannot use tool=5"),
+        (
+            anything(ToolComponent, 5),
+            "ToolComponent cannot use name=5: input should be a valid string",
+        ),
+        (anything(ModelComponent, "m", instructions=5), "ModelComponent cannot use instructions=5"),
+        (anything(ModelComponent, "m", conversation="yes"), "cannot use conversation='yes'"),
+        (anything(PromptComponent, "p", 5), "PromptComponent cannot use template=5"),
+        (anything(PromptComponent, "p", "{x}", defaults=["x"]), "cannot use defaults="),
+        (anything(FunctionComponent, "f", len, memo="yes"), "cannot use memo='yes'"),
+        (anything(ConstantComponent, None, 1), "ConstantComponent cannot use name=None"),
         (
             anything(PipelineAgentWorker, [A], [link("input", "a", when="yes")], output="a"),  # type: ignore[arg-type]
             r"Link input -> a: `when` must be a function .* it was 'yes'",

@@ -10,9 +10,9 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Required, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired, Required, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from holdfast.agents.items.run_items import RawItem
@@ -105,8 +105,6 @@ class ImageGenerationToolConfig(TypedDict, total=False):
 MOST_RESULTS = 50
 """Most results of a file search."""
 
-_FOUND = ("text", "image")
-
 SECRET = frozenset({"authorization", "headers", "domain_secrets"})
 """Members of a definition that hold secrets: they are sent, and never recorded."""
 
@@ -154,8 +152,7 @@ class WebSearchTool(HostedTool):
     """Lets the model search the web.
 
     Attributes:
-        name: ClassVar[str] = "web_search"
-    user_location: Where the user is, for results that depend on it.
+        user_location: Where the user is, for results that depend on it.
         filters: Which pages are searched: a dict, or the object of `openai.types`.
         search_context_size: How much of what is found the model reads.
         external_web_access: Whether pages are fetched as they are now; None leaves it to the API.
@@ -167,6 +164,7 @@ class WebSearchTool(HostedTool):
         UserError: A field is not data of the API: the text says which.
     """
 
+    name: ClassVar[str] = "web_search"
     user_location: UserLocation | None = None
     filters: WebSearchToolFilters | dict[str, Any] | None = None
     search_context_size: Literal["low", "medium", "high"] = "medium"
@@ -176,18 +174,7 @@ class WebSearchTool(HostedTool):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        kinds: object = self.search_content_types
-        if kinds is not None and not (is_array(kinds) and all(each in _FOUND for each in kinds)):
-            raise WrongTypeError(
-                'WebSearchTool(search_content_types=...) is a list of "text" and "image", or None;'
-                f" it was {shown(kinds)}."
-            )
-        images: object = self.image_settings
-        if images is not None and not is_object(images):
-            raise WrongTypeError(
-                "WebSearchTool(image_settings=...) is a dict with max_results and caption, or None;"
-                f" it was {shown(images)}."
-            )
+        gate.check_fields(WebSearchTool, self, ("search_content_types", "image_settings"))
         check_fields(self)
 
     @property
@@ -228,24 +215,14 @@ class FileSearchTool(HostedTool):
 
     name: ClassVar[str] = "file_search"
     vector_store_ids: list[str]
-    max_num_results: int | None = None
+    max_num_results: Annotated[int, Field(ge=0, le=MOST_RESULTS)] | None = None
     include_search_results: bool = False
     ranking_options: RankingOptions | None = None
     filters: Filters | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        ids: object = self.vector_store_ids
-        if not is_array(ids) or not all(isinstance(each, str) for each in ids):
-            msg = f"FileSearchTool(vector_store_ids=...) is a list of ids; it was {shown(ids)}."
-            raise WrongTypeError(msg)
-        most: object = self.max_num_results
-        is_number = isinstance(most, int) and not isinstance(most, bool)
-        if most is not None and not (is_number and 0 <= cast("int", most) <= MOST_RESULTS):
-            raise UserError(
-                "FileSearchTool(max_num_results=...) is a whole number from 0 to"
-                f" {MOST_RESULTS}, or None; it was {shown(most)}."
-            )
+        gate.check_fields(FileSearchTool, self, ("vector_store_ids", "max_num_results"))
         check_fields(self)
 
     @property
@@ -440,15 +417,7 @@ class ToolSearchTool(HostedTool):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        told = cast("object", self.description)
-        if told is not None and not isinstance(told, str):
-            msg = f"ToolSearchTool(description=...) is a text or None; it was {shown(told)}."
-            raise WrongTypeError(msg)
-        if self.execution not in (None, "server", "client"):
-            raise UserError(
-                "ToolSearchTool(execution=...) is 'server', 'client' or None; it was"
-                f" {shown(self.execution)}."
-            )
+        gate.check_fields(ToolSearchTool, self, ("description", "execution"))
         check_fields(self)
 
     @property

@@ -6,10 +6,11 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.code.user_calls import is_async
 from holdfast.values.steps import circle, in_order
 from holdfast.values.text.shown import shown
@@ -347,7 +348,7 @@ class FunctionComponent:
             InvalidArgumentError: The function cannot be called by keyword, or its `ctx` would be
                 useless.
         """
-        _require(self.name, "memo", self.memo, bool)
+        check_arguments(FunctionComponent, name=self.name, memo=self.memo)
         parameters = _parameters(self.name, self.function)
         special = frozenset(p.name for p in parameters if p.name in SPECIAL)
         if "ctx" in special and (self.memo or not is_async(self.function)):
@@ -385,8 +386,8 @@ class PromptComponent:
             InvalidArgumentError: A brace has no partner, a slot is not a plain name, a default has
                 no slot, or a field has another type than it should.
         """
-        _require(self.name, "template", self.template, str)
-        _require(self.name, "defaults", self.defaults, Mapping)
+        given: dict[str, object] = {"template": self.template, "defaults": self.defaults}
+        check_arguments(PromptComponent, name=self.name, **given)
         names = _slot_names(self.name, self.template)
         unknown = [slot for slot in self.defaults if slot not in names]
         if unknown:
@@ -436,8 +437,8 @@ class ModelComponent:
         Raises:
             InvalidArgumentError: A field has another type than it should.
         """
-        _require(self.name, "instructions", self.instructions, str, type(None))
-        _require(self.name, "conversation", self.conversation, bool)
+        given = {"instructions": self.instructions, "conversation": self.conversation}
+        check_arguments(ModelComponent, name=self.name, **given)
 
 
 @dataclass(frozen=True)
@@ -465,12 +466,7 @@ class ToolComponent:
         Raises:
             InvalidArgumentError: `tool` is not a text, or `on_error` is unknown.
         """
-        _require(self.name, "tool", self.tool, str)
-        if self.on_error not in get_args(OnError):
-            raise InvalidArgumentError(
-                f"Component {self.name!r}: on_error={shown(self.on_error)} means nothing. Use"
-                f" {', '.join(map(repr, get_args(OnError)))}."
-            )
+        check_arguments(ToolComponent, name=self.name, tool=self.tool, on_error=self.on_error)
 
     @property
     def tool_name(self) -> str:
@@ -497,32 +493,12 @@ class ConstantComponent:
         Raises:
             InvalidArgumentError: It is not JSON data.
         """
-        _require(self.name)
+        check_arguments(ConstantComponent, name=self.name)
         kept = as_json(self.value, f"Constant {self.name!r} is")
         object.__setattr__(self, "value", kept)
 
 
 Component = FunctionComponent | PromptComponent | ModelComponent | ToolComponent | ConstantComponent
-
-
-_WORDS: dict[type, str] = {
-    str: "a text",
-    bool: "True or False",
-    type(None): "None",
-    Mapping: "a dict",
-}
-
-
-def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
-    """Refuse a name that is not a string, and a field of another type than these."""
-    if not isinstance(name, str):
-        raise InvalidArgumentError(f"The name of a component must be a text; it was {shown(name)}.")
-    if kinds and not isinstance(value, kinds):
-        wanted = " or ".join(_WORDS[kind] for kind in kinds)
-        raise InvalidArgumentError(
-            f"Component {name!r}: {field} must be {wanted}; it was {shown(value)}"
-            f" ({type(value).__name__})."
-        )
 
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
