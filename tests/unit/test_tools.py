@@ -122,7 +122,7 @@ def pow3(a: int, b: int, c: int) -> int:
         ({"effect": "read", "undo": print_effect}, "nothing to do"),
         ({"undo_idempotent": True}, "there is none"),
         ({"undo_needs_approval": True}, "undo_needs_approval=True says how undo= is called"),
-        ({"effect": "write"}, "'read', 'reversible', 'irreversible'"),
+        ({"effect": "write"}, "'read', 'reversible' or 'irreversible'"),
         ({"timeout_seconds": 0}, "timeout_seconds=0"),
         ({"timeout_seconds": float("nan")}, "timeout_seconds=nan"),
         ({"timeout_behavior": "explode"}, "'error_as_result'"),

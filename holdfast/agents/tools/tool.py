@@ -12,9 +12,21 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import typing_extensions as ext
+from pydantic import Field
 
 from holdfast.agents.tools.arguments import (
     Invoker,
@@ -53,7 +65,7 @@ from holdfast.task.data.head import (
     ToolPolicy,
 )
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import defaulted, known_as
+from holdfast.values.checks.gate import check_fields, defaulted, known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind, qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -98,10 +110,13 @@ def check_tool(tool: Any) -> None:
     check_tool_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
-    _check_types(tool)
+    _check_timeout(tool)
+    try:
+        check_fields(Tool, tool, _FIELDS, owner)
+    except WrongTypeError as error:
+        raise DeclarationError(*error.args) from None
     _check_namespace(tool)
-    problem = next(filter(None, (_effect_problem(tool), _time_problem(tool), _other(tool))), "")
-    if problem:
+    if problem := _effect_problem(tool) or _other(tool):
         raise DeclarationError(f"Tool {tool.name!r}: {problem}.")
     for hook, what in ((tool.undo, "undo"), (tool.probe, "probe")):
         if hook is not None:
@@ -151,52 +166,29 @@ def _check_namespace(tool: Any) -> None:
 _NAMESPACE = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
-def _check_types(tool: Any) -> None:
-    fits: tuple[tuple[str, Callable[[object], bool], str], ...] = (
-        ("description", _is(str), "a text"),
-        ("params_json_schema", _is(dict), "a dict: the JSON Schema of an object"),
-        ("on_invoke_tool", callable, "an async function (ctx, arguments: str)"),
-        ("strict_json_schema", _is(bool), "True or False"),
-        ("is_enabled", _is(bool, call=True), "True, False or a function (ctx, agent)"),
-        ("defer_loading", _is(bool), "True or False"),
-        ("namespace", _is(str), "a text, empty for none"),
-        ("namespace_description", _is(str), "a text"),
-        (
-            "needs_approval",
-            _is(bool, ApprovalRule, call=True),
-            "True, False, an ApprovalRule or a function (ctx, arguments, call_id)",
-        ),
-        (
-            "failure_error_function",
-            lambda it: it is None or it == "default" or callable(it),
-            "None or a function (ctx, error)",
-        ),
-        (
-            "timeout_error_function",
-            _is(type(None), call=True),
-            "callable (ctx, error), or None",
-        ),
-        (
-            "timeout_seconds",
-            lambda it: it is None or (isinstance(it, int | float) and not isinstance(it, bool)),
-            "a positive number of seconds, or None for no limit",
-        ),
+def _check_timeout(tool: Any) -> None:
+    seconds, handle = tool.timeout_seconds, tool.timeout_error_function
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    problem = ""
+    if tool.timeout_behavior not in get_args(TimeoutBehavior):
+        known = ", ".join(map(repr, get_args(TimeoutBehavior)))
+        problem = f"timeout_behavior must be one of {known}; it is {shown(tool.timeout_behavior)}"
+    elif is_number and not (math.isfinite(seconds) and seconds > 0):
+        wanted = "greater than 0" if math.isfinite(seconds) else "a finite number"
+        problem = f"timeout_seconds={shown(seconds)} must be {wanted}; None sets no limit"
+    if problem:
+        raise DeclarationError(f"Tool {tool.name!r}: {problem}.")
+    fits = (
+        ("timeout_error_function", handle is None or callable(handle), "callable (ctx, error)"),
+        ("timeout_seconds", seconds is None or is_number, "a positive number of seconds"),
     )
     for name, is_fit, wanted in fits:
-        given = getattr(tool, name)
-        if not is_fit(given):
-            msg = f"Tool {tool.name!r}: {name} must be {wanted}; it is {shown(given)}."
-            raise WrongTypeError(msg)
-
-
-def _is(*types: type[Any], call: bool = False) -> Callable[[object], bool]:
-    return lambda it: isinstance(it, types) or (call and callable(it))
+        if not is_fit:
+            msg = f"Tool {tool.name!r}: {name} must be {wanted}, or None; it is"
+            raise WrongTypeError(f"{msg} {shown(getattr(tool, name))}.")
 
 
 def _effect_problem(tool: Any) -> str:
-    if not _is_one_of(tool.effect, get_args(ToolEffect)):
-        known = ", ".join(map(repr, get_args(ToolEffect)))
-        return f"effect={shown(tool.effect)} is not one of {known}"
     if tool.effect == "reversible" and tool.undo is None:
         return "effect='reversible' needs undo=, the function that takes a call back"
     if tool.effect == "read" and tool.undo is not None:
@@ -207,33 +199,11 @@ def _effect_problem(tool: Any) -> str:
     return ""
 
 
-def _time_problem(tool: Any) -> str:
-    seconds = tool.timeout_seconds
-    if not _is_one_of(tool.timeout_behavior, get_args(TimeoutBehavior)):
-        known = ", ".join(map(repr, get_args(TimeoutBehavior)))
-        return f"timeout_behavior must be one of {known}; it is {shown(tool.timeout_behavior)}"
-    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        wanted = "greater than 0" if math.isfinite(seconds) else "a finite number"
-        return f"timeout_seconds={shown(seconds)} must be {wanted}; None sets no limit"
+def _other(tool: Any) -> str:
     if tool.rule and tool.rule.expires_seconds and tool.approval_seconds is not None:
         return "approval_seconds= and expires_seconds= of its rule say the same; give one"
-    if not isinstance(cast("object", tool.inline), bool):
-        return f"inline={shown(tool.inline)} is neither True nor False"
-    if not _is_positive(tool.inline_seconds) or tool.inline_seconds > MOST_INLINE_SECONDS:
-        return (
-            f"inline_seconds={shown(tool.inline_seconds)} is not above 0 and up to"
-            f" {MOST_INLINE_SECONDS:g}; inline=False gives each call an activity of its own"
-        )
-    return ""
-
-
-def _other(tool: Any) -> str:
-    if not _is_positive(tool.max_attempts):
-        return f"max_attempts={shown(tool.max_attempts)} is below 1; 1 means no repetition"
     if tool.retry_on and tool.max_attempts == 1:
         return "retry_on= repeats nothing without max_attempts= of 2 or more"
-    if not _is_positive(tool.max_output_bytes):
-        return f"max_output_bytes={shown(tool.max_output_bytes)} is below 1"
     callers: object = tool.allowed_callers
     if callers is not None and not _are_callers(callers):
         return f"allowed_callers={shown(callers)} is not a list of 'direct' and 'programmatic'"
@@ -245,14 +215,6 @@ def _are_callers(given: object) -> bool:
         return False
     several = cast("list[object]", given)
     return len(set(map(str, several))) == len(several) and all(each in _CALLERS for each in several)
-
-
-def _is_one_of(given: object, known: tuple[str, ...]) -> bool:
-    return isinstance(given, str) and given in known
-
-
-def _is_positive(given: object) -> bool:
-    return isinstance(given, int | float) and given > 0
 
 
 P = ext.ParamSpec("P", default=...)
@@ -350,12 +312,12 @@ class Tool(Generic[P, R]):
     idempotent: bool = False
     undo: EffectHook | None = None
     probe: EffectHook | None = None
-    max_attempts: int = 1
+    max_attempts: Annotated[int, Field(ge=1)] = 1
     retry_on: tuple[type[Exception], ...] = ()
     return_direct: bool = False
-    max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+    max_output_bytes: Annotated[int, Field(ge=1)] = DEFAULT_MAX_OUTPUT_BYTES
     inline: bool = True
-    inline_seconds: float = 2.0
+    inline_seconds: Annotated[float, Field(gt=0, le=MOST_INLINE_SECONDS)] = 2.0
     approval_seconds: float | None = None
     undo_needs_approval: bool = False
     undo_idempotent: bool = False
@@ -642,7 +604,7 @@ class Tool(Generic[P, R]):
         return await is_offered(self.is_enabled, ctx, agent)
 
 
-_FIELDS = frozenset(field.name for field in fields(Tool))
+_FIELDS = tuple(field.name for field in fields(Tool))
 
 FunctionTool = Tool
 """The name of a tool in the Agents SDK."""

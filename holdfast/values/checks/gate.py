@@ -415,13 +415,14 @@ def check_arguments(function: Callable[..., Any], **given: object) -> None:
         raise InvalidArgumentError(misfit(name, error)) from None
 
 
-def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
+def check_fields(kind: type[Any], given: object, names: Collection[str], owner: str = "") -> None:
     """Check fields of a dataclass by its annotations; nothing is converted.
 
     Args:
         kind: The dataclass itself, as a user's subclass may have other annotations.
         given: An object of the dataclass, or of a subclass.
         names: The fields.
+        owner: Whose they are, for the error; the name of the dataclass by default.
 
     Raises:
         WrongTypeError: One of them does not fit.
@@ -430,7 +431,7 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
         known: Any = kind  # a type is hashable, which mypy does not see
         _model_of(known, tuple(names)).model_validate(vars(given))
     except ValidationError as error:
-        raise WrongTypeError(misfit(kind.__name__, error)) from None
+        raise WrongTypeError(misfit(owner or kind.__name__, error)) from None
 
 
 def check_known(what: str, given: Collection[object], known: Collection[str]) -> None:
