@@ -435,7 +435,7 @@ def circle(before: Mapping[NameT, Iterable[NameT]]) -> list[NameT]:
 
 
 def in_order(before: Mapping[NameT, Collection[NameT]]) -> list[NameT]:
-    """Return names, each after those that it waits for and otherwise in the order given.
+    """Return names in order: each comes after the ones it waits for, else as given.
 
     Args:
         before: Name to the names that it waits for; there is no ring.

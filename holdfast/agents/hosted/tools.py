@@ -255,7 +255,7 @@ class _Configured(HostedTool):
         """Check the configuration.
 
         Raises:
-            UserError: It is no data of the API, or that of another tool.
+            UserError: It is not JSON data, or it is another tool.
         """
         kind = checked_config(self, self.tool_config).get("type", self.name)
         if kind != self.name:

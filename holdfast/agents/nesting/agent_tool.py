@@ -385,7 +385,7 @@ def argument_type(parameters: Any, agent: AgentBase) -> type[Any]:
     """Return the type of the tool's arguments.
 
     Raises:
-        WrongTypeError: It is none.
+        WrongTypeError: It cannot be one.
     """
     if parameters is None:
         return ToolInputText
