@@ -10,10 +10,9 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from holdfast.errors import (
-    InvalidArgumentError,
     ModelBehaviorError,
     ModelRefusalError,
     UnfitAnswerError,
@@ -32,10 +31,9 @@ from holdfast.task.data.head import (
     transfer_message,
 )
 from holdfast.values.base import Json, sense
-from holdfast.values.checks.gate import safe_text
+from holdfast.values.checks.gate import check_arguments, safe_text
 from holdfast.values.messages import Message, ToolCall, assistant, system
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.context.offer import StepHandoffs
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
@@ -350,7 +348,10 @@ class FunctionCallingAgentWorker(AgentWorker):
         max_repeats: int | Mapping[str, int | None] | None = MOST_REPEATS,
     ) -> None:
         """Keep the limits."""
-        _check(max_function_calls, allow_parallel_tool_calls)
+        if max_function_calls is not None:
+            at_least(0, "max_function_calls", max_function_calls)
+        given = {"allow_parallel_tool_calls": allow_parallel_tool_calls}
+        check_arguments(FunctionCallingAgentWorker.__init__, **given)
         by_tool = max_repeats if isinstance(max_repeats, Mapping) else {"max_repeats": max_repeats}
         for name, most in by_tool.items():
             if most is not None:
@@ -461,17 +462,6 @@ class FunctionCallingAgentWorker(AgentWorker):
         if refused:
             state["refused_calls"] = [list(pair) for pair in refused]
         return state
-
-
-def _check(most: Any, is_parallel: Any) -> None:
-    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
-        raise InvalidArgumentError(
-            f"max_function_calls counts tool calls, so it must be a whole number, 0 or more; it was"
-            f" {shown(most)}. Pass None for no limit."
-        )
-    if not isinstance(is_parallel, bool):
-        msg = f"allow_parallel_tool_calls must be True or False; it was {shown(is_parallel)}."
-        raise InvalidArgumentError(msg)
 
 
 def _take_in(step: TaskStep, ctx: StepContext) -> int:

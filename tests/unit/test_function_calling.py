@@ -133,10 +133,10 @@ async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"max_function_calls": -1}, "0 or more; it was -1"),
-        ({"max_function_calls": "2"}, "it was '2'"),
-        ({"max_function_calls": True}, "it was True"),
-        ({"allow_parallel_tool_calls": "no"}, "must be True or False; it was 'no'"),
+        ({"max_function_calls": -1}, "at least 0, as a whole number; it is -1"),
+        ({"max_function_calls": "2"}, "it is '2'"),
+        ({"max_function_calls": True}, "it is True"),
+        ({"allow_parallel_tool_calls": "no"}, "allow_parallel_tool_calls='no': input should be"),
     ],
 )
 def test_limits_that_mean_nothing_are_refused(given: dict[str, Any], text: str) -> None:

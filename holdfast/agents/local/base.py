@@ -378,6 +378,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         editor: Makes the changes.
     """
 
+    type: ClassVar[Literal["apply_patch"]] = "apply_patch"
     kind: ClassVar[CallKind] = "apply_patch_call"
 
     def __init__(
@@ -414,11 +415,6 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         if callable(getattr(editor, "undo", None)):
             options.setdefault("undo", self._take_back)
         super().__init__(name, needs_approval=needs_approval, on_approval=on_approval, **options)
-
-    @property
-    def type(self) -> Literal["apply_patch"]:
-        """Type of the tool."""
-        return "apply_patch"
 
     @property
     def definition(self) -> dict[str, Json]:

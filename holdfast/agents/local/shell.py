@@ -267,6 +267,7 @@ class ShellTool(LocalTool[ShellActionRequest]):
             not served.
     """
 
+    type: ClassVar[Literal["shell"]] = "shell"
     kind: ClassVar[CallKind] = "shell_call"
 
     def __init__(
@@ -301,11 +302,6 @@ class ShellTool(LocalTool[ShellActionRequest]):
             raise UserError(msg, remedy=remedy)
         self.executor = executor
         super().__init__(name, needs_approval=needs_approval, on_approval=on_approval, **options)
-
-    @property
-    def type(self) -> Literal["shell"]:
-        """Type of the tool."""
-        return "shell"
 
     @property
     def definition(self) -> dict[str, Json]:

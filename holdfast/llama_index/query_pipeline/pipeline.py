@@ -478,14 +478,7 @@ class QueryPipeline(QueryComponent):
     def add_links(self, links: Sequence[Link]) -> None:
         """Link components."""
         for each in links:
-            self.add_link(
-                each.src,
-                each.dest,
-                each.src_key,
-                each.dest_key,
-                each.condition_fn,
-                each.input_fn,
-            )
+            self.add_link(**vars(each))
 
     def _order(self) -> list[str]:
         """Return the names so that each comes after the ones it needs."""

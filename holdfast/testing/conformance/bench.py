@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import itertools
 import multiprocessing
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,18 +85,7 @@ class Bench:
         self._directory.cleanup()
 
 
-class _Shared:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.bench: Bench | None = None
-
-
-_shared = _Shared()
-
-
+@functools.cache
 def shared_bench() -> Bench:
     """Return this process's bench, started at the first call."""
-    with _shared.lock:
-        if _shared.bench is None:
-            _shared.bench = Bench()
-        return _shared.bench
+    return Bench()

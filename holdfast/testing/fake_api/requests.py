@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Protocol, get_args
+from typing import Protocol
 
 from holdfast.models.base import ToolSpec
+from holdfast.models.openai.item_contents import read_part
 from holdfast.models.openai.items import from_response_items
 from holdfast.testing.fake_api.replies import Answer, Refusal
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
 from holdfast.values.messages import (
     Content,
-    Detail,
     FilePart,
     Message,
     Part,
@@ -25,7 +25,7 @@ from holdfast.values.messages import (
     Usage,
     qualified_name,
 )
-from holdfast.values.parts.images import Image, part_at
+from holdfast.values.parts.images import Image
 
 
 class Dialect(Protocol):
@@ -202,7 +202,7 @@ class FakeRequest:
         given: Json = self.body.get(key)
         if isinstance(given, str):
             return [{"role": "user", "content": given}]
-        return given if is_array(given) else []
+        return as_array(given)
 
 
 def _read_tools(given: Json) -> Iterable[ToolSpec]:
@@ -248,10 +248,10 @@ def _read_chat(message: dict[str, Json]) -> Message:
 
 
 def _read_calls(given: Json) -> Iterable[ToolCall]:
-    for each in given if is_array(given) else []:
-        function = as_object(as_object(each).get("function"))
+    for each in map(as_object, as_array(given)):
+        function = as_object(each.get("function"))
         yield ToolCall(
-            id=as_text(as_object(each).get("id")),
+            id=as_text(each.get("id")),
             name=as_text(function.get("name")),
             arguments=as_text(function.get("arguments")),
         )
@@ -264,12 +264,8 @@ def _read_content(content: Json) -> Content:
 
 
 def _read_part(part: dict[str, Json]) -> Part:
-    if part.get("type") == "image_url":
-        image = as_object(part.get("image_url"))
-        detail: Json = image.get("detail")
-        return part_at(as_text(image.get("url")), detail if detail in get_args(Detail) else "auto")
     if part.get("type") == "file":
         file = as_object(part.get("file"))
         data, file_id, name = (as_text(file.get(k)) for k in ("file_data", "file_id", "filename"))
         return FilePart(kind="file", data=data, file_id=file_id, filename=name)
-    return TextPart(kind="text", text=as_text(part.get("text")))
+    return read_part(part) or TextPart(kind="text", text="")
