@@ -443,7 +443,7 @@ def in_order(before: Mapping[NameT, Collection[NameT]]) -> list[NameT]:
     waiting = list(before)
     order: list[NameT] = []
     while waiting:
-        ready = next(each for each in waiting if {*before[each]} <= {*order})
+        ready = next(each for each in waiting if set(before[each]).issubset(order))
         waiting.remove(ready)
         order.append(ready)
     return order

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, assert_never
 
-from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
+from holdfast.values.checks.gate import check_arguments
 from holdfast.values.messages import (
     FilePart,
     ImagePart,
@@ -23,8 +23,7 @@ from holdfast.values.messages import (
     user,
 )
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.values.text.shown import shown as value_shown
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, at_least
 from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
 
 if TYPE_CHECKING:
@@ -204,10 +203,10 @@ class ReActAgentWorker(AgentWorker):
         prompt: Prompt = react_instructions,
     ) -> None:
         """Keep the options."""
-        _check_max_turns(max_turns)
-        if on_parse_failure is not None:
-            _check_callable("on_parse_failure", on_parse_failure)
-        _check_callable("prompt", prompt)
+        if max_turns is not None:
+            at_least(1, "max_turns", max_turns)
+        given = {"on_parse_failure": on_parse_failure, "prompt": prompt}
+        check_arguments(ReActAgentWorker.__init__, **given)
         self.max_turns = max_turns
         self.on_parse_failure = on_parse_failure or not_readable
         self.prompt = prompt
@@ -282,23 +281,6 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
                 kept += [*asked, assistant(_answer_text(message))]
                 asked, waits = [], True
     return kept
-
-
-def _check_max_turns(given: object) -> None:
-    if given is None or (type(given) is int and given >= 1):
-        return
-    raise InvalidArgumentError(
-        f"max_turns counts model calls, so it must be a whole number of at least 1; it was"
-        f" {value_shown(given)}. Pass None for no limit."
-    )
-
-
-def _check_callable(name: str, given: object) -> None:
-    if not callable(given):
-        raise InvalidArgumentError(
-            f"{name} must be a function that makes a text; it was {value_shown(given)}. Omit it for"
-            " ours."
-        )
 
 
 def _hear(told: Message, step: TaskStep, ctx: StepContext) -> None:
