@@ -30,7 +30,12 @@ from holdfast.llama_index import (
     ToolOutput,
 )
 from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
+from holdfast.llama_index.query_pipeline import (
+    FnComponent,
+    InputComponent,
+    QueryPipeline,
+    StatefulFnComponent,
+)
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.step_code.worker import StepCode, TaskMemory
 from holdfast.models.base import ModelRequest
@@ -169,6 +174,18 @@ def test_the_state_of_a_pipeline_is_recorded_and_each_copy_has_its_own() -> None
     again.reset_state()
     again.update_state({"seen": ["x"]})
     assert again.run(input="y") == "x y"
+
+
+def test_a_pipeline_begins_with_an_input_component_or_with_inputs_known_beforehand() -> None:
+    def joined(first: str, second: str) -> str:
+        return f"{first} {second}"
+
+    known = FnComponent(joined, partial_dict={"second": "two"})
+    pipeline = QueryPipeline(chain=[InputComponent(), known])
+    assert pipeline.run(first="one") == "one two"
+    start = InputComponent()
+    start.partial(first="1")
+    assert QueryPipeline(chain=[start, known]).run() == "1 two"
 
 
 def test_tasks_and_steps_become_plain_data() -> None:

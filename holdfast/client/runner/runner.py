@@ -298,9 +298,6 @@ def _next_agent(given: Agent, name: str) -> Agent:
     return users_agent(team.of(name))
 
 
-_KEPT = ("conversation_id", "previous_response_id")
-
-
 def _with_state(
     agent: Agent, state: RunState, given: RunArguments
 ) -> tuple[RunInput | RunState, RunArguments]:
@@ -321,7 +318,7 @@ def _with_state(
             added["max_turns"] = state.max_turns
         if given.get("task_id") is None:
             added["task_id"] = new_id(agent.name, state.id)
-        is_kept = any(given.get(name) for name in ("session", *_KEPT))
+        is_kept = any(given.get(name) for name in ("session", *IDS))
         before = [] if is_kept else state.after
         return [*before, *state.pending_input], cast("RunArguments", {**given, **added})
     if goes_on:

@@ -33,17 +33,18 @@ class QueryComponent:
         partial_dict: Inputs that are known beforehand.
     """
 
-    partial_dict: dict[str, Any]
+    def __init__(self, partial_dict: Mapping[str, Any] | None = None) -> None:
+        """Take what of its inputs is known."""
+        self.partial_dict = dict(partial_dict or {})
 
     def partial(self, **known: Any) -> None:
         """Fill in inputs beforehand."""
-        self.partial_dict = {**getattr(self, "partial_dict", {}), **known}
+        self.partial_dict = {**self.partial_dict, **known}
 
     @property
     def required_keys(self) -> list[str]:
         """Inputs that must be given, without the known ones."""
-        known = getattr(self, "partial_dict", {})
-        return [key for key in self.input_names() if key not in known]
+        return [key for key in self.input_names() if key not in self.partial_dict]
 
     def input_names(self) -> Sequence[str]:
         """Return the names of the inputs that must be given."""
@@ -51,8 +52,7 @@ class QueryComponent:
 
     def run_component(self, **inputs: Any) -> dict[str, Any]:
         """Run it; return its outputs by name."""
-        known = getattr(self, "partial_dict", {})
-        return self.run_with({**known, **inputs}, {})
+        return self.run_with({**self.partial_dict, **inputs}, {})
 
     def run_with(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
         """Run it with the state of an agent's step."""
@@ -97,7 +97,7 @@ class FnComponent(QueryComponent):
         """
         self.fn = async_fn or fn
         self.output_key = output_key
-        self.partial_dict = dict(partial_dict or {})
+        super().__init__(partial_dict)
         self._parameters = inspect.signature(self.fn).parameters
         for name in self.hidden:
             if name not in self._parameters:
@@ -218,7 +218,7 @@ class ArgPackComponent(QueryComponent):
     def __init__(self, convert_fn: Callable[[Any], Any] | None = None) -> None:
         """Take what is applied to each input."""
         self.convert_fn = convert_fn
-        self.partial_dict = {}
+        super().__init__()
 
     def input_names(self) -> Sequence[str]:
         """Return no names: it takes what comes."""
@@ -248,7 +248,7 @@ class ToolRunnerComponent(QueryComponent):
     def __init__(self, tools: Sequence[Any], **_: Any) -> None:
         """Take the tools."""
         self._tools = {str(each.metadata.name): each for each in tools}
-        self.partial_dict = {}
+        super().__init__()
 
     def input_names(self) -> Sequence[str]:
         """Return the names of the tool and of its arguments."""
@@ -276,7 +276,7 @@ class _Wrapped(QueryComponent):
     def __init__(self, name: str, run: Callable[[Any], Any]) -> None:
         self._name = name
         self._run = run
-        self.partial_dict = {}
+        super().__init__()
 
     def input_names(self) -> Sequence[str]:
         return [self._name]
@@ -296,7 +296,7 @@ class PromptComponent(QueryComponent):
     def __init__(self, prompt: Any, partial: Mapping[str, Any] | None = None) -> None:
         """Take a prompt, and what of its names is known."""
         self.prompt = prompt
-        self.partial_dict = dict(partial or {})
+        super().__init__(partial)
 
     def input_names(self) -> Sequence[str]:
         """Return the prompt's names."""
@@ -405,7 +405,7 @@ class QueryPipeline(QueryComponent):
         self.module_dict: dict[str, QueryComponent] = {}
         self.links: list[Link] = []
         self.verbose = verbose
-        self.partial_dict = {}
+        super().__init__()
         self.add_modules(modules or {})
         if chain is not None:
             named = {str(k): each for k, each in enumerate(chain)}
