@@ -14,11 +14,11 @@ from holdfast.agents.agent import Agent
 from holdfast.client.blocking import AgentRunner as Durable
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.blocking import blocking, on_shared_loop
 from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.llms.openai import default_callbacks, default_llm
 from holdfast.llama_index.memory import memory_of
 from holdfast.llama_index.program import current_program
-from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.llama_index.streaming import StreamingAgentChatResponse
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import (

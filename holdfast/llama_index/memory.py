@@ -9,8 +9,8 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.blocking import Session as BlockingSession
 from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.blocking import blocking, on_shared_loop
 from holdfast.llama_index.llms.messages import chat_message, to_message
-from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 

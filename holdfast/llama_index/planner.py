@@ -12,9 +12,9 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.agent_runner import AgentRunner, TaskState, id_of
+from holdfast.llama_index.blocking import blocking, on_shared_loop
 from holdfast.llama_index.llms.messages import PromptTemplate, filled, template_text
 from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import AgentChatResponse, Task
 from holdfast.llama_index.workers.base import HoldfastWorker

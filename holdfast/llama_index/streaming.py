@@ -8,7 +8,7 @@ from contextlib import aclosing
 from queue import Queue
 from typing import Any
 
-from holdfast.llama_index.step_code.errors import blocking
+from holdfast.llama_index.blocking import blocking
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import AgentChatResponse

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.blocking import blocking, on_shared_loop
 from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
-from holdfast.llama_index.step_code.errors import blocking, on_shared_loop
 from holdfast.models.base import (
     Model,
     ModelAnswer,
