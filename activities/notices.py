@@ -31,6 +31,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.failures import clean_message, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.errors import InvalidArgumentError, NotificationError, WrongTypeError
+from holdfast.task.data.calls import asked_for
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.gate import check_arguments, is_array, is_object
@@ -107,9 +108,9 @@ class Notice(Value):
     @property
     def title(self) -> str:
         """The message in one line."""
-        what = f"call {self.tool}" if self.kind == "tool" else f"have an answer ({self.kind})"
         stage = self.type.removeprefix("approval.")
-        return f"{self.agent} wants to {what}" + f" ({stage})" * (stage != "asked")
+        what = asked_for(self.kind, self.tool)
+        return f"{self.agent} waits for {what}" + f" ({stage})" * (stage != "asked")
 
     @property
     def body(self) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.values.base import Json
-    from holdfast.values.messages import Usage
 
 
 VOID = frozenset({"undone", "restarted", "not run"})
@@ -37,7 +36,7 @@ _OF_TONE = {
     "primary": "blue",
     "grey": "dim",
 }
-_OF_BAR = {"done": "green", **dict.fromkeys(("unknown", "lost", "refused"), "red")}
+_OF_BAR = {"done": "green", **dict.fromkeys(("unknown", "cut off", "refused"), "red")}
 
 
 @cache
@@ -292,22 +291,9 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def shortened(text: str, limit: int = 160) -> str:
-    """Cut a text for one line."""
-    line = _one_line(text)
-    return line if len(line) <= limit else line[: limit - 1] + "\u2026"
-
-
 def _indent(text: str) -> str:
     return " " * (len(text) - len(text.lstrip(" ")))
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def usage(used: Usage) -> str:
-    """Describe what model calls cost."""
-    calls = f"{used.requests} model call{'s' if used.requests != 1 else ''}"
-    tokens = f"{used.input_tokens} tokens read, {used.output_tokens} written"
-    return f"{calls}, {tokens}, {used.cost_shown}" if used.requests else f"{calls}, {tokens}"

@@ -43,7 +43,7 @@ with needing("a2a", "holdfast.contrib.a2a"):
     from starlette.types import Message
 
     from holdfast.contrib.fastapi import known_by
-    from holdfast.contrib.threads import begin, names_digest, settled
+    from holdfast.contrib.threads import begin, names_digest, question_of, settled
     from holdfast.desk.api.access import RUN_SECONDS, Access, Asked, IdRoute
     from holdfast.desk.identity.tokens import READ, May
     from holdfast.desk.views.words import without_secrets
@@ -406,9 +406,9 @@ async def _shown(asked: Access, task_id: str) -> a2a.Task:
 
 
 def _question(approval: Approval) -> str:
-    asks = approval.text or f"May {approval.tool} run with {approval.as_agreed}?"
+    asks = question_of(approval)
     if approval.text and approval.tool and approval.kind != "question":
-        asks += f"\n{approval.tool} {approval.as_agreed}"
+        asks += f"\n{approval.what}"
     return "\n".join([asks, *approval.filled_in])
 
 

@@ -22,7 +22,14 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
     from starlette.responses import StreamingResponse
 
     from holdfast.contrib.fastapi import known_by
-    from holdfast.contrib.threads import Answer, begin, names_digest, resumed, settled
+    from holdfast.contrib.threads import (
+        Answer,
+        begin,
+        names_digest,
+        question_of,
+        resumed,
+        settled,
+    )
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import Last, event_number, streamed
     from holdfast.desk.identity.tokens import May
@@ -221,10 +228,10 @@ def _interrupt(approval: Approval) -> ui.Interrupt:
     return ui.Interrupt(
         id=approval.id,
         reason=approval.kind,
-        message=approval.text or f"May {approval.tool} run with {approval.arguments}?",
+        message=question_of(approval),
         tool_call_id=approval.call_id or None,
         response_schema=ANSWER_SCHEMA,
-        metadata={"tool": approval.tool, "arguments": approval.arguments},
+        metadata={"tool": approval.tool, "arguments": approval.as_agreed},
     )
 
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from holdfast.desk.api.access import Access
 from holdfast.desk.identity.tokens import READ, Identity
 from holdfast.errors import InvalidArgumentError, SessionBusyError
+from holdfast.task.data.calls import Approval
 from holdfast.values.checks.ids import task_of
 from holdfast.values.steps import Task
 
@@ -80,6 +81,11 @@ async def begin(asked: Access, text: str, *, agent: str, thread_id: str, **more:
         if (await settled(asked, error.task_id)).status != "finished":
             raise
         return (await create()).task_id
+
+
+def question_of(approval: Approval) -> str:
+    """Return what a person of a thread is asked."""
+    return approval.text or f"May {approval.tool} run with {approval.as_agreed}?"
 
 
 async def settled(asked: Access, task_id: str) -> Task:

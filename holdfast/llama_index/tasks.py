@@ -133,7 +133,7 @@ class UnclearCallError(HoldfastError):
         self.approval = asked.id
         super().__init__(
             f"Task {task_id!r} waits: tool {asked.tool!r} was cut off in a call with"
-            f" {asked.arguments}, and it is not known whether it took effect.",
+            f" {asked.as_agreed}, and it is not known whether it took effect.",
             remedy=(
                 f"Say `holdfast approve {asked.id}` to run it again, `holdfast respond` with its"
                 " result if it happened, or the same by agent.durable; then start the program"

@@ -43,7 +43,7 @@ from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState, TaskInput, TaskRecord
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, View, ViewRequest
 from holdfast.task.ledger.recording import input_message, resolve_adds, told
-from holdfast.task.queries.pages import StepView, point
+from holdfast.task.queries.pages import StepView
 from holdfast.task.step_body import StepBody
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import canonical
@@ -423,7 +423,7 @@ class Reader(TaskQueries):
             output = TaskStepOutput(
                 status="waiting",
                 task_step=_with_task(current.open.step, task_id),
-                waiting_for=tuple(point(approval) for approval in own),
+                waiting_for=tuple(approval.line for approval in own),
                 approvals=tuple(approval.id for approval in own),
             )
             outputs.append(output)

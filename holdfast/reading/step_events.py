@@ -18,7 +18,7 @@ from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.text.shown import shown, time_shown
+from holdfast.values.text.shown import shortened, shown, time_shown
 from holdfast.values.text.terminal import printable
 
 LONGEST_TEXT = 200
@@ -356,14 +356,9 @@ def _aside_text(
             what = f"Step {event.step_id}" if event.step_id else "Task"
             return f"> {what} failed: {_short(event.error)}"
         case Attempt():
-            again = attempt_text(event.why, event.attempt, event.seconds)
+            when = f" in {event.seconds:.0f} s" if event.seconds >= 1 else ""
+            again = f"{_short(event.why)}; attempt {event.attempt}{when}"
             return f"{_of_step(event.step_id)}{event.name}: {again}"
-
-
-def attempt_text(why: str, attempt: int, seconds: float) -> str:
-    """Say which attempt it is, when it begins, and why: "worker lost; attempt 2 in 20 s"."""
-    when = f" in {seconds:.0f} s" if seconds >= 1 else ""
-    return f"{_short(why)}; attempt {attempt}{when}"
 
 
 def _waiting_text(event: Waiting) -> str:
@@ -393,5 +388,4 @@ def print_event(event: StepEvent) -> None:
 
 
 def _short(text: str | None) -> str:
-    line = " ".join((text or "none").split())
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 3]}..."
+    return shortened(text or "none", LONGEST_TEXT)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import HostedCall, hosted_calls
-from holdfast.task.data.calls import Begun, Called, Outcome
+from holdfast.task.data.calls import Begun, Called, Decided, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import JournalEntry, LeftStep, Mark, OpenState, StepRecord
 from holdfast.task.ledger.recording import (
@@ -24,7 +24,7 @@ from holdfast.task.ledger.recording import (
     without_adds,
 )
 from holdfast.values.base import Json
-from holdfast.values.messages import Blob, Message, ToolCall, Usage
+from holdfast.values.messages import Blob, Message, ToolCall, Usage, shown
 from holdfast.values.steps import TaskStep
 
 StepStatus = Literal["open", "done", "last", "undone", "restarted"]
@@ -60,11 +60,43 @@ class StepCall:
     done: int = 0
 
     @property
+    def newest(self) -> Outcome | Called | None:
+        """Its outcome, else how it was begun; None when it has not begun."""
+        return self.outcome or self.called
+
+    @property
     def child(self) -> str:
         """Id of its child task, for a call of an agent as a tool; else an empty text."""
+        return self.newest.child if self.newest is not None else ""
+
+    @property
+    def edited(self) -> str:
+        """The arguments with which it runs or ran, when a person changed them."""
+        return self.newest.edited if self.newest is not None else ""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments with which it runs or ran, JSON text."""
+        return self.edited or self.call.arguments
+
+    @property
+    def decided(self) -> tuple[Decided, ...]:
+        """What was decided about it, oldest first."""
+        return self.newest.decided if self.newest is not None else ()
+
+    @property
+    def result(self) -> str:
+        """What it gave, or why it failed, in whole; empty as long as that is not known."""
         if self.outcome is not None:
-            return self.outcome.child
-        return self.called.child if self.called is not None else ""
+            return shown(self.outcome.content)
+        return self.called.error if self.called is not None else ""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it has run, or may have: it may have taken effect."""
+        if self.outcome is None:
+            return self.called is not None
+        return self.outcome.attempts > 0 or self.outcome.status == "unknown"
 
     @property
     def message(self) -> Message | None:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, PlainSerializer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
+from holdfast.values.text.shown import counted
 from holdfast.values.text.shown import shown as shown_value
 
 # Amounts of money: US dollars as exact decimals, never as floats.
@@ -389,6 +390,15 @@ class Usage(Value):
         if not self.priced:
             return "cost unknown"
         return f"at least {dollars(self.paid)}, {self.requests - self.priced} of unknown cost"
+
+    @property
+    def in_words(self) -> str:
+        """Calls and tokens in words, and what they cost, if the price of one is known."""
+        calls = counted(self.requests, "model call")
+        tokens = f"{self.input_tokens:,} tokens read, {self.output_tokens:,} written"
+        is_told = self.input_tokens or self.output_tokens
+        paid = self.cost_shown if self.priced else ""
+        return ", ".join(filter(None, (calls, tokens if is_told else "", paid)))
 
     @property
     def total_tokens(self) -> int:

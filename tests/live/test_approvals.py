@@ -8,12 +8,11 @@ import pytest
 
 from holdfast import AgentRunner, ApprovalRule, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.desk.views.cards import title_of
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
-from holdfast.task.people.choices import choices_of
+from holdfast.task.people.choices import choices_of, title_of
 from tests.support.people import ask, asked
 from tests.support.rig import Rig, World, activities_of, until, until_steps
 from tests.support.scale import all_of
@@ -165,7 +164,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     rig.model.reply("done")
     task, output = await started(runner)
     assert output.status == "waiting"
-    assert 'pay({"amount": 5})' in output.waiting_for[0]
+    assert 'pay {"amount": 5}' in output.waiting_for[0]
     for _ in range(2):  # asked again it starts nothing
         assert await runner.run_step(task) == output
     with pytest.raises(InvalidArgumentError, match="waits for a person"):

@@ -134,12 +134,12 @@ def test_a_task_without_a_worker_is_read_from_its_history(
         asked[each] for each in ("steps", "upcoming")
     ]
     assert shown["task"]["usage"] == asked["task"]["usage"]
-    assert [(each["kind"], each["text"]) for each in shown["happenings"]] == [
-        ("command", "by ann: late")  # and not the refused one
+    assert [(each["verb"], each["by"], each["text"]) for each in shown["happenings"]] == [
+        ("abandon", "ann", "late")  # and not the refused one
     ]
     told = here("show", "alone")
     assert "multiply" in told.out
-    assert "by ann: late" in told.out
+    assert "abandon by ann: late" in told.out
     assert "What has come since:" in told.err
     assert here("audit", "alone").lines[: len(known)] == known
 

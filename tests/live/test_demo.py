@@ -44,7 +44,7 @@ def test_the_demo_survives_the_kill_and_repeats_nothing_that_was_done(cli: Cli) 
 
 def test_a_demo_that_is_stopped_leaves_no_process(cli: Cli) -> None:
     with cli.running("demo", "--json", python=unforked) as demo:
-        demo.until_said("model call")
+        demo.until_said("Running step")
         family = psutil.Process(demo.process.pid).children(recursive=True)
         assert family
         assert demo.end(signal.SIGINT).code == 130

@@ -92,7 +92,7 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
     }
     assert decisions[1]["arguments"] == {"to": "bob", "euros": 50}
     for text in (
-        "1 of 6: a call that needs approval",
+        "1 of 6: approval of pay",
         "asked for Please pay ada 500 euros.",
         '"euros": 500',
         "expires   never",
@@ -107,7 +107,7 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
         "do not fit",
         "as they were",
         "nothing was decided",
-        "6 of 6: a budget that is used up",
+        "6 of 6: a decision on its budget",
         "5 decided, 1 left",
     ):
         assert text in said, said

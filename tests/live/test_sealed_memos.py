@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import io
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from rich.console import Console
@@ -107,7 +108,7 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(rig: Rig
     found = await Attempts(runner.reader, task.task_id).new([], number=0)
     assert ["slow down" in each.why for each in found] == [True]
     printed = io.StringIO()
-    view = LiveView(client, runner.archive, task.task_id, Console(file=printed, width=200))
+    view = LiveView(runner, task.task_id, Console(file=printed, width=200))
     following = asyncio.ensure_future(view.follow())
 
     await until(lambda: "slow down" in printed.getvalue())
@@ -119,11 +120,12 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(rig: Rig
     [attempt] = await Attempts(reader, task.task_id).new([], number=0)
     assert (attempt.name, attempt.step_id, "no key" in attempt.why) == ("step", "", True)
     unread = io.StringIO()
-    view = LiveView(blind, runner.archive, task.task_id, Console(file=unread, width=200))
+    stranger: Any = SimpleNamespace(reader=reader, response=runner.response)
+    view = LiveView(stranger, task.task_id, Console(file=unread, width=200))
     looking = asyncio.ensure_future(view.follow())
     await until(
         lambda: "RuntimeError: no key" in unread.getvalue()
     )  # an abandon before its first look would leave nothing to say
     await runner.abandon(task, "enough")
     await asyncio.gather(following, looking)
-    assert "abandon" in unread.getvalue().splitlines()[-2]  # it went on to the end
+    assert "\n> abandon: enough\n> Task abandoned: " in printed.getvalue()

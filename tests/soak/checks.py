@@ -114,7 +114,7 @@ def untold_calls(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
             yield f"{task} {call} was begun, and its audit has {lines_of[task][call]} lines of it"
     for task, told in tasks.items():
         for call, event in told.calls():
-            if (task, call) in begun and event.status in ("pending", "not run"):
+            if (task, call) in begun and event.status in ("asked", "not run"):
                 yield f"{task} {call} was begun, and its audit says {event.status!r}"
 
 

@@ -13,7 +13,7 @@ from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import TaskFilter, row_of
 from holdfast.desk.views.timeline import Timeline, effects_of, timeline_of
-from holdfast.desk.views.words import cost_shown, spent
+from holdfast.desk.views.words import spent
 from holdfast.desk.views.workers import Worker, agents_of, processes_of, queues_of
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.task.data.calls import Approval, Called, Decided, Outcome
@@ -22,6 +22,7 @@ from holdfast.task.data.records import (
     Entry,
     EventRecord,
     JournalEntry,
+    LeftStep,
     OpenState,
     OpenStep,
     StepRecord,
@@ -113,23 +114,26 @@ def test_what_waits_for_a_person_is_a_bar_until_it_is_decided() -> None:
     [lane] = timeline(step(ended=30.0), asked, approved).lanes
     assert [(bar.kind, bar.start) for bar in lane.bars][-1] == ("wait", 20.0)
     [wait] = timeline(asked, approved).waits
-    assert (wait.start, wait.end, wait.state, wait.detail) == (20.0, 25.0, "done", "approve by ann")
+    assert (wait.start, wait.end) == (20.0, 25.0)
+    assert (wait.state, wait.detail) == ("done", "approved by ann")
     [still] = timeline(asked, now=90.0).waits
     assert (still.end, still.state) == (90.0, "running")
 
 
 def test_a_wait_ends_with_the_decision_that_counts() -> None:
-    def approve(at: float, by: str, **more: Any) -> Entry:
-        return event("command", at=at, by=by, verb="approve", arguments={"approval": "t:1", **more})
+    def approve(at: float, by: str, kind: str = "command", **more: Any) -> Entry:
+        return event(kind, at=at, by=by, verb="approve", arguments={"approval": "t:1", **more})
 
     asked = event("asked", at=20.0, id="t:1", kind="tool", tool="pay")
     unfit = (approve(22.0, "ann", arguments={"who": 1}), event("refused", at=23.0, id="t:1"))
+    snoozed = event("command", at=22.0, verb="snooze", arguments={"approval": "t:1"})
     of_two = event("asked", at=20.0, id="t:1", kind="tool", tool="pay", quorum=2)
     for found, detail, end in (
         ((asked, *unfit), "", 90.0),
-        ((asked, *unfit, approve(25.0, "bob")), "approve by bob", 25.0),
-        ((of_two, approve(22.0, "ann"), approve(23.0, "ann")), "", 90.0),
-        ((of_two, approve(22.0, "ann"), approve(25.0, "bob")), "approve by bob", 25.0),
+        ((asked, *unfit, approve(25.0, "bob")), "approved by bob", 25.0),
+        ((of_two, approve(22.0, "ann", "vote")), "", 90.0),
+        ((of_two, approve(22.0, "ann", "vote"), approve(25.0, "bob")), "approved by bob", 25.0),
+        ((asked, snoozed), "", 90.0),
     ):
         [wait] = timeline(*found, now=90.0).waits
         assert (wait.detail, wait.end) == (detail, end)
@@ -139,7 +143,7 @@ def test_lost_workers_and_undos_are_marked() -> None:
     marks = timeline(event("lost", tool="pay"), event("undone", by="ann", n=1, steps=["s1"])).marks
     assert [(mark.text, mark.is_bad) for mark in marks] == [
         ("worker lost in pay; the call is made again", True),
-        ("undone by ann", False),
+        ("undone by ann steps s1", False),
     ]
 
 
@@ -191,10 +195,38 @@ def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:
 
 def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
     edited = PAID.model_copy(
-        update={"edited": '{"euros": 5}', "decided": (Decided(approval="t:1", by="ann"),)}
+        update={
+            "edited": '{"euros": 5}',
+            "decided": (Decided(approval="t:1", status="approved", by="ann"),),
+        }
     )
     [pay, _] = effects_of(list(happenings([step(outcomes=(edited, MAILED))])), AGENT)
     assert (pay.by, pay.edited, pay.arguments) == ("ann", True, '{"euros": 5}')
+
+
+def test_who_gave_a_call_up_has_not_approved_it() -> None:
+    decided = (Decided(approval="t:1", kind="unknown", status="rejected", by="ann"),)
+    given_up = PAID.model_copy(update={"status": "unknown", "decided": decided})
+    [pay, _] = effects_of(list(happenings([step(outcomes=(given_up, MAILED))])), AGENT)
+    assert (pay.words, pay.by) == ("unknown", "")
+
+
+def test_an_undo_concerns_the_calls_of_the_step_as_it_was_run_last() -> None:
+    paid = {0: PAID.model_copy(update={"effect": "reversible"})}
+    was = running(n=1, open=OpenStep(step=TaskStep(step_id="s1")), called={}, outcomes=paid)
+    left = Entry(left=LeftStep(was=was, why="restarted", at=35.0))
+    again = step(key=1)
+    undone = event("effect_undone", by="ann", key="0.1.0.0")
+    found = effects_of(list(happenings([left, again, undone, undo_of(1)])), AGENT)
+    assert [(e.tool, e.words) for e in found] == [
+        ("pay", "remains"),
+        ("pay", "undone"),
+        ("mail", "remains"),
+    ]
+
+
+def undo_of(n: int) -> Entry:
+    return event("undone", by="ann", n=n, steps=[f"s{n}"])
 
 
 def undo(at: float = 20.0) -> Entry:
@@ -324,7 +356,7 @@ def test_charts_put_what_happened_into_the_hours_of_a_day() -> None:
 def test_money_is_shown_where_a_price_is_known() -> None:
     used = Usage(requests=2, input_tokens=1_000, output_tokens=5)
     assert spent(used) == "1,005 tokens"
-    assert (spent(Usage(requests=3)), cost_shown(Usage(requests=3))) == ("", "3 model calls")
+    assert (spent(Usage(requests=3)), Usage(requests=3).in_words) == ("", "3 model calls")
     assert spent(used + Usage(paid=Decimal("0.012"), priced=2)) == "1,005 tokens · $0.012"
     partly = used + Usage(paid=Decimal("0.012"), priced=1)
     assert spent(partly) == "1,005 tokens · at least $0.012, 1 of unknown cost"

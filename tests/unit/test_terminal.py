@@ -4,20 +4,18 @@ import json
 import logging
 import unicodedata
 from io import StringIO
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
-from temporalio.client import Client
 
-from holdfast.archive.archive import Archive
 from holdfast.cli import output
-from holdfast.cli.following.history import LiveEvent
 from holdfast.cli.following.live import LiveView
-from holdfast.reading.step_events import ChatEnd, print_event
+from holdfast.reading.step_events import ChatEnd, ToolCalled, print_event
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.logs import log
@@ -118,11 +116,12 @@ def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(
     file = StringIO()
     console = type(output.out())(file=file, force_terminal=True, color_system=None, markup=False)
     assert isinstance(console, Console)
-    view = LiveView(Client.__new__(Client), Archive("memory://unused"), "t", console)
+    runner: Any = SimpleNamespace(reader=None, response=None)
+    view = LiveView(runner, "t", console)
     call = ToolCall(id="c", name=HOSTILE, arguments="{}")
     with console.status("waiting") as status:
         monkeypatch.setattr(view, "_status", status)
-        view.take(LiveEvent(kind="calling", step=1, name=HOSTILE, calls=(call,), activity="1"))
+        view.take(ToolCalled(number=1, task_id="t", step_id="s1", call=call))
     said = file.getvalue()
     assert "\x1b]" not in said
     assert not set(said) & {"\x07", "\x9b", "\u202e"}

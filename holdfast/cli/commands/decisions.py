@@ -45,7 +45,7 @@ from holdfast.values.runs.status import CLOSED
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.values.text.decided import exact
-from holdfast.values.text.shown import age, time_shown
+from holdfast.values.text.shown import age, data_of, pretty, shortened, time_shown
 
 AGAIN_SECONDS = 0.2
 WORKER_SECONDS = 2.0
@@ -140,7 +140,7 @@ async def approvals_command(
             a.id,
             a.agent,
             a.kind,
-            output.shortened(f"{a.tool} {a.as_agreed}".strip() or a.text, 80),
+            shortened(a.what, 80),
             _deciders(a),
             age(now - a.asked),
             age(a.expires - now) if a.expires else "never",
@@ -179,7 +179,7 @@ async def rules_command(common: Common, typed: str | None, session: str | None =
             rule.id,
             rule.verb,
             rule.tool,
-            output.shortened(json.dumps(rule.values), 60) if rule.values else "all calls",
+            shortened(json.dumps(rule.values), 60) if rule.values else "all calls",
             f"session {rule.session}" if rule.session else "its task",
             rule.by,
             time_shown(rule.until) if rule.until else "it is revoked",
@@ -350,23 +350,9 @@ def _of_group(approval: Approval, decision: Decision) -> str:
 
 def show_call(approval: Approval) -> None:
     """Print all that a call runs with, as far as it is known."""
-    text = exact("\n".join([pretty(approval.as_agreed), *approval.filled_in]))
+    text = exact("\n".join([pretty(data_of(approval.as_agreed)), *approval.filled_in]))
     cut = "" if is_whole(approval) else " ... (the rest is shown when a worker is up)"
     output.say(f"    {text}{cut}".replace("\n", "\n    "), style="cyan")
-
-
-def data_of(text: str) -> Json:
-    """Return the data of a JSON text; the text itself when it is not JSON."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def pretty(text: str) -> str:
-    """Return a JSON text with a line for each member."""
-    data = data_of(text)
-    return text if isinstance(data, str) else json.dumps(data, indent=2, ensure_ascii=False)
 
 
 async def _with_who(
@@ -455,8 +441,7 @@ async def _waiting_output(
     ]
     if not found:
         return None
-    texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
-    ids = tuple(each.id for each in found)
+    texts, ids = tuple(each.line for each in found), tuple(each.id for each in found)
     return TaskStepOutput(status="waiting", waiting_for=texts, approvals=ids)
 
 

@@ -15,7 +15,7 @@ from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.worker_process import load
 from holdfast.values.messages import Usage
-from holdfast.values.text.shown import did_you_mean, shown
+from holdfast.values.text.shown import did_you_mean, shortened, shown
 
 if TYPE_CHECKING:
     from holdfast.testing.cases import Case
@@ -109,7 +109,7 @@ def _print(
             "passed" if each.passed else "failed",
             *(_score(each.scores.get(name)) for name in names),
             *_costs(each.result.usage, before[each.name]),
-            output.shortened(each.error),
+            shortened(each.error),
         ]
         for each in found
     ]

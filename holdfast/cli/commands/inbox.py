@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.cli import output
-from holdfast.cli.commands.decisions import Decision, data_of, parse_arguments, pretty, show_call
+from holdfast.cli.commands.decisions import Decision, parse_arguments, show_call
 from holdfast.cli.commands.open_questions import Waiting, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -22,26 +22,16 @@ from holdfast.errors import (
     NotFoundError,
     TaskClosedError,
 )
-from holdfast.task.data.calls import Approval, ApprovalKind
+from holdfast.task.data.calls import Approval, asked_for
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import task_of
 from holdfast.values.text.decided import exact
-from holdfast.values.text.shown import age
+from holdfast.values.text.shown import age, data_of, pretty, shortened
 
 Result = Literal["decided", "skipped", "gone"]
-
-TITLES: Mapping[ApprovalKind, str] = {
-    "tool": "a call that needs approval",
-    "unknown": "a call that may have happened",
-    "limit": "a budget that is used up",
-    "undo": "an undo that needs approval",
-    "question": "a question of a tool",
-    "unread": "approvals that cannot be read",
-}
-
 
 ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
 MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
@@ -185,7 +175,7 @@ class _Sweep:
         if not shown.is_whole:
             msg = "Without a worker up, only the beginning of these arguments is known."
             raise InvalidArgumentError(msg)
-        text = rest or self._keyboard.edit(pretty(shown.approval.as_agreed))
+        text = rest or self._keyboard.edit(pretty(data_of(shown.approval.as_agreed)))
         if not text.strip():
             raise InvalidArgumentError(NOTHING)
         arguments = parse_arguments(text)
@@ -234,11 +224,11 @@ class _Sweep:
 
 def _show(shown: Waiting, place: str) -> None:
     approval, now = shown.approval, time.time()
-    output.say(f"\n{place}: {TITLES[approval.kind]}", style="bold")
+    output.say(f"\n{place}: {asked_for(approval.kind, approval.tool)}", style="bold")
     facts = {
         "approval": approval.id,
         "task": shown.task_id,
-        "asked for": output.shortened(shown.input),
+        "asked for": shortened(shown.input),
         "agent": shown.agent,
         "tool": approval.tool,
         "known": approval.text,

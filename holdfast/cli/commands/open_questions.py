@@ -23,7 +23,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.checks.ids import is_nested, task_of
 from holdfast.values.steps import TaskStepOutput
-from holdfast.values.text.shown import MOST_NAMED, instead, named
+from holdfast.values.text.shown import MOST_NAMED, instead, named, shortened
 
 NEWEST = 200
 """Tasks among which the one is looked for that a wrong id may mean."""
@@ -196,7 +196,7 @@ async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | Non
 def print_output(common: Common, got: TaskStepOutput) -> ExitCode:
     """Print the output of a step, or what it waits for."""
     for source in got.sources:
-        shown = output.shortened(source.content)
+        shown = shortened(source.content)
         output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
     if got.status != "waiting":
         return ExitCode.OK

@@ -111,7 +111,7 @@ async def run_command(
             return _created(common, task, mode)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
-        return await run_to_the_end(common, engine, runner, task.task_id, agents)
+        return await run_to_the_end(common, runner, task.task_id, agents)
 
 
 async def attach_command(
@@ -124,7 +124,7 @@ async def attach_command(
         task_id = await find_task(engine, typed)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
-        return await run_to_the_end(common, engine, engine.runner(), task_id, agents)
+        return await run_to_the_end(common, engine.runner(), task_id, agents)
 
 
 async def require_worker(engine: Engine, app: str, agent: str, own: str | None = None) -> None:
@@ -185,12 +185,12 @@ def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
 
 
 async def run_to_the_end(
-    common: Common, engine: Engine, runner: AgentRunner, task_id: str, agents: str | None
+    common: Common, runner: AgentRunner, task_id: str, agents: str | None
 ) -> ExitCode:
     """Run a task to its end and finalize it, with a live view; Ctrl-C leaves it running."""
     output.say(f"task {task_id}", style="bold")
     try:
-        last = await until_stopped(_watched(engine, runner, task_id))
+        last = await until_stopped(_watched(runner, task_id))
         if last.status == "waiting":
             return _waiting(common, task_id, last)
         response = await runner.finalize_response(task_id)
@@ -204,9 +204,9 @@ async def run_to_the_end(
     return ExitCode.OK
 
 
-async def _watched(engine: Engine, runner: AgentRunner, task_id: str) -> TaskStepOutput:
+async def _watched(runner: AgentRunner, task_id: str) -> TaskStepOutput:
     """Run a task to its end next to the live view."""
-    view = LiveView(engine.client, engine.archive, task_id, output.err())
+    view = LiveView(runner, task_id, output.err())
     watching = asyncio.create_task(view.follow())
     try:
         return await runner.run_task(task_id)
@@ -221,7 +221,7 @@ def _answered(common: Common, response: AgentResponse) -> None:
         output.emit({**response.model_dump(mode="json"), "status": "finished"})
     else:
         output.answer(response.response)
-    output.say(output.usage(response.usage), style="dim")
+    output.say(response.usage.in_words, style="dim")
 
 
 def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
@@ -355,7 +355,7 @@ async def fork_command(
         if here is not None:
             await stack.enter_async_context(served(engine, here))
         if wait:
-            return await run_to_the_end(common, engine, runner, task.task_id, agents)
+            return await run_to_the_end(common, runner, task.task_id, agents)
     _print_fork(common, task, old, step)
     return ExitCode.OK
 

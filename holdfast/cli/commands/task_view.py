@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import READ_SECONDS, find_task, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
-from holdfast.cli.following.events import forked_from
-from holdfast.cli.following.history import LiveEvent, TaskHistory
-from holdfast.cli.following.live import line, style
+from holdfast.cli.following.live import sent_since, style
 from holdfast.cli.following.timeline import COLUMNS, STATE, timeline
 from holdfast.cli.options import Common
+from holdfast.desk.views.branches import origin_of
 from holdfast.errors import NoWorkerError, QueryFailedError, StuckTaskError
 from holdfast.reading.artifacts import KeptArtifact, artifacts_in, newest
 from holdfast.reading.queries import why_blocked
+from holdfast.reading.step_events import StepEvent, event_text
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry, OpenState
@@ -43,7 +43,7 @@ class Shown:
         outputs: Outputs of its steps, undone ones too, in the same order as in the ledger.
         upcoming: The step in progress and the queued ones.
         approvals: What waits for a person.
-        live: What has come since, as the server's history shows it.
+        since: What has come since, each with its time, as the server's history shows it.
         is_listed: Whether of the task is known only what lists know.
     """
 
@@ -54,7 +54,7 @@ class Shown:
     outputs: Sequence[TaskStepOutput] = ()
     upcoming: Sequence[TaskStep] = ()
     approvals: Sequence[Approval] = ()
-    live: list[LiveEvent] = field(default_factory=list[LiveEvent])
+    since: Sequence[tuple[float, StepEvent]] = ()
     is_listed: bool = False
 
     @cached_property
@@ -88,6 +88,7 @@ class Shown:
     def wire(self) -> Json:
         """Return it as JSON data."""
         events = [each.event for each in self.happenings if isinstance(each, Noted)]
+        origin = origin_of(self.happenings)
         known = {*ListedTask.model_fields} if self.is_listed else None
         task = self.task.model_dump(mode="json", include=known)
         if not self.is_listed:
@@ -95,7 +96,7 @@ class Shown:
         return {
             "task": task,
             "source": self.source,
-            "forked_from": forked_from(self.happenings),
+            "forked_from": {"task_id": origin.task_id, "n": origin.n} if origin else None,
             "steps": [
                 {
                     **output_.model_dump(mode="json"),
@@ -111,7 +112,7 @@ class Shown:
             "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
             "approvals": [each.model_dump(mode="json") for each in self.approvals],
             "artifacts": [each.model_dump(mode="json") for each in self.artifacts],
-            "happenings": [each.model_dump(mode="json") for each in self.live],
+            "happenings": [{"at": at, **each.model_dump(mode="json")} for at, each in self.since],
         }
 
 
@@ -161,18 +162,16 @@ async def _from_history(engine: Engine, task_id: str) -> Shown:
     known = await listed(found)
     why = await why_blocked(engine.client, found)
     waiting = await waiting_in(engine, task_id, silent={found.task_queue})
-    live = [each async for each in TaskHistory(engine.client, task_id).read(wait=False)]
     shown = Shown(
         task=known.model_copy(update={"blocked_by": why}),
         source="history",
         approvals=[each.approval for each in waiting],
-        live=live,
         is_listed=True,
     )
     try:
         read = await replayed(reader, task_id)
     except QueryFailedError:  # of other code, or no worker has ever had it
-        return shown
+        return replace(shown, since=await sent_since(reader, task_id, 0.0))
     return replace(
         shown,
         task=read.task.model_copy(update={"status": known.status, "blocked_by": why}),
@@ -181,7 +180,7 @@ async def _from_history(engine: Engine, task_id: str) -> Shown:
         outputs=await reader.steps_of(task_id, read.entries),
         upcoming=read.upcoming,
         approvals=read.approvals,
-        live=[each for each in live if each.at > read.until],
+        since=await sent_since(reader, task_id, read.until),
         is_listed=False,
     )
 
@@ -198,44 +197,46 @@ def _print(shown: Shown) -> None:
     if shown.upcoming and not running and shown.task.status == "running":
         out.print(f"{'waits for':<10} `holdfast attach` or `holdfast step`", style="yellow")
     for approval in shown.approvals:
-        what = f"{approval.tool} {approval.arguments}".strip()
-        known = (what, approval.who_decides, approval.progress, approval.text)
-        text = ": ".join(part for part in known if part)
-        out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
+        about = [f"{name} {text}" for name, text in approval.about.items()]
+        text = "; ".join([approval.line, *about])
+        out.print(f"{'waits for':<10} {text}", style="yellow")
     for kept in shown.artifacts:
         out.print(f"{'artifact':<10} {kept.name} {kept.size:,} bytes, step {kept.step_id}")
     if shown.answer:
         out.print(f"{'answer':<10} {shown.answer}")
     if shown.source == "history":
         said = "The task cannot be asked now; this is what it knew when a worker last had it."
-        output.say(f"{said} What has come since:" if shown.live else said)
-        for each in shown.live:
-            out.print(f"{output.clock(each.at)[-8:]} {line(each)}", style=style(each))
+        output.say(f"{said} What has come since:" if shown.since else said)
+        for at, each in shown.since:
+            out.print(f"{output.clock(at)[-8:]} {event_text(each)}", style=style(each))
+
+
+def facts_of(shown: Shown) -> dict[str, str]:
+    """Return what is known of a task as a whole, by name; what says nothing is left out."""
+    task, origin = shown.task, origin_of(shown.happenings)
+    facts = {
+        "task": task.task_id,
+        "status": task.status.replace("_", " "),
+        "agent": task.agent,
+        "session": task.session,
+        "created": f"{output.clock(task.created)} UTC",
+        "input": task.input,
+        "forked": f"from {origin.task_id} after step {origin.n}" if origin else "",
+        "waits": task.waits,
+        "paused by": task.paused,
+        "error": task.error,
+        "blocked by": task.blocked_by,
+        "state": str(task.extra_state) if task.extra_state else "",
+    }
+    return {name: text for name, text in facts.items() if text}
 
 
 def _print_facts(shown: Shown) -> None:
     out, task = output.out(), shown.task
-    origin = forked_from(shown.happenings)
-    status = task.status.replace("_", " ")
-    facts = {
-        "task": (task.task_id, ""),
-        "status": (status, output.colour(status)),
-        "agent": (task.agent, ""),
-        "session": (task.session, ""),
-        "created": (f"{output.clock(task.created)} UTC", ""),
-        "input": (task.input, ""),
-        "forked": (f"from {origin['task_id']} after step {origin['n']}" if origin else "", ""),
-        "waits": (task.waits, ""),
-        "paused by": (task.paused, ""),
-        "error": (task.error, "red"),
-        "blocked by": (task.blocked_by, "red"),
-        "state": (str(task.extra_state) if task.extra_state else "", ""),
-    }
-    for name, (text, colour) in facts.items():
-        if text:
-            out.print(f"{name:<10} {text}", style=colour or None)
+    for name, text in facts_of(shown).items():
+        bad = "red" if name in ("error", "blocked by") else None
+        out.print(f"{name:<10} {text}", style=output.colour(text) if name == "status" else bad)
     if task.usage.requests and not shown.is_listed:  # a record that is lost has no cost to show
-        out.print(f"{'usage':<10} {output.usage(task.usage)}")
+        out.print(f"{'usage':<10} {task.usage.in_words}")
         if task.branch_usage != task.usage:
-            used = output.usage(task.branch_usage)
-            out.print(f"{'branch':<10} {used} on the present branch")
+            out.print(f"{'branch':<10} {task.branch_usage.in_words} on the present branch")

@@ -26,7 +26,7 @@ from holdfast.cli.demo.log import CallCount, CallKind, ExecutionLog, count, in_f
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.live import LiveView
 from holdfast.cli.options import Common
-from holdfast.cli.output import shortened, table
+from holdfast.cli.output import table
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
@@ -37,6 +37,7 @@ from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, ToolOutput
+from holdfast.values.text.shown import shortened
 
 # The expected answer of the demo, computed without models and tools.
 
@@ -452,7 +453,7 @@ class Stage:
         await self.runner.create_task(
             question, task_id=self.task_id, budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish")
         )
-        view = LiveView(self.engine.client, self.engine.archive, self.task_id, self.console)
+        view = LiveView(self.runner, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())
         running = asyncio.create_task(self._run())
         killing = asyncio.create_task(self._kill_in_mid_call())

@@ -1,178 +1,184 @@
-"""The live view of a task: each model call and tool call as it happens, with retries and why."""
+"""The live view of a task: its events as they happen, in the words that `verbose=True` has."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from contextlib import suppress
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
-from temporalio.client import Client, WorkflowExecutionDescription
-from temporalio.service import RPCError
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import RawValue
 
-from holdfast.archive.archive import Archive
-from holdfast.cli.following.history import LiveEvent, TaskHistory, place
-from holdfast.cli.output import shortened
-from holdfast.errors import ConnectError
-from holdfast.reading.queries import activities_of, cause_of, why_blocked
-from holdfast.reading.step_events import attempt_text
-from holdfast.reading.streams.follower import lost_calls, seconds_until
-from holdfast.task.data.wire import activity_key
-from holdfast.values.messages import ToolCall
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import HoldfastError
+from holdfast.reading.queries import activities_of, said_by, why_blocked
+from holdfast.reading.reader import Reader
+from holdfast.reading.step_events import (
+    Attempt,
+    CommandGiven,
+    StepEnd,
+    StepEvent,
+    StepFailed,
+    StepStart,
+    ToolCalled,
+    ToolDone,
+    Waiting,
+    event_text,
+)
+from holdfast.reading.streams.follower import Follower
+from holdfast.task.data.commands import Command, decode
+from holdfast.task.requests.command_effects import HEARD
 from holdfast.values.text.terminal import printable
 
 POLL_SECONDS = 0.5
-AGAIN_SECONDS = 1.0
+LAST_SECONDS = 3.0
+"""Time limit of the last reading: no worker may be up."""
 
 
 class LiveView:
     """Prints the events of one task while a command waits for it."""
 
-    def __init__(self, client: Client, archive: Archive, task_id: str, console: Console) -> None:
+    def __init__(self, runner: AgentRunner, task_id: str, console: Console) -> None:
         """Print to this console; on a terminal a last line shows the calls in flight."""
-        self._client = client
-        self._archive = archive
+        self._reader = runner.reader
         self._task_id = task_id
         self._console = console
-        self._history = TaskHistory(client, task_id)
-        self._flying: dict[str, LiveEvent] = {}
-        self._retries: set[tuple[str, int]] = set()
-        self._blocks: set[str] = set()
-        self._status = Status("") if console.is_terminal else None
+        self._follower = Follower(runner.reader, runner.response, task_id)
+        self._mark: object = None
+        self._flying: dict[tuple[str, str], str] = {}
+        self._said: set[str] = set()
+        self._status: Status | None = None
 
     async def follow(self) -> None:
         """Print until the task is closed or this is cancelled."""
-        polling = asyncio.create_task(self._poll())
-        if self._status is not None:
+        if self._console.is_terminal:
             self._status = self._console.status("waiting for the worker")
             self._status.start()
+        reading = asyncio.ensure_future(asyncio.sleep(0))
         try:
-            for _ in itertools.count():
-                if await self._read(wait=True):
-                    return
-                await asyncio.sleep(AGAIN_SECONDS)
+            while not self._follower.ended:
+                with suppress(HoldfastError):  # the server is away, or was asked in vain
+                    found = await self._reader.describe(self._task_id)
+                    mark = (found.run_id, found.history_length)
+                    if found.status is not WorkflowExecutionStatus.RUNNING:
+                        await reading
+                        return await self._read()
+                    # A query costs an action: nothing is asked while nothing has happened. It may
+                    # wait for a worker, and what the server knows is told meanwhile.
+                    if mark != self._mark and reading.done():
+                        self._mark = mark
+                        reading = asyncio.ensure_future(self._read())
+                    await self._tell_block(found)
+                    for attempt in await self._follower.attempts():
+                        self.take(attempt)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
             if self._status is not None:
                 self._status.stop()
 
     async def catch_up(self) -> None:
         """Print the events up to now that were not printed yet."""
-        await self._read(wait=False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._read()
 
-    async def _read(self, *, wait: bool) -> bool:
-        """Print events; return False when the server was away and reading must begin again."""
+    async def _read(self) -> None:
+        """Print what is new, as far as it can be read."""
         try:
-            async for event in self._history.read(wait=wait):
+            for event in await self._follower.new():
                 self.take(event)
-        except RPCError:
-            return False
-        return True
-
-    async def _poll(self) -> None:
-        """Find retries while they happen: history shows a retry only once the attempt has ended."""
-        handle = self._client.get_workflow_handle(self._task_id)
-        while True:
-            with suppress(RPCError, ConnectError):
-                found = await handle.describe()
-                await self._tell_block(found)
-                for pending in activities_of(found):
-                    known = self._flying.get(pending.activity_id)
-                    if known is not None and pending.attempt > 1:
-                        changes: dict[str, object] = {"kind": "retried", "attempt": pending.attempt}
-                        changes |= {"text": await cause_of(self._client, pending.last_failure)}
-                        changes |= {"seconds": seconds_until(pending)}
-                        if known.name == "model":
-                            ours = (activity_key(found.run_id, known.activity), known.lost)
-                            lost = await lost_calls(self._archive, self._task_id, known.lane, ours)
-                            changes |= {"name": ", ".join(lost) or known.name}
-                        self.take(known.model_copy(update=changes))
-            await asyncio.sleep(POLL_SECONDS)
+        except HoldfastError:  # no worker or no server is up
+            self._mark = None
+        except Exception as error:  # noqa: BLE001  of a codec; shown
+            self._tell(f"It cannot be read here: {said_by(error)}")
 
     async def _tell_block(self, found: WorkflowExecutionDescription) -> None:
-        """Say once what the task waits for while no call is in flight that says it itself."""
-        why = "" if self._flying else await why_blocked(self._client, found)
-        cause = re.sub(r"\d+|begins at [^.]*|is under way", "", why)  # the same in each attempt
-        if cause and cause not in self._blocks:
-            self._blocks.add(cause)
-            hint = f"It is tried again; `holdfast abandon {self._task_id}` gives the task up."
-            self._console.print(printable(f"    task  waits. {why} {hint}"), style="yellow")
+        """Say what the task waits for while no call is in flight that says it itself."""
+        calls = [each for each in activities_of(found) if each.activity_type.name in _CALLS]
+        why = "" if calls else await why_blocked(self._reader.client, found)
+        hint = f"It is tried again; `holdfast abandon {self._task_id}` gives the task up."
+        self._tell(why, hint)
 
-    def take(self, event: LiveEvent) -> None:
-        """Print one event, unless it is a retry that was printed already."""
-        if event.kind == "retried":
-            mark = (event.activity, event.attempt)
-            if mark in self._retries:
-                return
-            self._retries.add(mark)
-        elif event.kind in ("asking", "calling"):
-            self._flying[event.activity] = event
-        else:
-            self._flying.pop(event.activity, None)
-        self._console.print(line(event), style=style(event))
+    def _tell(self, why: str, hint: str = "") -> None:
+        """Print once why nothing goes on."""
+        cause = re.sub(r"\d+|begins at [^.]*|is under way", "", why)  # the same in each attempt
+        if cause and cause not in self._said:
+            self._said.add(cause)
+            self._console.print(printable(f"task  waits. {why} {hint}".rstrip()), style="yellow")
+
+    def take(self, event: StepEvent) -> None:
+        """Print one event."""
+        match event:
+            case StepStart():
+                self._flying[event.step_id, ""] = "model"
+            case ToolCalled(call=call):
+                self._flying[event.step_id, call.id] = call.name
+            case ToolDone(output=output):
+                self._flying.pop((event.step_id, output.call_id), None)
+            case StepEnd() | StepFailed():
+                kept = self._flying.items()
+                self._flying = {at: name for at, name in kept if at[0] != event.step_id}
+            case _:
+                pass
+        if text := event_text(event):
+            self._console.print(printable(text), style=style(event))
         if self._status is not None:
-            flying = ", ".join(
-                f"{place(h.step, h.step_id)}: {h.name}" for h in self._flying.values()
-            )
+            flying = ", ".join(f"{step}: {name}" for (step, _), name in self._flying.items())
             shown = printable(f"{flying} in flight" if flying else "waiting")
             self._status.update(Text(shown))  # a str would be read as markup
 
 
-def line(event: LiveEvent) -> str:
-    """Return an event in one line."""
-    where = place(event.step, event.step_id) if event.step else "task"
-    return f"{where:>8}  {_words(event)}"
+_CALLS = ("step", "tool")
+"""Activities whose attempts are events."""
 
 
-def _words(event: LiveEvent) -> str:
-    name, text = event.name, shortened(event.text)
-    match event.kind:
-        case "asking":
-            return "model call"
-        case "answered":
-            calls = ", ".join(call_words(call) for call in event.calls)
-            said = " and ".join(part for part in (repr(text) if text else "", calls) if part)
-            failed = f"; the step failed: {shortened(event.error)}" if event.error else ""
-            return f"model answers {said or 'nothing'}{failed}"
-        case "calling":
-            return f"{name} {text}"
-        case "returned":
-            verb = "failed:" if event.is_error else "gave"
-            again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-            return f"{name} {verb} {text}{again}"
-        case "retried":
-            return f"{name}: {attempt_text(text, event.attempt, event.seconds)}"
-        case "failed":
-            return f"{name} failed: {text}"
-        case "waiting":
-            return f"waits for a decision on {text}"
-        case "command":
-            return f"{name} {text}".rstrip()
-        case "ended":
-            return f"closed: {text}"
-
-
-def call_words(call: ToolCall) -> str:
-    """Show a tool call in one line."""
-    return f"{call.name} {shortened(call.arguments)}"
-
-
-def style(event: LiveEvent) -> str | None:
-    """Return the style of a line."""
-    match event.kind:
-        case "failed":
+def style(event: StepEvent) -> str | None:
+    """Return the style of an event's line."""
+    match event:
+        case StepFailed():
             return "red"
-        case "retried" | "waiting":
+        case Attempt() | Waiting():
             return "yellow"
-        case "returned" if event.is_error:
+        case ToolDone(output=output) if output.is_error:
             return "yellow"
-        case "asking" | "calling":
+        case StepStart() | ToolCalled():
             return "dim"
-        case "answered" if event.error:
-            return "red"
-        case "answered" | "returned" | "command" | "ended":
+        case _:
             return None
+
+
+async def sent_since(reader: Reader, task_id: str, until: float) -> list[tuple[float, StepEvent]]:
+    """Return the commands that a task has not read yet, each with the time at which it came.
+
+    Args:
+        reader: Reads the namespace's tasks.
+        task_id: The task.
+        until: When a worker process last had it, seconds since the epoch.
+    """
+    found: list[tuple[float, StepEvent]] = []
+    converter = reader.client.data_converter
+    handle = reader.client.get_workflow_handle(task_id)
+    async for event in handle.fetch_history_events():
+        at = event.event_time.ToMicroseconds() / 1e6
+        sent = event.workflow_execution_signaled_event_attributes
+        is_signal = event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+        if at <= until or not is_signal or sent.signal_name in HEARD:
+            continue
+        kinds: list[type] = [RawValue] * len(sent.input.payloads)
+        verb, by = sent.signal_name, ""
+        try:
+            bodies = await converter.decode(sent.input.payloads, kinds)
+        except Exception as error:  # noqa: BLE001  of a codec; shown
+            text = f"cannot be read here: {said_by(error)}"
+        else:
+            got = decode(verb, [each.payload.data for each in bodies])
+            by, text = (got.by, got.said) if isinstance(got, Command) else ("", got.reason)
+        told = CommandGiven(number=0, task_id=task_id, verb=verb, by=by, text=text)
+        found.append((at, told))
+    return found

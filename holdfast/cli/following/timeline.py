@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from holdfast.cli.following.events import BAD, event_line
-from holdfast.cli.following.history import usual_id
-from holdfast.cli.output import shortened
 from holdfast.desk.views.axis import Bar
 from holdfast.desk.views.timeline import Lane, timeline_of
-from holdfast.task.happenings import CallDone, Happening, HostedRan, Noted, StepEnded
+from holdfast.task.happenings import Happening, Noted, StepEnded
 from holdfast.task.ledger.recording import CREATED
+from holdfast.task.shown import BAD, noted_line
 from holdfast.values.base import as_text
 from holdfast.values.steps import TaskStepOutput
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import shortened
 
 COLUMNS = ("start (UTC)", "took", "state", "what")
 STATE = COLUMNS.index("state")
@@ -83,18 +82,16 @@ def _has(step: Bar, at: float) -> bool:
 
 def _step(lane: Lane) -> Line:
     body, bar = lane.body, lane.step
-    is_named = body.step.step_id != usual_id(body.n) or bool(body.branch) or lane.is_undone
+    is_named = body.step.step_id != f"s{body.n}" or bool(body.branch) or lane.is_undone
     name = f" {body.step.step_id}@{body.branch}" if is_named else ""
     failed = f": {bar.detail}" if bar.detail else ""
     cost = f", {bar.cost}" if bar.cost else ""
-    state = lane.status if lane.is_undone else _state(bar)
-    return Line(at=bar.start, what=f"step {body.n}{name}{cost}{failed}", took=bar.took, state=state)
+    what = f"step {body.n}{name}{cost}{failed}"
+    return Line(at=bar.start, what=what, took=bar.took, state=lane.status)
 
 
 def _state(bar: Bar) -> str:
-    if bar.kind == "wait" and bar.state == "running":
-        return "waiting"
-    return "undone" if bar.state == "void" else bar.state
+    return "waiting" if bar.kind == "wait" and bar.state == "running" else bar.state
 
 
 def _bar(bar: Bar) -> Line:
@@ -103,7 +100,8 @@ def _bar(bar: Bar) -> Line:
     gave = f" -> {bar.result}" if bar.result else ""
     often = f" (started {bar.attempts} times)" if bar.attempts > 1 else ""
     cost = f", {bar.cost}" if bar.cost else ""
-    return Line(at=bar.start, what=f"{words}{gave}{often}{cost}", took=bar.took, state=_state(bar))
+    took = bar.took if bar.end > bar.start else ""
+    return Line(at=bar.start, what=f"{words}{gave}{often}{cost}", took=took, state=_state(bar))
 
 
 def _in_steps(
@@ -115,27 +113,18 @@ def _in_steps(
         yield from ((k, _bar(bar)) for bar in lane.bars)
     for each in found:
         match each:
-            case CallDone(outcome=outcome, call=call) if outcome.attempts <= 0:
-                words = f"{call.call.name} {redact(shortened(call.call.arguments))}"
-                what = f"{words} -> {redact(shortened(each.message.text))}"
-                line = Line(at=each.time, what=what, state="not run")
-            case HostedRan(call=ran):
-                words = redact(f"{ran.tool} {ran.arguments} -> {shortened(ran.result)}")
-                state = "failed" if ran.is_error else "done"
-                line = Line(at=each.time, what=f"{words} (provider)", state=state)
             case StepEnded(body=body) if body.status != "last":
-                gave = as_text(outputs[body.branch, body.n].output)
-                if not gave:
-                    continue
-                line = Line(at=each.time, what=f"output: {redact(shortened(gave))}")
+                if gave := as_text(outputs[body.branch, body.n].output):
+                    line = Line(at=each.time, what=f"output: {redact(shortened(gave))}")
+                    yield places[id(each.body)], line
             case _:
                 continue
-        yield places[id(each.body)], line
 
 
 def _events(found: Sequence[Happening]) -> Iterator[Line]:
     """Yield what was noted: decisions, commands, undos, failures. Questions are waits."""
     for each in found:
         if isinstance(each, Noted) and each.event.kind not in (CREATED, "asked"):
-            bad = BAD.get(each.event.kind, "")
-            yield Line(at=each.at, what=event_line(each), state=bad)
+            kind = each.event.kind
+            state = "failed" if kind in BAD else kind if kind == "refused" else ""
+            yield Line(at=each.at, what=noted_line(each), state=state)

@@ -41,7 +41,8 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.reading.step_events import event_text
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, asked_for
+from holdfast.task.people.choices import choices_of
 from holdfast.task.people.decisions import Person
 from holdfast.values.base import Json, digest
 from holdfast.values.text.decided import for_decision
@@ -50,14 +51,6 @@ from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
 from holdfast.values.version import __version__
 
-_ABOUT: dict[str, tuple[str, str, str]] = {
-    "tool": ("Run it?", "run it", "do not run it"),
-    "unknown": ("It may have happened already.", "it did not happen: run it", "give it up"),
-    "limit": ("The budget is used up. Go on?", "go on", "finish now"),
-    "undo": ("Undo it?", "undo it", "leave it"),
-}
-"""Kind of an approval to its question, and what approve and reject do."""
-
 
 def question_form(approval: Approval) -> ElicitRequestFormParams:
     """Return an approval as a form for the client's user."""
@@ -65,10 +58,11 @@ def question_form(approval: Approval) -> ElicitRequestFormParams:
     if asks is not None and len(asks.questions) == 1 and asks.questions[0].fields:
         fields = asks.questions[0].fields
         return ElicitRequestFormParams(message=for_decision(approval.text), requested_schema=fields)
-    question, approve, reject = _ABOUT.get(approval.kind, ("Go on?", "go on", "do not"))
-    call = f"{approval.tool} {approval.as_agreed}".strip()
-    filled_in = "\n".join(approval.filled_in)
-    parts = (call, filled_in, approval.text, question, f"approve: {approve}; reject: {reject}")
+    choices = {each.verb: f"{each.verb}: {each.label}" for each in choices_of(approval)}
+    verbs = [verb for verb in ("approve", "reject") if verb in choices]
+    text = approval.text if approval.tool else ""
+    asked = f"It waits for {asked_for(approval.kind, approval.tool)}."
+    parts = (approval.what, *approval.filled_in, text, asked, *(choices[verb] for verb in verbs))
     decision: dict[str, Json] = {"type": "string", "enum": ["approve", "reject"]}
     reason: dict[str, Json] = {"type": "string", "description": "Why; the model reads it."}
     schema: dict[str, Json] = {
@@ -106,11 +100,7 @@ def waiting_text(task_id: str, approvals: Sequence[Approval], *, where: str) -> 
     """Return what a client reads of a task that waits for a person whom it cannot ask."""
     lines = [f"Task {task_id!r} waits for a person. Nothing is lost."]
     for each in approvals:
-        call = f" {each.tool} {each.as_agreed}" if each.tool else ""
-        lines.append(f"- {each.id}: {each.kind}{call}")
-        lines += [f"  {line}" for line in each.filled_in]
-        if each.text:
-            lines.append(f"  {each.text}")
+        lines += [f"- {each.line}", *(f"  {line}" for line in each.filled_in)]
         verbs = ("respond", "reject") if each.asks is not None else ("approve", "reject")
         lines += [f"  holdfast {verb} {each.id}{where}" for verb in verbs]
     lines.append(f"Then call this tool again with task_id={task_id!r}: it goes on with the task.")

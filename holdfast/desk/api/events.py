@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.desk.api.access import Access, Asked, IdRoute
 from holdfast.desk.identity.problems import problem_of
-from holdfast.desk.views.words import shortened, without_secrets
+from holdfast.desk.views.words import without_secrets
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
@@ -24,6 +24,7 @@ from holdfast.reading.streams.reader import (
     StreamEvent,
 )
 from holdfast.values.base import Json
+from holdfast.values.text.shown import shortened
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 1000

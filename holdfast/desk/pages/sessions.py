@@ -29,7 +29,7 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.words import cost_shown, cut
+from holdfast.desk.views.words import cut
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.visibility import SessionName
 from holdfast.values.messages import Message, shown
@@ -124,7 +124,7 @@ class Sessions:
         read = partial(runner.reader.turn, legible=True)
         shown = [turn_of(commit.task, await read(commit.sha256)) for commit in commits]
         try:
-            cost = cost_shown(await session.usage())
+            cost = (await session.usage()).in_words
         except TaskNotFoundError as error:
             cost = f"not known: {error}"
         self._body.show(key, lambda: _draw_turns(shown, cost, state.line))

@@ -31,12 +31,13 @@ from holdfast.desk.pages.parts import (
     url,
 )
 from holdfast.desk.views.tasks import MEANING, MOST_SEARCHED, STATUSES, Row, TaskFilter, row_of
-from holdfast.desk.views.words import counted, cut, dotted, spent
+from holdfast.desk.views.words import cut, dotted, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import ListedTask, Task
+from holdfast.values.text.shown import counted
 from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25

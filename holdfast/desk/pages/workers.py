@@ -22,8 +22,8 @@ from holdfast.desk.pages.parts import (
     text,
 )
 from holdfast.desk.pages.queues import read_queues
-from holdfast.desk.views.words import age, counted
 from holdfast.desk.views.workers import Process, Queue, processes_of, seen
+from holdfast.values.text.shown import age, counted
 
 
 class Workers:

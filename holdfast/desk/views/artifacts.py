@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from holdfast.desk.views.words import counted, dotted
+from holdfast.desk.views.words import dotted
 from holdfast.reading.artifacts import KeptArtifact
+from holdfast.values.text.shown import counted
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a page shows as pictures; an SVG may have scripts."""

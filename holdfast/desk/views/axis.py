@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.desk.views.words import span
+from holdfast.task.shown import CallState, StepState
 
 BarKind = Literal["step", "model", "tool", "wait"]
-BarState = Literal["running", "done", "failed", "unknown", "lost", "void"]
+BarState = CallState | StepState
 
 GAP_SHARE = 0.12
 """Part of the axis that a compressed gap takes."""
@@ -42,7 +43,7 @@ class Bar:
         result: What a tool gave, in one line.
         start: When it began, seconds since the epoch.
         end: When it ended; the present for what runs.
-        state: How it ended; "void" when its step was left or undone.
+        state: How it ended; "undone" or "restarted" also of what was done in a step that was left.
         n: Number of the step.
         branch: Branch of the step.
         attempts: How often it was started.

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
+from holdfast.desk.views.words import clock, cut, object_of, span
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.data.head import AgentSnapshot, ToolPolicy
-from holdfast.task.people.choices import Choice, asked_twice, choices_of
+from holdfast.task.people.choices import Choice, asked_twice, choices_of, title_of
 from holdfast.task.people.decisions import Person, cannot_decide, is_whole
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object, pointed_at
@@ -21,6 +21,7 @@ from holdfast.values.messages import Message
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import exact, for_decision
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import age, brief, data_of, pretty
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 _KINDS: Mapping[str, FieldKind] = {
@@ -332,14 +333,6 @@ class Context:
     messages: Sequence[Message] = field(default_factory=tuple[Message, ...])
 
 
-TITLES: Mapping[ApprovalKind, str] = {
-    "tool": "needs approval",
-    "unknown": "may have happened",
-    "limit": "budget is used up",
-    "undo": "undo needs approval",
-    "question": "asks a question",
-    "unread": "cannot be read",
-}
 _EFFECTS = {
     "read": "Reads only",
     "reversible": "Can be undone",
@@ -424,23 +417,6 @@ def _escalation(approval: Approval, now: float) -> str:
         return f"escalated to {people} {age(now - approval.escalated)} ago"
     left = max(approval.escalates - now, 0)
     return f"in {span(left)} to {people}" if approval.escalates else ""
-
-
-def title_of(approval: Approval) -> str:
-    """Return what waits, in a few words."""
-    match approval.kind:
-        case "limit":
-            return "The budget is used up"
-        case "undo":
-            return f"Undo of {approval.tool}" if approval.tool else "An undo"
-        case "unknown":
-            return f"{approval.tool} may have happened"
-        case "question":
-            return f"{approval.tool} asks a question"
-        case "unread":
-            return "Approvals that cannot be read"
-        case "tool":
-            return approval.tool
 
 
 def shown_rule(rule: StandingRule) -> str:

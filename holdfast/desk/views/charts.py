@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from holdfast.desk.views.cards import TITLES
-from holdfast.desk.views.timeline import bodies_in
 from holdfast.desk.views.words import dotted, span
 from holdfast.task.data.calls import Approval
 from holdfast.task.happenings import Happening
+from holdfast.task.people.choices import TITLES
+from holdfast.task.shown import bodies_in
 from holdfast.values.steps import Task
 
 MOST_MODELS = 4

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from holdfast.desk.views.words import data_of, pretty
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, Usage, shown, summed
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import data_of, pretty
 
 ASPECTS = ("input", "answers", "calls", "results")
 """What is compared of a step, in the order in which it comes to be."""
@@ -147,9 +147,7 @@ def side_of(body: StepBody) -> Side:
     """Return a completed step as one side of a comparison."""
     calls, results = list[str](), list[str]()
     for call in body.all_calls():
-        edited = call.outcome.edited if call.outcome is not None else ""
-        arguments = pretty(data_of(edited or call.call.arguments))
-        calls.append(f"{call.call.name} {arguments}")
+        calls.append(f"{call.call.name} {pretty(data_of(call.arguments))}")
         if call.message is not None:
             results.append(f"{call.call.name}: {_text(call.message)}")
     for ran in body.hosted:

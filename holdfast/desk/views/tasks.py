@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from holdfast.desk.views.words import age, shortened
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, asked_for
 from holdfast.values.messages import Usage
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import ListedTask, Task
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import age, shortened
 
 STATUSES = cast("tuple[TaskStatus, ...]", get_args(TaskStatus))
 COLOURS: Mapping[str, str] = {
@@ -95,15 +95,8 @@ def row_of(task: ListedTask, approvals: Iterable[Approval] = (), *, now: float) 
 def waits_for(task: ListedTask, approvals: list[Approval]) -> str:
     """Return what a task waits for, in words; empty when it waits for nothing."""
     if approvals:
-        first = approvals[0]
-        what = {
-            "tool": f"approval of {first.tool}",
-            "unknown": f"word on whether {first.tool} happened",
-            "limit": "a decision on its budget",
-            "undo": f"approval to undo {first.tool}",
-            "question": f"an answer to {first.tool}",
-        }[first.kind]
         more = len(approvals) - 1
+        what = asked_for(approvals[0].kind, approvals[0].tool)
         return what + (f" and {more} more" if more else "")
     known = task if isinstance(task, Task) else Task(task_id=task.task_id)
     paused, error = known.paused, known.error

@@ -6,14 +6,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.desk.views.axis import Axis, Bar, BarState, axis_of
-from holdfast.desk.views.words import brief, data_of, object_of, shortened, span
+from holdfast.desk.views.axis import Axis, Bar, axis_of
+from holdfast.desk.views.words import span
+from holdfast.reading.step_events import ApprovalDecided, CommandGiven, Waiting
+from holdfast.reading.streams.follower import noted_event
+from holdfast.task.data.calls import asked_for
 from holdfast.task.data.head import AgentSnapshot, ToolPolicy, policy_of
-from holdfast.task.data.records import effect_place
-from holdfast.task.happenings import CallUndone, Happening, InStep, Noted, StepEnded, StepsUndone
-from holdfast.task.step_body import StepBody, StepCall
-from holdfast.values.messages import Usage, shown
+from holdfast.task.happenings import CallDone, Happening, HostedRan, Noted, step_happenings
+from holdfast.task.shown import (
+    BAD,
+    CallState,
+    ShownCall,
+    ShownCalls,
+    bodies_in,
+    call_state,
+    noted_line,
+    step_state,
+    step_title,
+    undone_steps,
+)
+from holdfast.task.step_body import StepBody
+from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import brief, data_of, shortened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,45 +131,18 @@ def _begin(bar: Bar) -> float:
     return bar.start
 
 
-def bodies_in(found: Iterable[Happening]) -> list[StepBody]:
-    """List the steps that something happened in, each once, in the order of the ledger."""
-    bodies: dict[int, StepBody] = {}
-    for each in found:
-        if isinstance(each, InStep):
-            bodies.setdefault(id(each.body), each.body)
-    return list(bodies.values())
-
-
-def undone_steps(found: Iterable[Happening]) -> set[tuple[int, int]]:
-    """Return branch and ordinal of each completed step that an undo has taken."""
-    standing: list[tuple[int, int]] = []
-    gone: set[tuple[int, int]] = set()
-    for each in found:
-        if isinstance(each, StepEnded):
-            standing.append((each.body.branch, each.body.n))
-        elif isinstance(each, StepsUndone):
-            gone |= {place for place in standing if place[1] >= each.first}
-            standing = [place for place in standing if place[1] < each.first]
-    return gone
-
-
 def _lane(body: StepBody, now: float, *, is_undone: bool) -> Lane:
     end = now if not body.is_over else body.ended or _newest(body)
-    own = f" ({body.step.step_id})" if body.step.step_id not in ("", f"s{body.n}") else ""
-    bars = sorted((*_models(body), *_tools(body, now)), key=_begin)
+    state = step_state(body, is_undone=is_undone)
+    bars = sorted((*_models(body), *_tools(body, now), *_moments(body)), key=_begin)
     if is_undone:
-        bars = [_void(bar) for bar in bars]
-    state: BarState = "done"
-    if body.failure is not None:
-        state = "failed"
-    elif body.status == "open" and not body.is_over:
-        state = "running"
+        bars = [replace(bar, state=state) if bar.state == "done" else bar for bar in bars]
     step = Bar(
         kind="step",
-        label=f"Step {body.n}{own}",
+        label=step_title(body),
         start=body.started,
         end=max(end, body.started),
-        state="void" if is_undone else state,
+        state=state,
         n=body.n,
         branch=body.branch,
         detail=redact(shortened(body.failure.text)) if body.failure else "",
@@ -165,13 +153,9 @@ def _lane(body: StepBody, now: float, *, is_undone: bool) -> Lane:
         step=step,
         bars=tuple(bars),
         step_id=body.step.step_id,
-        status="undone" if is_undone else body.status,
+        status=state,
         is_undone=is_undone,
     )
-
-
-def _void(bar: Bar) -> Bar:
-    return replace(bar, state="void") if bar.state == "done" else bar
 
 
 def _newest(body: StepBody) -> float:
@@ -209,10 +193,10 @@ def _models(body: StepBody) -> Iterator[Bar]:
     for began in body.unheard:
         yield Bar(
             kind="model",
-            label="model, cut off",
+            label="model",
             start=began,
             end=max(body.ended, began) if body.is_over else began,
-            state="lost",
+            state="cut off",
             n=body.n,
             branch=body.branch,
         )
@@ -223,81 +207,81 @@ def _cost(usage: Usage) -> str:
 
 
 def _tools(body: StepBody, now: float) -> Iterator[Bar]:
+    """Yield the calls that were begun, as far as it is known when."""
     for call in body.all_calls():
-        bar = _tool(body, call, now)
-        if bar is not None:
-            yield bar
-
-
-def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
-    outcome, called = call.outcome, call.called
-    edited = outcome.edited if outcome else called.edited if called else ""
-    arguments = redact(brief(data_of(edited or call.call.arguments)))
-    arguments += f" as task {call.child}" if call.child else ""
-    if outcome is not None:
-        if outcome.attempts <= 0 or not outcome.ended:
-            return None
-        return Bar(
+        outcome, called = call.outcome, call.called
+        start = end = 0.0
+        if outcome is not None:
+            start, end = outcome.ended - outcome.took, outcome.ended
+        elif called is not None:
+            is_over = body.is_over or bool(called.error)
+            start = called.at
+            end = (called.ended or max(body.ended, start)) if is_over else now
+        if not (call.is_begun and end):
+            continue
+        task = f" as task {call.child}" if call.child else ""
+        yield Bar(
             kind="tool",
             label=call.call.name,
-            start=outcome.ended - outcome.took,
-            end=outcome.ended,
-            state="unknown"
-            if outcome.status == "unknown"
-            else "failed"
-            if outcome.is_error
-            else "done",
-            detail=arguments,
-            result=redact(shortened(shown(outcome.content))),
+            start=start,
+            end=end,
+            state=call_state(call, is_over=body.is_over),
+            detail=redact(brief(data_of(call.arguments))) + task,
+            result=redact(shortened(call.result)) if outcome is not None else "",
             n=body.n,
             branch=body.branch,
-            attempts=outcome.attempts,
+            attempts=outcome.attempts if outcome is not None else 1,
         )
-    if called is None:
-        return None
-    is_over = body.is_over or bool(called.error)
-    return Bar(
-        kind="tool",
-        label=call.call.name,
-        start=called.at,
-        end=(called.ended or max(body.ended, called.at)) if is_over else now,
-        state="failed" if called.error else "lost" if body.is_over else "running",
-        detail=arguments,
-        n=body.n,
-        branch=body.branch,
-    )
+
+
+def _moments(body: StepBody) -> Iterator[Bar]:
+    """Yield the calls that no worker ran: decided against, answered by people, the provider's."""
+    for each in step_happenings(body):
+        match each:
+            case CallDone(call=call) if not call.is_begun:
+                label, state = call.call.name, call_state(call, is_over=True)
+                arguments, result = call.arguments, each.message.text
+            case HostedRan(call=ran):
+                label, state = f"{ran.tool} (provider)", "failed" if ran.is_error else "done"
+                arguments, result = ran.arguments, ran.result
+            case _:
+                continue
+        yield Bar(
+            kind="tool",
+            label=label,
+            start=each.time,
+            end=each.time,
+            state=state,
+            detail=redact(brief(data_of(arguments))),
+            result=redact(shortened(result)),
+            n=body.n,
+            branch=body.branch,
+        )
 
 
 def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
     """Yield the times in which something waited for a person."""
     asked: dict[str, Noted] = {}
-    votes: dict[str, set[str]] = {}
     over: dict[str, tuple[Noted, float, str]] = {}
     is_closed = False
     for each in found:
         if not isinstance(each, Noted):
             continue
-        body, kind = each.event.body, each.event.kind
-        own = str(body.get("id", ""))
-        if kind == "asked":
-            asked[own] = each
-        elif kind == "refused" and own in over:  # an edit that does not fit: it waits again
-            asked[own] = over.pop(own)[0]
-        elif kind in ("expired", "withdrawn") and own in asked:
-            over[own] = asked.pop(own), each.at, kind
-        elif kind == "command":
-            given = object_of(body.get("arguments")) or {}
-            own, verb = str(given.get("approval", "")), str(body.get("verb", ""))
-            if own not in asked:
+        own, kind = str(each.event.body.get("id", "")), each.event.kind
+        match noted_event(each, ""):
+            case Waiting() if kind == "asked":
+                asked[own] = each
+            case ApprovalDecided(approval=own) as told if own in asked:
+                by = f" by {told.by}" if told.by else ""
+                over[own] = asked.pop(own), each.at, f"{told.status}{by}"
+            case CommandGiven(is_refused=True) if own in over:  # an edit that does not fit
+                asked[own] = over.pop(own)[0]
+            case _ if kind in ("undone", "closed"):
+                is_closed = is_closed or kind == "closed"
+                over |= {own: (begun, each.at, kind) for own, begun in asked.items()}
+                asked.clear()
+            case _:
                 continue
-            earlier = set[str]() if given.get("arguments") else votes.get(own, set[str]())
-            votes[own] = earlier | {each.event.by}
-            if verb != "approve" or len(votes[own]) >= asked[own].event.body.get("quorum", 1):
-                over[own] = asked.pop(own), each.at, f"{verb} by {each.event.by}"
-        elif kind in ("undone", "closed"):
-            is_closed = is_closed or kind == "closed"
-            over |= {own: (begun, each.at, kind) for own, begun in asked.items()}
-            asked.clear()
     for begun, end, how in over.values():
         yield _wait(begun, end, how)
     for begun in asked.values():
@@ -305,16 +289,10 @@ def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
 
 
 def _wait(begun: Noted, end: float, how: str, *, is_open: bool = False) -> Bar:
-    tool = str(begun.event.body.get("tool") or "")
-    kind = str(begun.event.body.get("kind") or "")
-    what = {
-        "unknown": f"whether {tool} happened",
-        "limit": "the budget",
-        "question": f"an answer to {tool}",
-    }.get(kind, tool)
+    kind, tool = (str(begun.event.body.get(name) or "") for name in ("kind", "tool"))
     return Bar(
         kind="wait",
-        label=f"waits for a person: {what}",
+        label=f"waits for a person: {asked_for(kind, tool)}",
         start=begun.at,
         end=max(end, begun.at),
         state="running" if is_open else "done",
@@ -323,40 +301,26 @@ def _wait(begun: Noted, end: float, how: str, *, is_open: bool = False) -> Bar:
     )
 
 
+MARKED = BAD | {"undone", "restarted", "forked"}
+"""Kinds of events that are moments of the timeline."""
+
+
 def _marks(found: Iterable[Happening]) -> Iterator[Mark]:
     for each in found:
-        if not isinstance(each, Noted):
-            continue
-        event = each.event
-        tool = str(event.body.get("tool") or "")
-        by = f" by {event.by}" if event.by else ""
-        match event.kind:
-            case "lost":
-                text = f"worker lost in {tool or 'a call'}; the call is made again"
-                yield Mark(at=each.at, text=text, is_bad=True)
-            case "failed" | "undo_failed" | "damaged":
-                what = event.kind.replace("_", " ")
-                yield Mark(at=each.at, text=redact(f"{what}: {shortened(event.text)}"), is_bad=True)
-            case "undone":
-                yield Mark(
-                    at=each.at, text=redact(f"undone{by}: {shortened(event.text)}".rstrip(": "))
-                )
-            case "restarted":
-                yield Mark(at=each.at, text=f"step restarted{by}")
-            case "forked":
-                yield Mark(at=each.at, text=f"forked{by}")
-            case _:
-                continue
+        if isinstance(each, Noted) and each.event.kind in MARKED:
+            is_bad = each.event.kind in BAD
+            yield Mark(at=each.at, text=redact(shortened(noted_line(each))), is_bad=is_bad)
 
 
-EffectState = Literal["done", "final", "undone", "remains", "unknown", "failed", "running"]
+EffectState = CallState | Literal["final", "undone", "remains"]
 
-STATES: Mapping[EffectState, tuple[str, str]] = {
+STATES: Mapping[str, tuple[str, str]] = {
     "done": ("done", "positive"),
     "final": ("done, no undo", "primary"),
     "undone": ("undone", "grey"),
     "remains": ("remains", "negative"),
     "unknown": ("unknown", "negative"),
+    "cut off": ("cut off", "negative"),
     "failed": ("failed", "grey"),
     "running": ("running", "warning"),
 }
@@ -414,70 +378,44 @@ def effects_of(found: Iterable[Happening], snapshot: AgentSnapshot | None = None
         found: What happened, by `happenings`.
         snapshot: The agent as the task began with it; without it no tool is known to lack an undo.
     """
-    kept = list(found)
-    undone = {each.place: each.event.by for each in kept if isinstance(each, CallUndone)}
-    left = undone_steps(kept)
-    listed: list[Effect] = []
-    for body in bodies_in(kept):
-        for call in body.all_calls():
-            policy = _policy(body, call, snapshot)
-            place = effect_place(body.branch, body.key, call.batch, call.i)
-            who = undone.get(place, undone.get(call.child) if call.child else None)
-            effect = _effect(body, call, policy, who)
-            if effect is None:
-                continue
-            if effect.state in ("done", "final") and (body.branch, body.n) in left:
-                effect = replace(effect, state="remains")
-            listed.append(effect)
-    return listed
+
+    def policy(body: StepBody, call: ToolCall) -> ToolPolicy | None:
+        if snapshot is None:
+            return None
+        team = (snapshot, *snapshot.team)
+        agent = next((each for each in team if each.name == body.step.agent), snapshot)
+        return policy_of(agent.policies, call)
+
+    return [
+        _effect(each)
+        for each in ShownCalls(found, policy).calls
+        if each.acts and not (each.policy is not None and each.policy.handoff)
+    ]
 
 
-def _policy(body: StepBody, call: StepCall, snapshot: AgentSnapshot | None) -> ToolPolicy | None:
-    if snapshot is None:
-        return None
-    team = (snapshot, *snapshot.team)
-    agent = next((each for each in team if each.name == body.step.agent), snapshot)
-    return policy_of(agent.policies, call.call)
-
-
-def _effect(
-    body: StepBody, call: StepCall, policy: ToolPolicy | None, undone_by: str | None
-) -> Effect | None:
-    outcome, called = call.outcome, call.called
-    recorded = outcome.effect if outcome is not None else called.effect if called else ""
-    effect = recorded or (policy.effect if policy else "")
-    is_begun = called is not None or (
-        outcome is not None and (outcome.attempts > 0 or outcome.status == "unknown")
-    )
-    is_read = effect == "read" and not call.child
-    if not is_begun or is_read or (policy is not None and policy.handoff):
-        return None
-    state = _state(body, call, policy)
-    edited = outcome.edited if outcome is not None else called.edited if called else ""
-    decided = outcome.decided if outcome is not None else called.decided if called else ()
+def _effect(shown: ShownCall) -> Effect:
+    body, call = shown.body, shown.call
+    outcome, called, let = call.outcome, call.called, shown.decision
     return Effect(
         tool=call.call.name,
-        arguments=redact(brief(data_of(edited or call.call.arguments))),
-        result=redact(brief(shown(outcome.content))) if outcome is not None else "",
-        state="undone" if undone_by is not None else state,
+        arguments=redact(brief(data_of(call.arguments))),
+        result=redact(brief(call.result)) if outcome is not None else "",
+        state=_state(shown),
         n=body.n,
         branch=body.branch,
-        at=outcome.ended if outcome is not None else called.at if called else 0.0,
-        by=", ".join(dict.fromkeys(each.by for each in decided if each.by)),
-        edited=bool(edited),
+        at=outcome.ended if outcome is not None else called.at if called is not None else 0.0,
+        by=let.by if let is not None and let.status == "approved" else "",
+        edited=bool(call.edited),
         child=call.child,
-        undone_by=undone_by or "",
+        undone_by=shown.undone.event.by if shown.undone is not None else "",
     )
 
 
-def _state(body: StepBody, call: StepCall, policy: ToolPolicy | None) -> EffectState:
-    outcome = call.outcome
-    if outcome is None:
-        if call.called is not None and call.called.error:
-            return "failed"
-        return "unknown" if body.is_over else "running"
-    if outcome.status == "unknown":
-        return "unknown"
-    if outcome.status == "failed":
-        return "failed"
-    return "final" if policy is not None and not policy.has_undo and not policy.agent else "done"
+def _state(shown: ShownCall) -> EffectState:
+    policy = shown.policy
+    if shown.undone is not None:
+        return "undone"
+    if shown.state == "done" and shown.remains:
+        return "remains"
+    is_final = policy is not None and not policy.has_undo and not policy.agent
+    return "final" if shown.state == "done" and is_final else shown.state

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.text.redact import redact
-from holdfast.values.text.shown import age as _age
 from holdfast.values.text.shown import time_shown
-
-age = _age
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
@@ -42,11 +38,6 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 step`, `2 steps`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
 def spent(usage: Usage) -> str:
     """Return what model calls cost: tokens, and money where a price is known."""
     tokens = f"{usage.total_tokens:,} tokens" if usage.total_tokens else ""
@@ -58,12 +49,6 @@ def dotted(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
-def shortened(text: str, limit: int = 160) -> str:
-    """Cut a text for one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def cut(text: str, limit: int = LONGEST) -> str:
     """Cut a text that may have lines, and say how much is left out."""
     if len(text) <= limit:
@@ -71,25 +56,9 @@ def cut(text: str, limit: int = LONGEST) -> str:
     return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
 
 
-def data_of(text: str) -> Json:
-    """Return the data of a JSON text; the text itself when it is not JSON."""
-    try:
-        found: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return found
-
-
 def object_of(value: Json) -> dict[str, Json] | None:
     """Return data as a JSON object; None when it is not one."""
     return cast("dict[str, Json]", value) if isinstance(value, dict) else None
-
-
-def pretty(value: Json) -> str:
-    """Return data for people: a text as it is, anything else as indented JSON."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def without_secrets(data: Json, clean: Callable[[str], str] = redact) -> Json:
@@ -102,17 +71,3 @@ def without_secrets(data: Json, clean: Callable[[str], str] = redact) -> Json:
     if isinstance(data, list):
         return [without_secrets(value, clean) for value in cast("Sequence[Json]", data)]
     return data
-
-
-def brief(value: Json, limit: int = 120) -> str:
-    """Return data in one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shortened(text, limit)
-
-
-def cost_shown(usage: Usage) -> str:
-    """Return what model calls have cost, in calls, tokens and dollars."""
-    calls = counted(usage.requests, "model call")
-    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
-    paid = usage.cost_shown if usage.priced else ""
-    return ", ".join(filter(None, (calls, tokens if usage.total_tokens else "", paid)))

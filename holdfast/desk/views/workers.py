@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.desk.views.words import age
 from holdfast.values.checks.ids import is_own, serves
+from holdfast.values.text.shown import age
 
 TASKS_SHOWN = 5
 

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from pydantic import Field
 
-from holdfast.task.data.calls import Called, Decided, Outcome
-from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord, effect_place
+from holdfast.task.data.calls import Decided, Outcome
+from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord
 from holdfast.task.happenings import (
-    CallAsked,
     CallBegan,
     CallDone,
     CallFailed,
-    CallUndone,
-    Happening,
     HostedRan,
     InStep,
     MemoMade,
     ModelAnswered,
     ModelCutOff,
+    Noted,
     OfCall,
     StepBegan,
     StepEnded,
     StepLeft,
-    StepsUndone,
     happenings,
 )
 from holdfast.task.ledger.recording import CREATED, cost_of
-from holdfast.task.step_body import StepBody
+from holdfast.task.shown import ShownCall, ShownCalls
+from holdfast.task.step_body import StepBody, StepCall
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json, Value, canonical, extend
 from holdfast.values.checks.ids import time_in
@@ -73,8 +71,9 @@ class AuditEvent(Value):
         status: How it ended. Of a step: "done", "last", "open" while it is in progress, "undone" or
             "restarted" when it was left before its end. Of a tool call: "done", "failed",
             "unknown" when it may have taken effect, "cut off" of the task of an agent that was left
-            before its answer, "pending", or "not run" when it never began. Of a model call
-            also "cut off": it may have been under way, and what it cost is not known.
+            before its answer, "running", "asked" before it begins, or "not run" when it never
+            began. Of a model call also "cut off": it may have been under way, and what it cost is
+            not known.
         undo: Of a tool call whose step was left: "undone" when its effect was taken back, "remains"
             when it has, or may have, an effect that remains.
         undone_by: Who had it taken back.
@@ -125,11 +124,8 @@ class AuditEvent(Value):
         return str(self.body.get("task", "")) if self.kind == "tool_call" else ""
 
 
-def step_event(happening: InStep) -> AuditEvent | None:
-    """Return the event for something that happened in a step; None when the audit has none.
-
-    A call has one event, with the newest state that is known of it.
-    """
+def _step_event(happening: InStep) -> AuditEvent | None:
+    """Return the event for something that happened in a step; None when the audit has none."""
     match happening:
         case StepBegan(body=body) if body.status == "open":
             opened = _event(happening, "step", status="open", **_facts_of_open(body))
@@ -151,8 +147,6 @@ def step_event(happening: InStep) -> AuditEvent | None:
             return _event(happening, "hosted_call", actor="model", **facts)
         case MemoMade():
             return _memo_event(happening)
-        case OfCall():
-            return _newest_of_call(happening)
         case StepEnded(body=body):
             took = body.ended - body.started
             facts = {"status": body.status, "digest": body.digest, **_cost(body.usage)}
@@ -224,150 +218,65 @@ def _memo_event(happening: MemoMade) -> AuditEvent:
     return _event(happening, "memo", tool=entry.name, result=shown(made), **stamp)
 
 
-def _newest_of_call(happening: OfCall) -> AuditEvent | None:
-    """Tell of a call by the newest that is known of it."""
+def _call_event(shown_call: ShownCall, happening: OfCall) -> AuditEvent:
+    """Tell of a call by all that is known of it."""
     call, called = happening.call, happening.call.called
-    match happening:
-        case CallDone(outcome=outcome):
-            return _call_event(happening, outcome)
-        case CallFailed() if called is not None:
-            return _begun_event(happening, called, "failed")
-        case CallBegan() if called is not None and not called.error:
-            over = "cut off" if called.child else "unknown"
-            return _begun_event(happening, called, over if happening.body.is_over else "pending")
-        case CallAsked() if call.outcome is None and called is None:
-            status = "not run" if happening.body.is_over else "pending"
-            made = call.call
-            what: dict[str, Json] = {
-                "tool": made.name,
-                "call_id": made.id,
-                "arguments": made.arguments,
-            }
-            event = _event(happening, "tool_call", actor="model", status=status, **what)
-            return event.model_copy(update={"started": 0.0, "ended": 0.0})
-        case _:
-            return None
-
-
-def _begun_event(happening: OfCall, called: Called, status: str) -> AuditEvent:
-    """Tell of a call that was begun and has no outcome."""
-    outcome = Outcome(
-        content=called.error,
-        is_error=True,
-        status="failed" if called.error else "unknown",
-        edited=called.edited,
-        child=called.child,
-        effect=called.effect,
-        decided=called.decided,
-    )
-    times = {"started": called.at, "ended": called.ended}
-    return _call_event(happening, outcome).model_copy(update={"status": status, **times})
-
-
-def _call_event(happening: OfCall, outcome: Outcome) -> AuditEvent:
-    """Tell of a call with what became of it."""
-    call = happening.call.call
-    last = outcome.decided[-1] if outcome.decided else Decided(approval="")
-    # Who said afterwards what had happened has not let it run.
-    let = [each for each in outcome.decided if each.status == "approved"]
-    decided = let[-1] if let else last
-    facts: dict[str, Json] = {"task": outcome.child} if outcome.child else {}
+    outcome = call.outcome or Outcome(attempts=int(called is not None))
+    decided = shown_call.decision or Decided(approval="")
+    facts: dict[str, Json] = {"task": call.child} if call.child else {}
     if outcome.artifacts:
         facts["artifacts"] = [each.wire() for each in outcome.artifacts]
-    if outcome.decided:
-        facts["decided"] = [each.wire() for each in outcome.decided]
-    return _event(
+    if call.decided:
+        facts["decided"] = [each.wire() for each in call.decided]
+    event = _event(
         happening,
         "tool_call",
         outcome.took,
         actor="model",
-        tool=call.name,
-        call_id=call.id,
-        effect=outcome.effect,
-        arguments=outcome.edited or call.arguments,
-        proposed=call.arguments if outcome.edited else "",
+        tool=call.call.name,
+        call_id=call.call.id,
+        effect=shown_call.effect,
+        arguments=call.arguments,
+        proposed=call.call.arguments if call.edited else "",
         approval=decided.approval,
         decision=decided.status,
         approver=decided.by,
-        answered_by=_answered_by(outcome, last),
-        result=shown(outcome.content),
-        status=outcome.status,
+        answered_by=_answered_by(call),
+        result=call.result,
+        status=shown_call.state,
+        undo=UNDONE if shown_call.undone is not None else "remains" * shown_call.remains,
+        undone_by=shown_call.undone.event.by if shown_call.undone is not None else "",
         attempts=outcome.attempts,
         worker=outcome.worker,
         body=facts,
     )
+    if call.outcome is not None:
+        return event
+    times = (called.at, called.ended) if called is not None else (0.0, 0.0)
+    return event.model_copy(update=dict(zip(("started", "ended"), times, strict=True)))
 
 
-def _answered_by(outcome: Outcome, decided: Decided) -> str:
-    if decided.status == "responded":
-        return decided.by
-    if outcome.child:
-        return outcome.child
-    return "tool" if outcome.worker and outcome.attempts else "task"
+def _is_newest(happening: OfCall) -> bool:
+    """Whether it is the newest that is known of its call: there is one event for each call."""
+    call = happening.call
+    match happening:
+        case CallDone():
+            return True
+        case CallFailed():
+            return call.outcome is None
+        case CallBegan():
+            return call.outcome is None and call.called is not None and not call.called.error
+        case _:
+            return call.newest is None
 
 
-class CallPlace(NamedTuple):
-    """A tool call in the audit.
-
-    Attributes:
-        at: Position of its event.
-        key: Names its place in the task, as undos do.
-        n: Ordinal of its step; 0 of one that has none.
-        task: Id of the call's child task, or empty.
-    """
-
-    at: int
-    key: str
-    n: int
-    task: str
-
-
-class Undos:
-    """Finds the calls that undos concern: of completed steps before the undo, of others after it.
-
-    A step that runs again makes calls at the places of its earlier calls, so a place names a call
-    of the step as it is at that time.
-    """
-
-    def __init__(self) -> None:
-        """Begin with no call and no undo."""
-        self._done: dict[str, CallPlace] = {}
-        self._waiting: dict[str, str] = {}
-
-    def call(self, place: CallPlace, events: list[AuditEvent]) -> None:
-        """Remember a call, and mark its event if an undo before it took its effect back."""
-        for key in filter(None, (place.key, place.task)):
-            if key in self._waiting:
-                _mark_undone(events, place.at, self._waiting.pop(key))
-            if place.n:
-                self._done[key] = place
-
-    def taken_back(self, undone: CallUndone, events: list[AuditEvent]) -> None:
-        """Mark a call's event: its effect was taken back."""
-        by = undone.event.by
-        if undone.place in self._done:
-            _mark_undone(events, self._done[undone.place].at, by)
-        else:
-            self._waiting[undone.place] = by
-
-    def left(self, n: int, events: list[AuditEvent]) -> None:
-        """Mark the calls of completed steps, from an ordinal on, that an undo has left."""
-        for place in self._done.values():
-            if place.n >= n and not events[place.at].undo:
-                self.remains(place.at, events)
-        self._done = {key: place for key, place in self._done.items() if place.n < n}
-
-    def remains(self, at: int, events: list[AuditEvent]) -> None:
-        """Mark a call that an undo has left if it has, or may have, an effect that remains."""
-        event = events[at]
-        # One of unknown outcome counts, because it may have been made.
-        has_run = event.status == "unknown" or (event.status == "done" and event.attempts > 0)
-        if event.effect != "read" and has_run:
-            events[at] = event.model_copy(update={"undo": "remains"})
-
-
-def _mark_undone(events: list[AuditEvent], at: int, by: str) -> None:
-    events[at] = events[at].model_copy(update={"undo": UNDONE, "undone_by": by})
+def _answered_by(call: StepCall) -> str:
+    if call.decided and call.decided[-1].status == "responded":
+        return call.decided[-1].by
+    if call.child or call.newest is None:
+        return call.child
+    is_run = call.outcome is not None and call.outcome.worker and call.outcome.attempts
+    return "tool" if is_run else "task"
 
 
 __all__ = ["AuditEvent", "Finding", "audit_events", "verify"]
@@ -407,56 +316,27 @@ def audit_events(
         now: Events that no ledger has, the last ones.
         asker: Who created the task, as its head says; empty for unknown.
     """
-    made = _Events()
-    for happening in happenings(entries, opens):
-        made.take(happening)
+    found = list(happenings(entries, opens))
+    calls = {id(each.call): each for each in ShownCalls(found).calls}
+    asked: dict[str, EventRecord] = {}
+    made: list[AuditEvent | None] = []
+    for each in found:
+        match each:
+            case OfCall(call=call):
+                made.append(_call_event(calls[id(call)], each) if _is_newest(each) else None)
+            case InStep():
+                made.append(_step_event(each))
+            case Noted(event=event):
+                asked |= {str(event.body.get("id")): event} if event.kind == "asked" else {}
+                made.append(_task_event(event, each.branch, asked))
+    told = [each for each in made if each is not None]
     # A fork has the beginning of its original; its head has who made the fork.
-    if asker and all(each.kind != "forked" for each in made.events):
+    if asker and all(each.kind != "forked" for each in told):
         begun = {"actor": asker}
-        made.events = [e.model_copy(update=begun) if e.kind == CREATED else e for e in made.events]
-    made.events.sort(key=lambda event: event.time)  # steps are recorded at their end
-    events = (*made.events, *now)
+        told = [e.model_copy(update=begun) if e.kind == CREATED else e for e in told]
+    told.sort(key=lambda event: event.time)  # steps are recorded at their end
+    events = (*told, *now)
     return [_cut(_redacted(event, secrets) if secrets else event) for event in events]
-
-
-class _Events:
-    """Makes the events of a task, in the order of its ledger.
-
-    Attributes:
-        events: The events so far.
-    """
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.events: list[AuditEvent] = []
-        self._asked: dict[str, EventRecord] = {}
-        self._undos = Undos()
-
-    def take(self, happening: Happening) -> None:
-        """Add the event of something that happened, and mark the calls that an undo concerns."""
-        if isinstance(happening, InStep):
-            event = step_event(happening)
-            self.events += [event] if event is not None else []
-            if event is not None and isinstance(happening, OfCall):
-                self._called(happening)
-            return
-        event_ = happening.event
-        if event_.kind == "asked":
-            self._asked[str(event_.body.get("id"))] = event_
-        self.events.append(_task_event(event_, happening.branch, self._asked))
-        if isinstance(happening, CallUndone):
-            self._undos.taken_back(happening, self.events)
-        elif isinstance(happening, StepsUndone):
-            self._undos.left(happening.first, self.events)
-
-    def _called(self, happening: OfCall) -> None:
-        """Match the call whose event was added last with the undos."""
-        body, call, at = happening.body, happening.call, len(self.events) - 1
-        key = effect_place(body.branch, body.key, call.batch, call.i)
-        child = str(self.events[at].body.get("task", ""))
-        self._undos.call(CallPlace(at, key, body.n if body.is_completed else 0, child), self.events)
-        if body.status == UNDONE and not self.events[at].undo:
-            self._undos.remains(at, self.events)
 
 
 def verify(entries: Iterable[Entry]) -> list[Finding]:

@@ -36,7 +36,6 @@ from holdfast.reading.runs.recorded import LONG_STEPS, Recorded, read_before, re
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.guard_rules import GUARDRAIL
 from holdfast.task.people.decisions import asked_call
-from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
@@ -184,7 +183,7 @@ def run_result(
     members = _members(recorded, agent, given=given, context=context, config=config)
     last_agent: Agent = members["last_agent"]
     task = recorded.task
-    waiting = [point(approval) for approval in recorded.approvals]
+    waiting = [approval.line for approval in recorded.approvals]
     if task.paused and not waiting:
         waiting = [f"paused by {task.paused}; resume the task first"]
     elif task.error and not waiting:

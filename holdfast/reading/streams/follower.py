@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -71,7 +71,7 @@ from holdfast.task.happenings import (
     in_order,
 )
 from holdfast.task.step_body import StepBody
-from holdfast.values.base import Json
+from holdfast.values.checks.gate import as_object
 from holdfast.values.messages import shown
 from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.values.runs.verbs import DECIDED
@@ -221,89 +221,49 @@ def _tool(opens: Sequence[OpenState], given: ToolInput) -> str:
     return call.name if call is not None else "tool"
 
 
-_Status = Literal["approved", "rejected", "responded", "expired", "withdrawn"]
-
-
 def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
     """Return the event for something that a ledger notes; None without one for it."""
-    event, body, number = noted.event, noted.event.body, noted.number
-    step_id = str(body.get("step", ""))
+    event, body = noted.event, noted.event.body
+    own: Any = {"number": noted.number, "task_id": task_id}
+    place: Any = {**own, "step_id": str(body.get("step", ""))}
+    tool = str(body.get("tool", ""))
     if isinstance(noted, StepsUndone):
-        return StepUndone(
-            number=number, task_id=task_id, steps=noted.steps, by=event.by, reason=event.text
-        )
+        return StepUndone(**own, steps=noted.steps, by=event.by, reason=event.text)
     match event.kind:
         case "asked" | "escalated":
-            return _waiting(noted, task_id)
-        case "standing" | "expired" | "withdrawn" as kind:
-            status = DECIDED[str(body["verb"])] if kind == "standing" else kind
-            return _decided(noted, task_id, body.get("id", ""), status, note=event.text)
-        case "command" | "refused" | "vote":
-            return _command(noted, task_id)
-        case "failed":
-            return StepFailed(number=number, task_id=task_id, step_id=step_id, error=event.text)
-        case "lost":
-            return Attempt(
-                number=number,
-                task_id=task_id,
-                step_id=step_id,
-                name=str(body.get("tool", "")),
-                attempt=int(body.get("attempt", 2)),
-                why=WORKER_LOST,
+            return Waiting(
+                **place,
+                approval=str(body.get("id", "")),
+                approval_kind=body.get("kind", "tool"),
+                tool=tool,
+                arguments=str(body.get("arguments", "")),
+                text=event.text,
+                expires=float(body.get("expires", 0)),
             )
+        case "standing" | "expired" | "withdrawn" as kind:
+            status: Any = DECIDED[str(body["verb"])] if kind == "standing" else kind
+            approval = str(body.get("id", ""))
+            how: Any = {"status": status, "by": event.by, "note": event.text}
+            return ApprovalDecided(**place, approval=approval, tool=tool, **how)
+        case "command" | "refused" | "vote" as kind:
+            given = as_object(body.get("arguments"))
+            # Edited arguments that are refused have no verb: they came with an approval.
+            verb, refused = str(body.get("verb") or "approve"), kind == "refused"
+            if verb in DECIDED and kind == "command":
+                approval = str(given.get("approval", ""))
+                how = {"status": DECIDED[verb], "by": event.by, "note": said_in(given)}
+                return ApprovalDecided(**place, approval=approval, tool=tool, **how)
+            text = said_in(given) or str(body.get("votes", ""))
+            reason = event.text if refused else ""
+            told: Any = {"by": event.by, "text": text, "reason": reason}
+            return CommandGiven(**own, verb=verb, is_refused=refused, **told)
+        case "failed":
+            return StepFailed(**place, error=event.text)
+        case "lost":
+            attempt = int(body.get("attempt", 2))
+            return Attempt(**place, name=tool, attempt=attempt, why=WORKER_LOST)
         case _:
             return None
-
-
-def _waiting(noted: Noted, task_id: str) -> Waiting:
-    body = noted.event.body
-    return Waiting(
-        number=noted.number,
-        task_id=task_id,
-        step_id=str(body.get("step", "")),
-        approval=str(body.get("id", "")),
-        approval_kind=body.get("kind", "tool"),
-        tool=str(body.get("tool", "")),
-        arguments=str(body.get("arguments", "")),
-        text=noted.event.text,
-        expires=float(body.get("expires", 0)),
-    )
-
-
-def _decided(
-    noted: Noted, task_id: str, approval: Json, status: _Status, *, note: str
-) -> ApprovalDecided:
-    body = noted.event.body
-    return ApprovalDecided(
-        number=noted.number,
-        task_id=task_id,
-        step_id=str(body.get("step", "")),
-        approval=str(approval),
-        tool=str(body.get("tool", "")),
-        status=status,
-        by=noted.event.by,
-        note=note,
-    )
-
-
-def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
-    event, body = noted.event, noted.event.body
-    arguments: Json = body.get("arguments")
-    given = cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {}
-    # Edited arguments that are refused have no verb: they came with an approval.
-    verb, refused = str(body.get("verb") or "approve"), event.kind == "refused"
-    if verb in DECIDED and event.kind == "command":
-        approval, status = given.get("approval", ""), DECIDED[verb]
-        return _decided(noted, task_id, approval, status, note=said_in(given))
-    return CommandGiven(
-        number=noted.number,
-        task_id=task_id,
-        verb=verb,
-        by=event.by,
-        text=said_in(given) or str(body.get("votes", "")),
-        is_refused=refused,
-        reason=event.text if refused else "",
-    )
 
 
 Respond = Callable[[str], Awaitable[AgentResponse]]
@@ -486,30 +446,28 @@ class Follower:
 
     async def _event(self, happening: Happening) -> StepEvent | None:
         """Return the event for something that happened; None without one for it."""
-        number, task_id = happening.number, self._task_id
+        if isinstance(happening, Noted):
+            return noted_event(happening, self._task_id)
+        body = happening.body
+        own: Any = {"number": happening.number, "task_id": self._task_id}
+        place: Any = {**own, "step_id": body.step.step_id}
         match happening:
-            case StepBegan(body=body):
-                step = body.step.model_copy(update={"task_id": task_id})
-                return StepStart(number=number, task_id=task_id, step=step)
-            case CallAsked(body=body, call=each):
-                id = body.step.step_id
-                return ToolCalled(number=number, task_id=task_id, step_id=id, call=each.call)
-            case CallDone(body=body, call=each, outcome=outcome, message=message):
+            case StepBegan():
+                step = body.step.model_copy(update={"task_id": self._task_id})
+                return StepStart(**own, step=step)
+            case CallAsked(call=each):
+                return ToolCalled(**place, call=each.call)
+            case CallDone(call=each, outcome=outcome, message=message):
                 got = await self._reader.source(each.call, outcome, message)
-                id = body.step.step_id
-                return ToolDone(number=number, task_id=task_id, step_id=id, output=got)
-            case StepEnded(body=body):
-                given = await self._reader.output(task_id, body, self._reader.legible)
-                return StepEnd(number=number, task_id=task_id, output=given)
-            case ModelAnswered(body=body, answer=answer):
+                return ToolDone(**place, output=got)
+            case StepEnded():
+                given = await self._reader.output(self._task_id, body, self._reader.legible)
+                return StepEnd(**own, output=given)
+            case ModelAnswered(answer=answer):
                 said = shown(await resolve(answer.message.content, self._reader.legible))
-                id = body.step.step_id
-                return Thought(number=number, task_id=task_id, step_id=id, text=said)
-            case HostedRan(body=body, call=ran):
-                id = body.step.step_id
-                return HostedToolRan(number=number, task_id=task_id, step_id=id, call=ran)
-            case Noted():
-                return noted_event(happening, task_id)
+                return Thought(**place, text=said)
+            case HostedRan(call=ran):
+                return HostedToolRan(**place, call=ran)
             case _:
                 return None
 

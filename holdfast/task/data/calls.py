@@ -255,6 +255,18 @@ class Approval(Value):
         return self.agreed or self.arguments
 
     @property
+    def what(self) -> str:
+        """What it is about: the call as it would run now; without a tool, its text."""
+        return f"{self.tool} {self.agreed or self.arguments}".strip() if self.tool else self.text
+
+    @property
+    def line(self) -> str:
+        """All of it in a line: its id, its kind, what it is about, and why a person must decide."""
+        about = f"{self.tool} {self.agreed or self.arguments}".strip()
+        why = f": {self.text}" if self.text else ""
+        return f"{self.id} {self.kind} {about}{why}" if self.tool else f"{self.id} {self.kind}{why}"
+
+    @property
     def filled_in(self) -> list[str]:
         """What the tool fills in for arguments that are left out, a line each."""
         return [f"{at}: {canonical(each).decode()} (default)" for at, each in self.defaults.items()]
@@ -266,6 +278,22 @@ class Approval(Value):
             return ""
         names = ", ".join(vote.by for vote in self.votes)
         return f"{len(self.votes)} of {self.quorum}{f': {names}' if names else ''}"
+
+
+def asked_for(kind: str, tool: str) -> str:
+    """Return what a person is asked for, in a few words.
+
+    Args:
+        kind: Kind of the approval.
+        tool: Its tool.
+    """
+    words = {
+        "unknown": f"word on whether {tool} happened",
+        "limit": "a decision on its budget",
+        "undo": f"approval to undo {tool}" if tool else "approval of an undo",
+        "question": f"an answer to {tool}",
+    }
+    return words.get(kind, f"approval of {tool}")
 
 
 class StandingRule(Value):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.people.standing import arguments_of
 from holdfast.values.runs.verbs import VERBS, Declared, Verb
 
@@ -36,6 +37,32 @@ class Choice:
     warning: str = ""
     colour: Colour = "grey"
     barred: str = ""
+
+
+TITLES: Mapping[ApprovalKind, str] = {
+    "tool": "needs approval",
+    "unknown": "may have happened",
+    "limit": "budget is used up",
+    "undo": "undo needs approval",
+    "question": "asks a question",
+    "unread": "cannot be read",
+}
+"""Why something waits for a person, in a few words."""
+
+
+def title_of(approval: Approval) -> str:
+    """Return what waits, in a few words."""
+    match approval.kind:
+        case "limit":
+            return "The budget is used up"
+        case "undo":
+            return f"Undo of {approval.tool}" if approval.tool else "An undo"
+        case "unread":
+            return "Approvals that cannot be read"
+        case "tool":
+            return approval.tool
+        case kind:
+            return f"{approval.tool} {TITLES[kind]}"
 
 
 def asked_twice(choices: tuple[Choice, ...], why: str) -> tuple[Choice, ...]:

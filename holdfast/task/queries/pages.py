@@ -28,10 +28,11 @@ from holdfast.task.people.approvals import asked_everywhere
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, Value, as_text, canonical
 from holdfast.values.checks import gate
-from holdfast.values.messages import ToolCall, Usage
+from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import counted
 
 V = TypeVar("V", bound=Value)
 
@@ -142,7 +143,7 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     if n == 0:
         texts, ids, asked = list[str](), list[str](), set[int]()
         for approval in asked_everywhere(ledger):
-            texts.append(point(approval))
+            texts.append(approval.line)
             ids.append(approval.id)
             asked.add(approval.n)
         opens = ledger.s.opens
@@ -161,13 +162,6 @@ def step_view(ledger: Ledger, n: int) -> StepView:
         if entry.step is not None and entry.step.n == n:
             return StepView(record=entry.step)
     return StepView(segment=ledger.log.segment)
-
-
-def point(approval: Approval) -> str:
-    """Describe an open approval in a line."""
-    what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
-    why = f": {approval.text}" if approval.tool and approval.text else ""
-    return f"{approval.id} {approval.kind} {what}{why}"
 
 
 MOST_PAGES = 256
@@ -267,13 +261,6 @@ def details_of(agent: str, asked: str) -> str | None:
     return f"**Agent** {_quoted(agent)}\n\n{quoted}"
 
 
-def cost(usage: Usage) -> str:
-    """Describe what model calls have cost."""
-    calls = "1 model call" if usage.requests == 1 else f"{usage.requests} model calls"
-    cost = f", {usage.cost_shown}" if usage.priced else ""
-    return f"{calls}, {usage.input_tokens} tokens in, {usage.output_tokens} out{cost}"
-
-
 def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
     """Describe the state of a task, in Markdown.
 
@@ -282,7 +269,7 @@ def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
         status: Its status.
         why: Who ended it and why, where a person did.
     """
-    lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.money.spent)}"]
+    lines = [f"**{status}**: {counted(ledger.s.steps, 'step')} done, {ledger.money.spent.in_words}"]
     if why:
         lines.append(f"Ended by {_quoted(why)}")
     if status == "needs_attention" and ledger.failure is not None:
@@ -320,12 +307,10 @@ def _calls(record: StepRecord, tools: tuple[str, ...]) -> str:
     return f" {', '.join((*named, *tools[len(named) :]))} gave"
 
 
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
-
-
 def _waiting(approval: Approval) -> str:
-    what = call_label(ToolCall(id="", name=approval.tool, arguments=approval.arguments))
+    what = call_label(
+        ToolCall(id="", name=approval.tool, arguments=approval.agreed or approval.arguments)
+    )
     asked = what if approval.tool else redact(approval.text[:READ_CHARACTERS])
     return f"Waits for a person to decide `{approval.id}`: {_quoted(asked)}"
 

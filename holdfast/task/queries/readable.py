@@ -6,14 +6,13 @@ shown whole as far as they fit, older ones and archived ones by a line each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
-from holdfast.task.data.calls import Approval, Decided, Outcome
-from holdfast.task.data.head import policy_of
-from holdfast.task.data.records import StepRecord, effect_place
-from holdfast.task.happenings import CallUndone, noted_of
+from holdfast.task.data.calls import Approval, Decided
+from holdfast.task.data.head import ToolPolicy, policy_of
+from holdfast.task.happenings import CallUndone, Fold, Happening, step_happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import (
     EFFECT,
@@ -24,11 +23,12 @@ from holdfast.task.ledger.recording import (
     unpacked,
 )
 from holdfast.task.people import approvals
-from holdfast.task.step_body import StepBody, StepCall, body_of
+from holdfast.task.shown import ShownCall, ShownCalls
+from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import step_words
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.checks import gate
-from holdfast.values.messages import Usage, cost_written, shown
+from holdfast.values.messages import ToolCall, Usage, cost_written, shown
 from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.shown import time_shown
@@ -41,34 +41,37 @@ def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
 
 
-def plain_call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
-    """Describe a call: what was asked, how it went, and what people decided."""
+def plain_call(shown_call: ShownCall) -> dict[str, Json]:
+    """Describe a call: what was asked, how it went, what people decided, what an undo did."""
+    call, undone = shown_call.call, shown_call.undone
     outcome = call.outcome
-    edited = outcome.edited if outcome is not None else call.called.edited if call.called else ""
-    decided = outcome.decided if outcome is not None else call.called.decided if call.called else ()
     return {
         "tool": call.call.name,
-        "arguments": plain_arguments(edited or call.call.arguments),
-        "status": status_of(call),
+        "arguments": plain_arguments(call.arguments),
+        "status": shown_call.state,
         **given(
-            proposed=plain_arguments(call.call.arguments) if edited else None,
-            result=_result(call, outcome),
-            effect=effect_of(body, call, ledger),
+            proposed=plain_arguments(call.call.arguments) if call.edited else None,
+            result=cut(call.result),
+            effect=shown_call.effect,
             attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
-            decided=[_decision(each) for each in decided],
+            decided=[_decision(each) for each in call.decided],
             seconds=outcome.took if outcome is not None else None,
             task=call.child,
+            undone=_undo(undone) if undone is not None else None,
+            remains=shown_call.remains or None,
         ),
     }
 
 
-def status_of(call: StepCall) -> str:
-    """Return in a word how far a call has come."""
-    if call.outcome is not None:
-        return "failed" if call.outcome.is_error else call.outcome.status
-    if call.called is None:
-        return "asked"
-    return "failed" if call.called.error else "running"
+def _calls(ledger: Ledger, found: Iterable[Happening]) -> ShownCalls:
+    """Return the calls of a task; their side effects as recorded, else by the tools' rules."""
+
+    def policy(body: StepBody, call: ToolCall) -> ToolPolicy | None:
+        described = ledger.s.described
+        rules = described and described.rules(body.step.agent)
+        return policy_of(rules.policies, call) if rules is not None else None
+
+    return ShownCalls(found, policy)
 
 
 def hosted_call(call: HostedCall) -> dict[str, Json]:
@@ -76,22 +79,6 @@ def hosted_call(call: HostedCall) -> dict[str, Json]:
     status = "failed" if call.is_error else "done"
     more = given(arguments=cut(call.arguments), result=cut(call.result))
     return {"tool": call.tool, "status": status, **more}
-
-
-def _result(call: StepCall, outcome: Outcome | None) -> str:
-    if outcome is not None:
-        return cut(shown(outcome.content))
-    return cut(call.called.error) if call.called is not None else ""
-
-
-def effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
-    """Return the side effect of a call: as recorded with it, else by its tool's policy."""
-    recorded = call.outcome.effect if call.outcome else call.called.effect if call.called else ""
-    described = ledger.s.described
-    if recorded or described is None:
-        return recorded
-    policy = policy_of(described.rules(body.step.agent).policies, call.call)
-    return policy.effect if policy is not None else ""
 
 
 def _decision(decided: Decided) -> dict[str, Json]:
@@ -169,7 +156,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
         "completed_steps": found.steps,
         "upcoming_steps": 0 if status in CLOSED else len(ledger.s.opens) + len(ledger.s.queue),
         "cost": _cost(found.usage),
-        "waits_for": [cut(_question(approval)) for approval in waiting[:20]],
+        "waits_for": [cut(approval.line) for approval in waiting[:20]],
         **given(
             branch_cost=_cost(found.branch_usage) if found.branch_usage != found.usage else None,
             session=found.session,
@@ -238,7 +225,7 @@ def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
     said = [shown(each.message.content) for each in body.answers if shown(each.message.content)]
     output = shown(body.stored) if body.stored is not None else as_text(body.output)
     waits = [
-        _question(approval)
+        approval.line
         for approval in approvals.asked_everywhere(ledger)
         if body.status == "open" and approval.n == body.n
     ]
@@ -252,7 +239,7 @@ def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
             agent=body.step.agent or ledger.given.head.agent,
             input=cut(shown(body.input.content)) if body.input is not None else "",
             said=[cut(text) for text in said if text != output],
-            calls=[plain_call(body, call, ledger) for call in body.all_calls()],
+            calls=[plain_call(each) for each in _calls(ledger, step_happenings(body)).calls],
             at_provider=[hosted_call(call) for call in body.hosted],
             output=cut(output),
             waits_for=[cut(text) for text in waits],
@@ -307,11 +294,6 @@ def _approval(approval: Approval) -> dict[str, Json]:
     }
 
 
-def _question(approval: Approval) -> str:
-    what = f"{approval.tool} {approval.arguments}" if approval.tool else approval.text
-    return f"{approval.id}: {what}"
-
-
 def _cost(usage: Usage) -> dict[str, Json]:
     return {
         "model_calls": usage.requests,
@@ -322,11 +304,12 @@ def _cost(usage: Usage) -> dict[str, Json]:
 
 
 def effects(ledger: Ledger) -> list[dict[str, Json]]:
-    """List the calls that are not read-only: of the present branch, then of steps that were left.
+    """List the calls that are not read-only, also of steps that were left, oldest first.
 
     A call that was a child task is one of them, with the id of that task, which lists its own.
 
-    What was done by a step that was left was taken back since, or remains in the world.
+    What was done by a step that was left was taken back since, or remains in the world. Archived
+    calls have a line each: of the present branch by their names, others by what the undo has noted.
     """
     here = records_here(ledger.log.entries, ledger.s.steps)
     found: list[dict[str, Json]] = []
@@ -334,83 +317,27 @@ def effects(ledger: Ledger) -> list[dict[str, Json]]:
         tools = [name.removesuffix(EFFECT) for name in line.tools if name.endswith(EFFECT)]
         if line.n not in here:
             found += [{"step": line.step_id, "tool": name, "archived": True} for name in tools]
-    bodies = [
-        *map(body_of, here.values()),
-        *(body_of(current, branch=ledger.s.branch) for current in ledger.s.opens),
-    ]
-    left, undone = _left_effects(ledger, here)
-    size = 0
-    for place, body, call in _effects_in(bodies, ledger):
-        shown_call = {"step": body.step.step_id, **plain_call(body, call, ledger)}
-        size += len(canonical(shown_call))
+    fold = Fold()
+    happened: list[Happening] = [*fold.entries(ledger.log.entries)]
+    fold.branch = ledger.s.branch
+    known = _calls(ledger, [*happened, *fold.opens(ledger.s.opens)])
+    texts, listed, size = list(ledger.s.residue), list[dict[str, Json]](), 0
+    for each in known.calls:
+        if not each.acts:
+            continue
+        listed.append({"step": each.body.step.step_id, **plain_call(each)})
+        size += len(canonical(listed[-1]))
         if size > WHOLE_BYTES:
-            shown_call = {"step": body.step.step_id, "tool": call.call.name}
-        undone_now = undone.pop(place, None)
-        found.append(shown_call | (_undo(undone_now) if undone_now else {}))
-    return newest([*found, *left, *map(_undone_call, undone.values())])
+            listed[-1] = {"step": each.body.step.step_id, "tool": each.call.call.name}
+        if each.remains:
+            _drop_text(texts, each)
+    lost: list[dict[str, Json]] = [{"text": cut(text), "remains": True} for text in texts]
+    return newest([*found, *lost, *listed, *map(_undone_call, known.undone.values())])
 
 
-def _was_begun(call: StepCall) -> bool:
-    outcome = call.outcome
-    if outcome is None:
-        return call.called is not None
-    return outcome.attempts > 0 or outcome.status == "unknown"
-
-
-def _effects_in(
-    bodies: Iterable[StepBody], ledger: Ledger
-) -> Iterator[tuple[str, StepBody, StepCall]]:
-    """Yield the calls that were begun and are not read-only, each after its place and step."""
-    for body in bodies:
-        for call in body.all_calls():
-            acts = bool(call.child) or effect_of(body, call, ledger) != "read"
-            if acts and _was_begun(call):
-                yield effect_place(body.branch, body.key, call.batch, call.i), body, call
-
-
-def _left_effects(
-    ledger: Ledger, here: Mapping[int, StepRecord]
-) -> tuple[list[dict[str, Json]], dict[str, CallUndone]]:
-    """List what steps that were left have done; return also what else was taken back, by place.
-
-    Remaining effects whose records are in the archive are known by their texts.
-    """
-    undone: dict[str, CallUndone] = {}
-    found: list[dict[str, Json]] = []
-    texts = list(ledger.s.residue)
-
-    def list_calls(body: StepBody) -> None:
-        for place, _, call in _effects_in([body], ledger):
-            taken_back = undone.pop(place, None) or undone.pop(call.child, None)
-            if taken_back is not None:
-                found.append(_undone_call(taken_back))
-            elif status_of(call) != "failed":
-                found.append(_remaining(body, call, ledger))
-                _drop_text(texts, body, call)
-
-    completed: list[StepRecord] = []
-    for entry in ledger.log.entries:
-        if entry.event is not None and isinstance(noted := noted_of(entry.event), CallUndone):
-            undone[noted.place] = noted
-        elif entry.left is not None:  # recorded after what an undo took back of it
-            list_calls(body_of(entry.left))
-        elif entry.step is not None and entry.step is not here.get(entry.step.n):
-            completed.append(entry.step)
-    for record in completed:
-        list_calls(body_of(record))
-    return [*({"text": cut(text), "remains": True} for text in texts), *found], undone
-
-
-def _remaining(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
-    """Describe a call of a step that was left, whose effect remains, or may remain."""
-    status = {} if call.outcome is not None else {"status": "unknown"}
-    return {"step": body.step.step_id, **plain_call(body, call, ledger), **status, "remains": True}
-
-
-def _drop_text(texts: list[str], body: StepBody, call: StepCall) -> None:
+def _drop_text(texts: list[str], remains: ShownCall) -> None:
     """Drop the text by which the undo has named a remaining effect."""
-    edited = call.outcome.edited if call.outcome is not None else ""
-    words = step_words(body.n, call.call.name, edited or call.call.arguments)
+    words = step_words(remains.body.n, remains.call.call.name, remains.call.arguments)
     named = next((text for text in texts if text.startswith(words)), None)
     if named is not None:
         texts.remove(named)
@@ -419,20 +346,17 @@ def _drop_text(texts: list[str], body: StepBody, call: StepCall) -> None:
 def _undo(undone: CallUndone) -> dict[str, Json]:
     """Describe how an effect was taken back."""
     event = undone.event
-    said = {"said": cut(event.text), "by": event.by, "at": time_shown(event.at)}
-    return {"undone": given(**said)}
+    return given(said=cut(event.text), by=event.by, at=time_shown(event.at))
 
 
 def _undone_call(undone: CallUndone) -> dict[str, Json]:
-    """Describe a call of a step that was left, whose effect was taken back."""
+    """Describe a call that is not known here, whose effect an undo has reverted."""
     body = undone.event.body
     arguments = str(body.get("arguments", ""))
-    return {
-        **given(
-            step=body.get("step"),
-            tool=body.get("tool"),
-            arguments=plain_arguments(arguments) if arguments else None,
-            task=body.get("task"),
-        ),
-        **_undo(undone),
-    }
+    return given(
+        step=body.get("step"),
+        tool=body.get("tool"),
+        arguments=plain_arguments(arguments) if arguments else None,
+        task=body.get("task"),
+        undone=_undo(undone),
+    )

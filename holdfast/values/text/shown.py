@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -102,3 +104,35 @@ def misfit(owner: str, error: ValidationError) -> str:
 def _in_mid_sentence(text: str) -> str:
     text = text.removeprefix("Value error, ").rstrip(".")
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `2 steps`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def shortened(text: str, limit: int = 160) -> str:
+    """Cut a text for one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def data_of(text: str) -> Any:
+    """Return the data of a JSON text; the text itself when it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def pretty(value: object) -> str:
+    """Return data for people: a text as it is, anything else as indented JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def brief(value: object, limit: int = 120) -> str:
+    """Return data in one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, limit)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.archive.segments import committing_tasks, turns
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import TURNLESS, find_task
-from holdfast.cli.commands.task_view import Shown, read_task
+from holdfast.cli.commands.task_view import Shown, facts_of, read_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.timeline import COLUMNS
@@ -28,7 +28,7 @@ from holdfast.values.checks.ids import DEFAULT_APP, check_app
 from holdfast.values.text.redact import redact
 from holdfast.values.text.terminal import printable
 
-UNCERTAIN = ("unknown", "pending")
+UNCERTAIN = ("unknown", "cut off", "running")
 """States of a call that may have had its effect."""
 
 NOTHING_OPEN = "Nothing: each effect is known, and nothing waits for a person."
@@ -154,10 +154,11 @@ async def _sections(engine: Engine, task_id: str, found: Verification) -> list[S
     decided = [each for each in events if _is_of_person(each)]
     asked = {each.approval: _call(each) for each in events if each.kind == "asked"}
     is_open = "What is still open in the world?"
+    facts = facts_of(shown) | ({"answer": shown.answer} if shown.answer else {})
     effects = ("when (UTC)", "call", "outcome", "result", "approved by", "undone by")
     about = ("when (UTC)", "who", "what", "about", "why")
     return [
-        Section("The task", ("what", "is"), _facts(shown)),
+        Section("The task", ("what", "is"), [*facts.items()]),
         Section(is_open, ("since (UTC)", "what", "why"), open_, NOTHING_OPEN),
         Section("What did it do outside?", effects, _effects(calls), "Nothing: it only read."),
         Section("Who decided what, and why?", about, _decisions(decided, asked), "No person."),
@@ -186,22 +187,6 @@ async def _of_children(
     return found
 
 
-def _facts(shown: Shown) -> list[tuple[str, ...]]:
-    task = shown.task
-    told = {
-        "id": task.task_id,
-        "agent": task.agent,
-        "session": task.session,
-        "asked": task.input,
-        "began (UTC)": output.clock(task.created),
-        "status": task.status.replace("_", " "),
-        "answer": shown.answer,
-        "error": task.error,
-        "blocked by": task.blocked_by,
-    }
-    return [(name, text) for name, text in told.items() if text]
-
-
 def _call(event: AuditEvent) -> str:
     proposed = f" (proposed: {event.proposed})" if event.proposed else ""
     return f"{event.tool} {event.arguments}".strip() + proposed
@@ -212,12 +197,13 @@ def _open(calls: Sequence[AuditEvent], shown: Shown) -> list[tuple[str, ...]]:
     rows = list[tuple[str, ...]]()
     for each in calls:
         if each.undo == "remains":
-            rows.append((output.clock(each.time), _call(each), "its step was undone, it was not"))
+            rows.append(
+                (output.clock(each.time), _call(each), "it is not undone, its step is left")
+            )
         elif each.status in UNCERTAIN and each.started:
             rows.append((output.clock(each.time), _call(each), f"{each.status}: it may be done"))
     for asked in shown.approvals:
-        what = f"{asked.tool} {asked.arguments}".strip() or asked.text
-        rows.append((output.clock(asked.asked), what, "waits for a person"))
+        rows.append((output.clock(asked.asked), asked.what, "waits for a person"))
     return rows
 
 

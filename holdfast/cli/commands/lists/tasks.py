@@ -17,6 +17,7 @@ from holdfast.cli.options import Common
 from holdfast.reading.listing import ReadMemo, Wanted, newest_tasks, plain_memo
 from holdfast.values.checks.ids import check_name
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.text.shown import shortened
 
 if TYPE_CHECKING:
     from holdfast.values.base import Json
@@ -55,7 +56,7 @@ async def tasks_command(
             task["agent"],
             output.clock(task["created"]),
             *(_as_columns(costs[name]) if cost else ()),
-            output.shortened(task["input"], 60),
+            shortened(task["input"], 60),
         )
         for name, task in found.items()
     ]

@@ -27,8 +27,8 @@ from holdfast.desk.pages.parts import (
     task_url,
     text,
 )
-from holdfast.desk.views.cards import TITLES, Card, Field, waits_for
-from holdfast.task.people.choices import Choice
+from holdfast.desk.views.cards import Card, Field, waits_for
+from holdfast.task.people.choices import TITLES, Choice
 
 _EFFECT_TONES: dict[str, Tone] = {
     "read": "calm",

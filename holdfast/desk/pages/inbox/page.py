@@ -33,24 +33,16 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.cards import (
-    TITLES,
-    Card,
-    Context,
-    card_of,
-    seen_by,
-    title_of,
-    waits_for,
-)
-from holdfast.desk.views.words import brief, counted, data_of
+from holdfast.desk.views.cards import Card, Context, card_of, seen_by, waits_for
 from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.calls import Approval
-from holdfast.task.people.choices import Choice, Done, choices_of
+from holdfast.task.people.choices import TITLES, Choice, Done, choices_of, title_of
 from holdfast.task.people.decisions import Person, cannot_decide
 from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.verbs import LISTED, VERBS
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import for_decision
+from holdfast.values.text.shown import brief, counted, data_of
 
 # The rows of the inbox, which change one by one: the keyboard's place in them is kept.
 

@@ -51,28 +51,29 @@ from holdfast.desk.pages.task.sections import (
 from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts
 from holdfast.desk.views.axis import Axis, Bar
 from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
-from holdfast.desk.views.cards import TITLES, shown_rule, title_of
+from holdfast.desk.views.cards import shown_rule
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
 from holdfast.desk.views.timeline import (
     Lane,
     Timeline,
-    bodies_in,
     effects_of,
     timeline_of,
-    undone_steps,
 )
-from holdfast.desk.views.words import cost_shown, counted, cut, pretty, shortened
+from holdfast.desk.views.words import cut
 from holdfast.errors import EngineError, HoldfastError, StuckTaskError, TaskNotFoundError
 from holdfast.reading.artifacts import artifacts_in
 from holdfast.reading.listing import STUCK
 from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.head import AgentSnapshot
+from holdfast.task.people.choices import TITLES, title_of
+from holdfast.task.shown import bodies_in, undone_steps
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import counted, pretty, shortened
 from holdfast.values.text.terminal import printable
 
 # The timeline of a task, drawn: a row for each step and each call, bars on a common axis.
@@ -83,11 +84,10 @@ _COLOURS = {
     "tool": "bg-emerald-600",
     "wait": "bg-amber-300 dark:bg-amber-700",
 }
+_VOID = "bg-slate-400 opacity-60 dark:bg-slate-500"
 _STATES = {
-    "failed": "bg-rose-600",
-    "lost": "bg-rose-600",
-    "unknown": "bg-rose-600",
-    "void": "bg-slate-400 opacity-60 dark:bg-slate-500",
+    **dict.fromkeys(("failed", "unknown", "cut off"), "bg-rose-600"),
+    **dict.fromkeys(("not run", "undone", "restarted"), _VOID),
 }
 _HATCH = (
     "bg-[repeating-linear-gradient(120deg,transparent_0_5px,#fff_5px_8px)]"
@@ -105,8 +105,8 @@ _LEGEND = (
     ("model", "model call", "bg-indigo-500"),
     ("tool", "tool call", "bg-emerald-600"),
     ("wait", "waits for a person", "bg-amber-300 dark:bg-amber-700"),
-    ("bad", "failed, lost or unknown", "bg-rose-600"),
-    ("void", "undone", "bg-slate-400"),
+    ("bad", "failed, unknown or cut off", "bg-rose-600"),
+    ("void", "undone or not run", "bg-slate-400"),
 )
 
 
@@ -521,9 +521,9 @@ def _linked(found: Facts) -> tuple[object, ...]:
 
 def _draw_links(found: Facts) -> None:
     task = found.task
-    cost = cost_shown(task.usage)
+    cost = task.usage.in_words
     if task.branch_usage != task.usage:
-        cost += f"; of it the present branch: {cost_shown(task.branch_usage)}"
+        cost += f"; of it the present branch: {task.branch_usage.in_words}"
     facts(
         [
             ("Agent", task.agent),

@@ -33,12 +33,14 @@ from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
 from holdfast.desk.views.tasks import COLOURS
 from holdfast.desk.views.timeline import Effect
-from holdfast.desk.views.words import counted, cut, dotted, span, spent
+from holdfast.desk.views.words import cut, dotted, span, spent
 from holdfast.reading.artifacts import KeptArtifact
+from holdfast.task.shown import step_state, step_title
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import counted
 from holdfast.values.text.terminal import printable
 
 OnStep = Callable[[StepBody], None]
@@ -112,11 +114,10 @@ class Steps:
 
 def _title(body: StepBody, *, is_undone: bool) -> str:
     side = side_of(body)
-    own = f" ({body.step.step_id})" if body.step.step_id not in ("", f"s{body.n}") else ""
-    branch = f" · branch {body.branch}" if body.branch else ""
-    status = "undone" if is_undone else {"last": "answer", "done": "done"}.get(body.status, "open")
-    took = f" · {span(side.seconds)}" if body.ended else ""
-    return dotted(f"Step {body.n}{own}{branch}", f"{status}{took}", spent(side.usage))
+    branch = f"branch {body.branch}" if body.branch else ""
+    state = step_state(body, is_undone=is_undone)
+    took = span(side.seconds) if body.ended else ""
+    return dotted(step_title(body), branch, state, took, spent(side.usage))
 
 
 def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> None:
