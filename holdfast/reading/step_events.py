@@ -13,7 +13,7 @@ from typing import Literal, assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
-from holdfast.task.data.calls import ApprovalKind
+from holdfast.task.data.calls import ApprovalKind, asked_for
 from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.status import TaskStatus
@@ -344,7 +344,10 @@ def _aside_text(
     """Say what a person is asked for or did, or what went wrong."""
     match event:
         case Waiting():
-            return _waiting_text(event)
+            until = f" until {time_shown(event.expires)}" if event.expires else ""
+            what = f"{asked_for(event.approval_kind, event.tool)} ({event.approval})"
+            why = ": ".join(part for part in (event.arguments, event.text) if part)
+            return f"{_of_step(event.step_id)}waits{until} for {what}{_because(why)}"
         case ApprovalDecided():
             what = f"{_of_step(event.step_id)}{event.tool or 'approval'} {event.status}"
             return f"{what}{_by(event.by)}{_because(event.note)}"
@@ -359,13 +362,6 @@ def _aside_text(
             when = f" in {event.seconds:.0f} s" if event.seconds >= 1 else ""
             again = f"{_short(event.why)}; attempt {event.attempt}{when}"
             return f"{_of_step(event.step_id)}{event.name}: {again}"
-
-
-def _waiting_text(event: Waiting) -> str:
-    what = " ".join(part for part in (event.tool, event.arguments) if part)
-    until = f" until {time_shown(event.expires)}" if event.expires else ""
-    text = f"{_of_step(event.step_id)}waits{until} for a decision on {event.approval}"
-    return f"{text}{_because(': '.join(part for part in (what, event.text) if part))}"
 
 
 def _of_step(step_id: str) -> str:

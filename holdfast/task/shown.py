@@ -6,7 +6,7 @@ room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -196,17 +196,28 @@ def step_state(body: StepBody, *, is_undone: bool) -> StepState:
     return "done" if body.is_completed else "cut off" if body.is_over else "running"
 
 
-def undone_steps(found: Iterable[Happening]) -> set[tuple[int, int]]:
-    """Return branch and ordinal of each completed step that an undo has taken."""
-    standing: list[tuple[int, int]] = []
-    gone: set[tuple[int, int]] = set()
+def path_of(found: Iterable[Happening], branch: int | None = None) -> list[StepBody]:
+    """Return the completed steps that a branch builds on, oldest first.
+
+    Args:
+        found: What happened, by `happenings`.
+        branch: The branch as it was when it was left; None for the present one.
+    """
+    path: list[StepBody] = []
     for each in found:
         if isinstance(each, StepEnded):
-            standing.append((each.body.branch, each.body.n))
+            path.append(each.body)
         elif isinstance(each, StepsUndone):
-            gone |= {place for place in standing if place[1] >= each.first}
-            standing = [place for place in standing if place[1] < each.first]
-    return gone
+            if each.branch == branch:
+                return path
+            path = [body for body in path if body.n < each.first]
+    return path
+
+
+def undone_steps(found: Sequence[Happening]) -> set[tuple[int, int]]:
+    """Return branch and ordinal of each completed step that an undo has taken."""
+    ended = {(each.body.branch, each.body.n) for each in found if isinstance(each, StepEnded)}
+    return ended - {(body.branch, body.n) for body in path_of(found)}
 
 
 BAD = frozenset({"damaged", "failed", "undo_failed", "lost"})

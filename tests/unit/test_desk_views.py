@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast.desk.views.axis import Bar, axis_of
-from holdfast.desk.views.branches import path_of
 from holdfast.desk.views.charts import Asked, charts_of, period_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.markdown import rendered
@@ -29,6 +28,8 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.happenings import happenings
 from holdfast.task.ledger.recording import SAID_IN_ADDS
+from holdfast.task.shown import path_of
+from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 
@@ -225,6 +226,10 @@ def test_an_undo_concerns_the_calls_of_the_step_as_it_was_run_last() -> None:
     ]
 
 
+def path(*entries: Entry, branch: int | None = None) -> list[StepBody]:
+    return path_of(happenings(entries), branch)
+
+
 def undo_of(n: int) -> Entry:
     return event("undone", by="ann", n=n, steps=[f"s{n}"])
 
@@ -235,8 +240,8 @@ def undo(at: float = 20.0) -> Entry:
 
 def test_a_branch_that_was_left_keeps_its_steps_for_a_comparison() -> None:
     entries = [step(1), step(2), undo(), step(2, branch=1), step(3, branch=1)]
-    assert [(b.branch, b.n) for b in path_of(entries, 0)] == [(0, 1), (0, 2)]
-    assert [(b.branch, b.n) for b in path_of(entries)] == [(0, 1), (1, 2), (1, 3)]
+    assert [(b.branch, b.n) for b in path(*entries, branch=0)] == [(0, 1), (0, 2)]
+    assert [(b.branch, b.n) for b in path(*entries)] == [(0, 1), (1, 2), (1, 3)]
 
 
 def test_bars_say_what_model_calls_cost_once_a_price_is_known() -> None:
@@ -252,12 +257,12 @@ def test_bars_say_what_model_calls_cost_once_a_price_is_known() -> None:
 
 def test_a_comparison_marks_the_first_difference() -> None:
     other = step(2, adds=(user("q"), assistant("No."), tool("c1", "paid"), tool("c2", "sent")))
-    found = compare(path_of([step(1), step(2)]), path_of([step(1), other, step(3)]))
+    found = compare(path(step(1), step(2)), path(step(1), other, step(3)))
     assert [pair.differs for pair in found.pairs][:2] == [(), ("answers",)]
     assert [pair.is_first for pair in found.pairs] == [False, True, False]
     assert found.pairs[2].left is None
     assert (found.first, [each.total_tokens for each in found.usages]) == (1, [30, 45])
-    assert compare(path_of([step()]), path_of([step()])).first is None
+    assert compare(path(step()), path(step())).first is None
 
 
 def test_agents_are_compared_by_what_models_get_of_them() -> None:

@@ -29,11 +29,11 @@ def made(kind: Any, **facts: Any) -> StepEvent:
         (made(Thought, step_id="s1", text="I\nlook first."), "  s1 says I look first."),
         (
             made(Waiting, step_id="s1", arguments='{"euros": 5}', text="dear", **PAY),
-            '  s1 waits for a decision on t:1: pay {"euros": 5}: dear',
+            '  s1 waits for approval of pay (t:1): {"euros": 5}: dear',
         ),
         (
             made(Waiting, approval="t:2", approval_kind="limit", text="used up", expires=60.0),
-            "  waits until 1970-01-01 00:01:00 UTC for a decision on t:2: used up",
+            "  waits until 1970-01-01 00:01:00 UTC for a decision on its budget (t:2): used up",
         ),
         (
             made(ApprovalDecided, step_id="s1", status="rejected", by="ann", note="no", **PAY),

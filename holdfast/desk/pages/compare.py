@@ -25,7 +25,6 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.branches import path_of
 from holdfast.desk.views.comparison import (
     ASPECTS,
     Comparison,
@@ -38,6 +37,8 @@ from holdfast.desk.views.comparison import (
 )
 from holdfast.desk.views.words import cut, dotted, span, spent
 from holdfast.errors import InvalidArgumentError, NotFoundError, message_of
+from holdfast.task.happenings import happenings
+from holdfast.task.shown import path_of
 from holdfast.task.step_body import StepBody
 from holdfast.values.text.redact import redact
 
@@ -125,7 +126,7 @@ class Compare:
     async def _path(self, side: str) -> list[StepBody]:
         branch = self._query.get(f"{side}_branch", "")
         entries = await self._frame.desk.runner.ledger(self._query[side])
-        return path_of(entries, _number(branch))
+        return path_of(happenings(entries), _number(branch))
 
     async def _prompt(self, side: str) -> Prompt | None:
         """Return the agent of a side; None when it cannot be read."""

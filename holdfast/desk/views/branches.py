@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from holdfast.task.data.records import Entry
-from holdfast.task.happenings import Happening, Noted, StepEnded, StepsUndone, happenings
-from holdfast.task.step_body import StepBody
+from holdfast.task.happenings import Happening, Noted, StepEnded, StepsUndone
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
@@ -99,21 +97,3 @@ def origin_of(found: Sequence[Happening]) -> Origin | None:
     return Origin(
         task_id=str(event.body.get("from", "")), n=at if isinstance(at, int) else 0, by=event.by
     )
-
-
-def path_of(entries: Sequence[Entry], branch: int | None = None) -> list[StepBody]:
-    """Return the completed steps that a branch builds on, oldest first.
-
-    Args:
-        entries: The ledger.
-        branch: The branch as it was when it was left; None for the present one.
-    """
-    path: list[StepBody] = []
-    for each in happenings(entries):
-        if isinstance(each, StepEnded):
-            path.append(each.body)
-        elif isinstance(each, StepsUndone):
-            if each.branch == branch:
-                return path
-            path = [body for body in path if body.n < each.first]
-    return path

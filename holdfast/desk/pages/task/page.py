@@ -50,7 +50,7 @@ from holdfast.desk.pages.task.sections import (
 )
 from holdfast.desk.pages.task.verbs import Facts, Verbs, read_facts
 from holdfast.desk.views.axis import Axis, Bar
-from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
+from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of
 from holdfast.desk.views.cards import shown_rule
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
@@ -68,7 +68,7 @@ from holdfast.reading.streams.reader import RawResponsesStreamEvent, StreamEvent
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.people.choices import TITLES, title_of
-from holdfast.task.shown import bodies_in, undone_steps
+from holdfast.task.shown import bodies_in, path_of, undone_steps
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
@@ -444,7 +444,7 @@ class TaskPage:
 
     def _draw_answer(self, found: Facts) -> None:
         """Draw the answer of the task, once it has one."""
-        path = path_of(found.entries)
+        path = path_of(found.found)
         if not path or path[-1].status != "last":
             return
         with ui.element("section").classes(f"{CARD} flex flex-col gap-2"):
