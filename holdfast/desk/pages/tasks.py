@@ -191,7 +191,7 @@ class Tasks:
         with ui.column().classes("min-w-0 gap-0.5"):
             label = row.input or row.task_id
             made = link(label, task_url(row.task_id), "w-full truncate text-sm font-medium")
-            made.props["title"] = printable(cut(label, 500))
+            made.props["title"] = printable(cut(label, longest=500))
             names = [row.agent, row.task_id, *([f"session {row.session}"] * bool(row.session))]
             text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
         with ui.column().classes("min-w-0 items-start gap-0.5"):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import cut as cut_to
 from holdfast.values.text.shown import time_shown
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
+
+cut = partial(cut_to, longest=LONGEST)
 
 
 def clock(seconds: float) -> str:
@@ -47,13 +51,6 @@ def spent(usage: Usage) -> str:
 def dotted(*parts: str) -> str:
     """Join what there is to say in one line."""
     return " · ".join(filter(None, parts))
-
-
-def cut(text: str, limit: int = LONGEST) -> str:
-    """Cut a text that may have lines, and say how much is left out."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
 
 
 def object_of(value: Json) -> dict[str, Json] | None:

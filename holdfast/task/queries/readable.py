@@ -7,6 +7,7 @@ shown whole as far as they fit, older ones and archived ones by a line each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
@@ -31,14 +32,13 @@ from holdfast.values.checks import gate
 from holdfast.values.messages import ToolCall, Usage, cost_written, shown
 from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.values.steps import Task, TaskStep
+from holdfast.values.text.shown import cut as cut_to
 from holdfast.values.text.shown import time_shown
 
 TEXT_CHARACTERS = 1000
 
 
-def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
-    """Return a text, or its beginning and its length."""
-    return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
+cut = partial(cut_to, longest=TEXT_CHARACTERS)
 
 
 def plain_call(shown_call: ShownCall) -> dict[str, Json]:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TypeVar
 
+from holdfast.values.text.shown import cut
+
 LONGEST = 2000
-"""Characters of a value; what is longer is cut, with a note of how much is missing."""
+"""Characters of a value; what is longer is cut, with a note of its length."""
 
 LONGEST_CELL = 200
 """The same for a value in a row of a list."""
@@ -56,12 +58,12 @@ def table(title: str, rows: Mapping[str, object]) -> str:
     """
     shown = {name: str(value) for name, value in rows.items()}
     body = "".join(
-        f"<tr>{_cell('th', name)}{_cell('td', _cut(value))}</tr>"
+        f"<tr>{_cell('th', name)}{_cell('td', cut(value, LONGEST))}</tr>"
         for name, value in shown.items()
         if value
     )
     caption = '<caption style="text-align:left;white-space:nowrap">'
-    return f"<table>{caption}{escape(_cut(title, LONGEST_CELL))}</caption>{body}</table>"
+    return f"<table>{caption}{escape(cut(title, LONGEST_CELL))}</caption>{body}</table>"
 
 
 def grid(rows: Sequence[Mapping[str, object]]) -> str:
@@ -71,15 +73,10 @@ def grid(rows: Sequence[Mapping[str, object]]) -> str:
     names = [name for name in known if any(row.get(name) for row in shown)]
     head = "".join(_cell("th", name) for name in names)
     lines = [
-        "".join(_cell("td", _cut(row.get(n, ""), LONGEST_CELL)) for n in names) for row in shown
+        "".join(_cell("td", cut(row.get(n, ""), LONGEST_CELL)) for n in names) for row in shown
     ]
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _cell(tag: str, text: str) -> str:
     return f'<{tag} style="text-align:left;white-space:pre-wrap">{escape(text)}</{tag}>'
-
-
-def _cut(text: str, limit: int = LONGEST) -> str:
-    beyond = len(text) - limit
-    return text if beyond <= 0 else f"{text[:limit]}… ({beyond} more characters)"

@@ -117,6 +117,11 @@ def shortened(text: str, limit: int = 160) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def cut(text: str, longest: int) -> str:
+    """Return a text, or its beginning and its length."""
+    return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
+
+
 def data_of(text: str) -> Any:
     """Return the data of a JSON text; the text itself when it is not JSON."""
     try:
