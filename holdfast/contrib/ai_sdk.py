@@ -39,6 +39,7 @@ from holdfast.reading.streams.reader import (
 )
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name
+from holdfast.values.text.shown import data_of
 
 _DONE = "data: [DONE]\n\n"
 _TEXTS = {
@@ -200,7 +201,10 @@ class _Told:
                 said = item.shown_item()
                 if "call_id" in said:  # the provider's own tools have run already
                     yield from self.close()
-                    yield _call(said["call_id"], said["name"], _read(said["arguments"])) | at
+                    yield (
+                        _call(said["call_id"], said["name"], data_of(said["arguments"] or "{}"))
+                        | at
+                    )
             case RunItemStreamEvent(name="tool_output", item=item):
                 said = item.shown_item()
                 yield {
@@ -269,14 +273,6 @@ def _call(id: str, name: str, given: Any) -> Part:
 
 def _void(offsets: Any) -> Part:
     return {"type": "data-void", "data": {"offsets": [list(each) for each in offsets]}}
-
-
-def _read(arguments: str) -> Any:
-    """Return arguments as data, or as the model wrote them."""
-    try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return arguments
 
 
 def _sent(part: Part) -> str:
