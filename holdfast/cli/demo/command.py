@@ -456,7 +456,7 @@ class Stage:
         view = LiveView(self.runner, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())
         running = asyncio.create_task(self._run())
-        killing = asyncio.create_task(self._kill_in_mid_call())
+        killing = asyncio.create_task(self._kill_in_mid_call(view))
         try:
             while not running.done():
                 await asyncio.wait({running}, timeout=1.0)
@@ -471,10 +471,11 @@ class Stage:
             await view.catch_up()
         return response, kill
 
-    async def _kill_in_mid_call(self) -> Kill:
+    async def _kill_in_mid_call(self, view: LiveView) -> Kill:
         """Kill the worker process while it is inside the call, and start the next one."""
         pid = self.workers.pids[-1]
         during = await self._caught(pid)
+        await view.catch_up()  # what has come before the kill stands above it
         self.workers.kill()
         self.console.print(
             f"\n   >>>  kill -9 {pid}: the worker process is gone, in the middle of {during}",

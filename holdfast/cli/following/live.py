@@ -34,7 +34,7 @@ from holdfast.task.data.commands import Command, decode
 from holdfast.task.requests.command_effects import HEARD
 from holdfast.values.text.terminal import printable
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.2
 LAST_SECONDS = 3.0
 """Time limit of the last reading: no worker may be up."""
 
@@ -49,6 +49,7 @@ class LiveView:
         self._console = console
         self._follower = Follower(runner.reader, runner.response, task_id)
         self._mark: object = None
+        self._one = asyncio.Lock()
         self._flying: dict[tuple[str, str], str] = {}
         self._said: set[str] = set()
         self._status: Status | None = None
@@ -91,8 +92,9 @@ class LiveView:
     async def _read(self) -> None:
         """Print what is new, as far as it can be read."""
         try:
-            for event in await self._follower.new():
-                self.take(event)
+            async with self._one:  # each event is printed once
+                for event in await self._follower.new():
+                    self.take(event)
         except HoldfastError:  # no worker or no server is up
             self._mark = None
         except Exception as error:  # noqa: BLE001  of a codec; shown
