@@ -30,7 +30,7 @@ SOON = 100.0
 # One process has imported everything and forks: a worker is then up in a tenth of a second, and
 # two cores are enough for hundreds of them. It has no threads, so forking is safe.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["pytest", "openai", "tests.crash.programs"])
+context.set_forkserver_preload(["tests.crash.preloaded"])
 
 numbers = itertools.count(1)
 

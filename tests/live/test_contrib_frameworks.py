@@ -1,14 +1,12 @@
 """Agents of LangGraph and Strands as tools."""
 
+import importlib
 import operator
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from holdfast import ToolContext
@@ -20,14 +18,19 @@ from tests.support.rig import Rig, until_status
 RAN: list[str] = []
 
 
-def talk(state: MessagesState) -> Any:
+def lang(name: str) -> Any:
+    """Return a module of LangGraph, which takes two seconds to import."""
+    return importlib.import_module(f"langgraph.{name}")
+
+
+def talk(state: Any) -> Any:
     said = str(state["messages"][-1].content)
     return {"messages": [{"role": "assistant", "content": f"heard: {said}"}]}
 
 
-def graph_of(*nodes: Callable[..., Any], state: Any = MessagesState, **options: Any) -> Any:
-    graph = StateGraph(state)
-    before = START
+def graph_of(*nodes: Callable[..., Any], state: Any = None, **options: Any) -> Any:
+    graph = lang("graph").StateGraph(state or lang("graph").MessagesState)
+    before = lang("graph").START
     for each in nodes:
         graph.add_node(each.__name__, each)
         graph.add_edge(before, each.__name__)
@@ -48,8 +51,8 @@ def plan(state: Trip) -> Any:
 
 
 def ask(state: Trip) -> Any:
-    nights = interrupt(f"How long in {state['city']}?")
-    hotel = interrupt("Which hotel?")
+    nights = lang("types").interrupt(f"How long in {state['city']}?")
+    hotel = lang("types").interrupt("Which hotel?")
     return {"steps": [f"stay {nights} at {hotel}"]}
 
 
@@ -83,7 +86,7 @@ async def test_an_interrupt_is_a_question_for_a_person_and_the_graph_goes_on(
     rig: Rig, model: FakeOpenAI
 ) -> None:
     RAN.clear()
-    graph = graph_of(plan, ask, state=Trip, checkpointer=InMemorySaver())
+    graph = graph_of(plan, ask, state=Trip, checkpointer=lang("checkpoint.memory").InMemorySaver())
     trip = langgraph_tool(
         graph,
         name="trip",
@@ -132,4 +135,4 @@ async def test_an_agent_of_strands_is_made_for_each_call() -> None:
     with pytest.raises(InvalidArgumentError, match="a function that makes an agent"):
         strands_tool(make())
     with pytest.raises(InvalidArgumentError, match="a compiled graph"):
-        langgraph_tool(StateGraph(MessagesState))
+        langgraph_tool(lang("graph").StateGraph(lang("graph").MessagesState))

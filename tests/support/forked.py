@@ -132,6 +132,7 @@ def import_all() -> None:
         if not module.endswith("__main__"):
             importlib.import_module(module)
     importlib.import_module("tests.support.certificates").share_certificates()
+    importlib.import_module("openai").AsyncOpenAI(api_key="any")  # reads the certificates
     assert threading.active_count() == 1
     gc.freeze()
 
