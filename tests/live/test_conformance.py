@@ -30,6 +30,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
+from tests.support.scale import all_of
 from tests.support.workers import Counting
 
 
@@ -44,9 +45,8 @@ class FunctionCalling(AgentWorkerConformance):
 
 
 def cost(check: str) -> Any:
-    """Leave checks that kill a process, but for one, to `make test-all`."""
-    is_cheap = "killed" not in check or "tool" in check
-    return pytest.param(check, marks=() if is_cheap else pytest.mark.exhaustive)
+    """Leave checks that kill a process to `make test-all`."""
+    return all_of(check) if "killed" in check else check
 
 
 @pytest.mark.parametrize("check", [cost(each) for each in checks()])

@@ -18,7 +18,6 @@ from tests.support.rig import Rig
 from tests.support.workers import said
 
 SOON = str(0.3 / 86_400)
-MANY = 25
 
 
 async def until_resting(client: Client, *ids: str) -> None:
@@ -44,27 +43,6 @@ async def forget(client: Client, id: str) -> None:
                 with suppress(RPCError):  # it is gone already
                     await client.workflow_service.delete_workflow_execution(request)
             await asyncio.sleep(0.1)
-
-
-@pytest.mark.exhaustive
-async def test_many_sessions_leave_no_open_workflow_and_each_goes_on_with_its_memory(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(DAYS, SOON)
-    runner = await rig.make()
-    client = runner.client
-    sessions = [runner.session(f"s{k}") for k in range(MANY)]
-    await asyncio.gather(*(each.append([user(each.name)]) for each in sessions))
-    ids = [each.id for each in sessions]
-    await until_resting(client, *ids)
-    await forget(client, ids[0])
-    for each in sessions:
-        assert said(await each.chat_history()) == [("user", each.name)]
-    monkeypatch.setenv(DAYS, "1")
-    await asyncio.gather(*(each.append([user("more")], once="m") for each in sessions))
-    for each in sessions:
-        await each.append([user("more")], once="m")
-        assert said(await each.chat_history()) == [("user", each.name), ("user", "more")]
 
 
 async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
