@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -26,7 +27,7 @@ from holdfast.tracing import instrument
 from holdfast.values.checks.gate import clean
 from tests.support.certificates import share_certificates
 from tests.support.dialects import anthropic, gemini
-from tests.support.lent import ephemeral_server, lend_servers
+from tests.support.lent import LENDER, ephemeral_server, lend_servers
 from tests.support.patience import be_patient
 from tests.support.receiver import Receiver, receiving
 from tests.support.rig import Engine, Rig, World, make_engine
@@ -123,6 +124,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Stop the servers that runners of this process have had."""
+    asyncio.run(LENDER.stop())
 
 
 def is_exhaustive(item: pytest.Item) -> bool:

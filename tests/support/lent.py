@@ -17,7 +17,7 @@ from holdfast.engine.dev_server.ephemeral import EphemeralServer, ephemeral_serv
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.target import Target, embedded_target
 
-__all__ = ["ephemeral_server", "lend_servers"]
+__all__ = ["LENDER", "ephemeral_server", "lend_servers"]
 
 NAMESPACES = 16
 """Of one server; the next one follows once all are used."""
@@ -66,18 +66,26 @@ class Lender:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(ephemeral, "server_command", with_names)
                 server = await ephemeral_server()
-            self._servers.append(server)  # it ends with this process
+            self._servers.append(server)
             at = server.info
             self._free = [
                 LentInfo(address=at.address, pid=at.pid, namespace=name) for name in names
             ]
         return Lent(self._free.pop())
 
+    async def stop(self) -> None:
+        """Stop the servers."""
+        while self._servers:
+            await self._servers.pop().stop()
+
+
+LENDER = Lender()
+
 
 def lend_servers() -> None:
     """Have all runners of this process that want a server in memory get a namespace."""
     for module, name, made in (
-        (ephemeral, "ephemeral_server", Lender().lend),
+        (ephemeral, "ephemeral_server", LENDER.lend),
         (connect, "embedded_target", _target),
     ):
         setattr(module, name, made)
