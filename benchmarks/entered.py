@@ -32,6 +32,7 @@ CHANCE = {
     "Caller._acknowledge",
     "Caller.given.<locals>.send",
     "AgentTask.signal",
+    "RunRequests.acknowledge",
     "LedgerState.branch_of",
     "Updates._give",
     # Whether workers are up is asked again after some seconds.
