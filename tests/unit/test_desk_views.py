@@ -140,6 +140,14 @@ def test_a_wait_ends_with_the_decision_that_counts() -> None:
         assert (wait.detail, wait.end) == (detail, end)
 
 
+def test_a_call_that_was_not_run_is_a_moment_of_its_step() -> None:
+    rejected = Decided(approval="t:1", status="rejected", by="ann", at=13.0)
+    refused = Outcome(content="no", is_error=True, status="failed", attempts=0, decided=(rejected,))
+    [lane] = timeline(step(outcomes=(refused, MAILED))).lanes
+    [pay] = [bar for bar in lane.bars if bar.label == "pay"]
+    assert (pay.start, pay.end, pay.state, pay.result) == (13.0, 13.0, "not run", "no")
+
+
 def test_lost_workers_and_undos_are_marked() -> None:
     marks = timeline(event("lost", tool="pay"), event("undone", by="ann", n=1, steps=["s1"])).marks
     assert [(mark.text, mark.is_bad) for mark in marks] == [
