@@ -69,16 +69,8 @@ def _sync_iterator(
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        items = method(shared_loop().run(self._ready()), *args, **kwargs)
-
-        async def following() -> list[R]:
-            try:
-                return [await anext(items)]
-            except StopAsyncIteration:
-                return []
-
-        while item := shared_loop().run(following()):
-            yield item[0]
+        ready = shared_loop().run(self._ready())
+        yield from shared_loop().iterate(method(ready, *args, **kwargs))
 
     return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
 
@@ -129,13 +121,7 @@ class Stream:
 
     def __iter__(self) -> Iterator[Any]:
         """Read all events."""
-        events = aiter(self._twin)
-
-        async def following() -> Any:
-            return await anext(events, None)
-
-        while (event := shared_loop().run(following())) is not None:
-            yield event
+        return shared_loop().iterate(aiter(self._twin))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

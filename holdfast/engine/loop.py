@@ -10,7 +10,7 @@ import atexit
 import importlib
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextvars import Context
@@ -79,6 +79,22 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Read an async iterator in the loop, and block for each item.
+
+        Raises:
+            RuntimeError: As in `run`.
+        """
+
+        async def following() -> list[T]:
+            try:
+                return [await anext(items)]
+            except StopAsyncIteration:
+                return []
+
+        while item := self.run(following()):
+            yield item[0]
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine in the loop; cancelling the future cancels it.
