@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, cast, overload
 
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
@@ -184,10 +185,7 @@ def input_guardrail(
     Raises:
         UserError: It cannot be called.
     """
-
-    def decorate(func: GuardrailFunction) -> InputGuardrail:
-        return InputGuardrail(func, name, run_in_parallel)
-
+    decorate = partial(InputGuardrail, name=name, run_in_parallel=run_in_parallel)
     return decorate if func is None else decorate(func)
 
 
@@ -214,10 +212,7 @@ def output_guardrail(
     Raises:
         UserError: It cannot be called.
     """
-
-    def decorate(func: GuardrailFunction) -> OutputGuardrail:
-        return OutputGuardrail(func, name)
-
+    decorate = partial(OutputGuardrail, name=name)
     return decorate if func is None else decorate(func)
 
 

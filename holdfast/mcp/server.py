@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.guardrails import check_guardrails
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool
 from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
-    check_tool_guardrails,
 )
 from holdfast.agents.tools.options import FailureFormatter, ToolOptions, refuse_option
 from holdfast.errors import UserError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 UNSET: Any = "default"
 
-_OWNER = "MCP server"
+_OWNER = "an MCP server"
 
 
 class MCPServer(abc.ABC):
@@ -121,8 +121,8 @@ class MCPServer(abc.ABC):
         self.trusts_annotations = trusts_annotations
         self.approves_destructive = approves_destructive
         checks, results = tool_input_guardrails or (), tool_output_guardrails or ()
-        check_tool_guardrails(_OWNER, "tool_input_guardrails", checks, ToolInputGuardrail)
-        check_tool_guardrails(_OWNER, "tool_output_guardrails", results, ToolOutputGuardrail)
+        check_guardrails(_OWNER, "tool_input_guardrails", checks, ToolInputGuardrail)
+        check_guardrails(_OWNER, "tool_output_guardrails", results, ToolOutputGuardrail)
         self.tool_input_guardrails = tuple(checks)
         self.tool_output_guardrails = tuple(results)
         self.tool_meta_resolver = tool_meta_resolver

@@ -213,7 +213,7 @@ async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(
         tool_options={"look": {"tool_input_guardrails": [after]}},
     )
     given.append(len)
-    with pytest.raises(UserError, match=r"MCP server: tool_input_guardrails=.*not a list"):
+    with pytest.raises(UserError, match=r"MCP server has .*len.*no ToolInputGuardrail"):
         place.stdio(tool_input_guardrails=given)
     runner = await serve(server)
     await run(runner, model, "look", "book")

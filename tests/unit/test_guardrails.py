@@ -65,7 +65,7 @@ async def test_a_guardrail_must_return_its_finding() -> None:
 def test_agents_and_tools_refuse_what_is_no_guardrail() -> None:
     with pytest.raises(UserError, match="Decorate the function with @input_guardrail"):
         Agent(name="a", input_guardrails=[print])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserError, match="tool_output_guardrails="):
+    with pytest.raises(UserError, match="tool_output_guardrails of tool 'len' has"):
         tool(tool_output_guardrails=[checked])(len)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Literal, NotRequired, TypedDict, overload
 
 from holdfast.agents.guardrails import Check
@@ -184,10 +185,7 @@ def tool_input_guardrail(
     Raises:
         UserError: It cannot be called.
     """
-
-    def decorate(func: InputFunction) -> ToolInputGuardrail:
-        return ToolInputGuardrail(func, name)
-
+    decorate = partial(ToolInputGuardrail, name=name)
     return decorate if func is None else decorate(func)
 
 
@@ -209,31 +207,8 @@ def tool_output_guardrail(
     Raises:
         UserError: It cannot be called.
     """
-
-    def decorate(func: OutputFunction) -> ToolOutputGuardrail:
-        return ToolOutputGuardrail(func, name)
-
+    decorate = partial(ToolOutputGuardrail, name=name)
     return decorate if func is None else decorate(func)
-
-
-def check_tool_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None:
-    """Refuse anything but a list of tool guardrails of one kind.
-
-    Args:
-        owner: Whose they are, for the error, such as "Tool 'look'".
-        what: Name of the argument.
-        given: Its value.
-        kind: Class of the guardrails.
-
-    Raises:
-        UserError: It is not such a list; the text says what to write instead.
-    """
-    if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
-        return
-    raise UserError(
-        f"{owner}: {what}={shown(given)} is not a list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-        f" functions with @{what.removesuffix('s')} and pass a list of them."
-    )
 
 
 def _found(name: str, found: object) -> ToolGuardrailFunctionOutput:

@@ -28,6 +28,7 @@ from typing import (
 import typing_extensions as ext
 from pydantic import Field
 
+from holdfast.agents.guardrails import check_guardrails
 from holdfast.agents.tools.arguments import (
     Invoker,
     ToolArgumentsError,
@@ -40,7 +41,6 @@ from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, w
 from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
-    check_tool_guardrails,
 )
 from holdfast.agents.tools.options import (
     ApprovalPredicate,
@@ -101,18 +101,17 @@ def check_tool(tool: Any) -> None:
     Raises:
         DeclarationError: One of them is; the text says which and why.
         WrongTypeError: One is of a wrong type.
-        UserError: The guardrails are not a list of tool guardrails.
     """
     check_name(tool.name)
-    owner = f"Tool {tool.name!r}"
+    owner = f"tool {tool.name!r}"
     checks, results = tool.tool_input_guardrails, tool.tool_output_guardrails
-    check_tool_guardrails(owner, "tool_input_guardrails", checks, ToolInputGuardrail)
-    check_tool_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
+    check_guardrails(owner, "tool_input_guardrails", checks, ToolInputGuardrail)
+    check_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
     _check_timeout(tool)
     try:
-        check_fields(Tool, tool, _FIELDS, owner)
+        check_fields(Tool, tool, _FIELDS, f"Tool {tool.name!r}")
     except WrongTypeError as error:
         raise DeclarationError(*error.args) from None
     _check_namespace(tool)
@@ -288,7 +287,6 @@ class Tool(Generic[P, R]):
     Raises:
         DeclarationError: The attributes contradict each other, or one is out of range.
         WrongTypeError: One is of a wrong type.
-        UserError: The guardrails are not a list of tool guardrails.
     """
 
     kind: ClassVar[CallKind] = ""
