@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from holdfast.agents.items.run_items import RawItem
+from holdfast.agents.tools.options import decision_of
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
@@ -25,7 +26,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import ToolPolicy, server_key
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.gate import check_data, clean, is_array, is_object
+from holdfast.values.checks.gate import check_data, is_array, is_object
 from holdfast.values.checks.ids import check_name
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import ToolCall
@@ -642,20 +643,12 @@ async def decided_by_code(
     if decide is None:
         return None
     asked = MCPToolApprovalRequest(context, RawItem(approval_request(call)))
-    with naming(f"on_approval_request of MCP server {server.label!r}", decide):
+    what = f"on_approval_request of MCP server {server.label!r}"
+    with naming(what, decide):
         said: object = await invoke(decide, asked)
     if said is None:
         return None
-    answered: object = said
-    given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
-    approve, reason = given.get("approve"), given.get("reason") or ""
-    if not isinstance(approve, bool) or not isinstance(reason, str):
-        raise UserError(
-            f"on_approval_request of MCP server {server.label!r} must return"
-            ' {"approve": bool, "reason": str} or None; it returned'
-            f" {shown(answered)}."
-        )
+    approve, reason = decision_of(what, said)
     if approve:
         return Outcome(content=APPROVED, attempts=0)
-    text = clean(reason) or BARE_REJECTION
-    return Outcome(content=text, is_error=True, status="failed", attempts=0)
+    return Outcome(content=reason or BARE_REJECTION, is_error=True, status="failed", attempts=0)

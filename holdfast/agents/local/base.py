@@ -29,6 +29,7 @@ from holdfast.agents.tools.options import (
     EnabledPredicate,
     FailureFormatter,
     answer_of,
+    decision_of,
 )
 from holdfast.agents.tools.tool import Tool, refuse_to_offer
 from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTypeError
@@ -270,17 +271,10 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
 
     async def _decide(self, ctx: ToolContext, decide: OnApproval) -> str | None:
         item = ToolApprovalItem(ctx.agent, self.raw_call(ctx), tool_name=self.name)
-        with naming(f"on_approval of tool {self.name!r}", decide):
+        what = f"on_approval of tool {self.name!r}"
+        with naming(what, decide):
             said: object = await invoke(decide, ctx, item)
-        answered: object = said
-        given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
-        approve, reason = given.get("approve"), given.get("reason")
-        if not isinstance(approve, bool) or not isinstance(reason, str | None):
-            raise UserError(
-                f"on_approval of tool {self.name!r} must return"
-                f' {{"approve": bool, "reason": str}}; it returned {shown(answered)}.',
-                remedy="To have a person decide, leave on_approval out.",
-            )
+        approve, reason = decision_of(what, said)
         return None if approve else reason or BARE_REJECTION
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast
 
 from holdfast.agents.tools.context import Effect, ToolContext
@@ -16,9 +16,9 @@ from holdfast.agents.tools.functions.function_schema import (
 from holdfast.agents.tools.functions.schema import strict_schema
 from holdfast.agents.tools.functions.signature import EMPTY
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from holdfast.errors import DeclarationError, InvalidArgumentError
+from holdfast.errors import DeclarationError, InvalidArgumentError, UserError
 from holdfast.task.data.head import TimeoutBehavior, ToolEffect
-from holdfast.values.checks.gate import check_known
+from holdfast.values.checks.gate import check_known, clean
 from holdfast.values.code.user_calls import invoke, yes_or_no
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
@@ -115,6 +115,26 @@ def answer_of(predicate: Callable[..., Any], said: object) -> Asked:
     if isinstance(said, ApprovalRule):
         return said
     return yes_or_no(predicate, said, "True, False or an ApprovalRule")
+
+
+def decision_of(what: str, said: object) -> tuple[bool, str]:
+    """Return whether a function that decides in place of a person approves, and its reason.
+
+    Args:
+        what: The function, as errors name it.
+        said: What it returned.
+
+    Raises:
+        UserError: That is no decision.
+    """
+    given = cast("Mapping[str, object]", said if isinstance(said, Mapping) else {})
+    approve, reason = given.get("approve"), given.get("reason")
+    if isinstance(approve, bool) and isinstance(reason, str | None):
+        return approve, clean(reason or "")
+    raise UserError(
+        f'{what} must return {{"approve": bool, "reason": str}}; it returned {shown(said)}.',
+        remedy="To have a person decide, leave it out.",
+    )
 
 
 async def is_offered(is_enabled: bool | EnabledPredicate, ctx: Any, agent: Any) -> bool:  # noqa: FBT001  a tool's attribute
