@@ -125,7 +125,7 @@ def decision_of(what: str, said: object) -> tuple[bool, str]:
         said: What it returned.
 
     Raises:
-        UserError: That is no decision.
+        UserError: It returned no decision.
     """
     given = cast("Mapping[str, object]", said if isinstance(said, Mapping) else {})
     approve, reason = given.get("approve"), given.get("reason")
