@@ -29,6 +29,7 @@ from holdfast.values.messages import user
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.people import ask
 from tests.support.rig import Rig
+from tests.support.scale import all_of
 from tests.support.site import Site
 
 
@@ -294,7 +295,7 @@ async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
     assert site.asked == ["ask"]
 
 
-@pytest.mark.parametrize("where", ["tool", "instructions", "guardrail"])
+@pytest.mark.parametrize("where", ["tool", all_of("instructions"), all_of("guardrail")])
 async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_old_one(
     site: Site, rig: Rig, where: str
 ) -> None:

@@ -24,6 +24,7 @@ from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
 from tests.support.rig import Rig, until_status
 from tests.support.runs import look, serve_nested
+from tests.support.scale import all_of
 
 Files = dict[str, bytes]
 
@@ -212,7 +213,7 @@ async def test_whatever_is_changed_in_a_bundle_is_found(bundle: Bundle, tmp_path
     assert "cannot be read: " in said
 
 
-@pytest.mark.parametrize("most", ["MOST_JSON", "MOST"])
+@pytest.mark.parametrize("most", ["MOST_JSON", all_of("MOST")])
 async def test_a_bundle_that_unpacks_to_more_than_is_read_is_refused(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: str
 ) -> None:

@@ -302,6 +302,7 @@ async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
 COMMAND = ("mcp", "my_module:agents", "--http", "--port", "0", "--json", "--by", "zoe")
 
 
+@pytest.mark.exhaustive
 async def test_over_http_a_client_loses_its_connection_and_gets_the_same_result(
     tmp_path: Path, model: FakeOpenAI
 ) -> None:

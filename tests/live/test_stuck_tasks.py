@@ -24,6 +24,7 @@ from holdfast.workflows.core import Core
 from tests.support.desk import person, serve_desk
 from tests.support.rig import Rig, until
 from tests.support.runs import pay
+from tests.support.scale import all_of
 from tests.support.workers import Counting
 
 
@@ -211,7 +212,7 @@ async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_it
     assert "The record is shortened" in (await runner.get_task(task)).error
 
 
-@pytest.mark.parametrize("cause", ["limit", "server"])
+@pytest.mark.parametrize("cause", ["limit", all_of("server")])
 async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
     rig: Rig, cause: str
 ) -> None:
