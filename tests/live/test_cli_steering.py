@@ -113,7 +113,7 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Here) -
     ]
     open_now = run("show", "pays").out
     assert open_now.count("\nwaits for  pays-a-lot:") == 3
-    assert len(re.findall(r"waiting +waits[^:\n]*: pay\n", open_now)) == 3
+    assert len(re.findall(r"waiting +waits[^:\n]*: approval of pay\n", open_now)) == 3
 
     assert "Name one of them" in run("approve", "pays", expect=2).err
     assert "JSON object" in run("approve", "pays:1", "--arguments", "[1]", expect=2).err
@@ -142,7 +142,7 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Here) -
     run("step", "pays")  # gives the step that was decided on
     assert "ann changed the arguments of pay" in run("step", "pays").out
     shown = run("show", "pays").out
-    assert re.search(r"done +waits[^:]*: pay: approve by ann\n", shown)
+    assert re.search(r"done +waits[^:]*: approval of pay: approved by ann\n", shown)
     for said in (
         "approve by ann pays-a-lot:1 arguments={'what': '11'} note=a typo",
         'pay {"what": "11"} -> paid 11',
