@@ -220,11 +220,11 @@ async def test_a_batch_that_is_over_when_the_workers_come_back_is_read_whatever_
     for place in ("hand", "model"):
         monkeypatch.setattr(f"holdfast.serving.batches.{place}.GRACE", 0.1)
     api.auto = 0
-    agent = agent_of(api, wait="8 s")
+    agent = agent_of(api, wait="15 s")
     async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
         task = await runner.create_task("a", step_mode="automatic")
         await until_blocked(runner, task, "batch_")
-        late = time.time() + 8.5
+        late = time.time() + 15.5
     api.end()
     await until_true(lambda: time.time() > late)
     async with AgentRunner.local(agent, data_dir=tmp_path) as runner:

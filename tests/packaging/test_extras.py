@@ -133,6 +133,7 @@ LACKING = {
     "import holdfast.testing.fake_api.fake_openai": "testing",
     "from holdfast.tracing import ChosenIds": "otel",
     "import holdfast.contrib.fastapi": "fastapi",
+    "import holdfast.serving.batches.anthropic": "any-llm",
     "import holdfast.contrib.ai_sdk": "fastapi",
     "import holdfast.contrib.ag_ui": "ag-ui",
     "import holdfast.contrib.a2a": "a2a",

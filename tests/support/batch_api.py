@@ -1,4 +1,4 @@
-"""A fake of OpenAI's files, batches and responses over HTTP, that counts what is submitted."""
+"""A fake of OpenAI's and Anthropic's batches over HTTP, that counts what is submitted."""
 
 import itertools
 import json
@@ -20,8 +20,11 @@ ENDS = ("completed", "failed", "expired", "cancelled")
 
 def asked(body: Json) -> str:
     """Return the text of the last message of a request."""
-    content = body["input"][-1]["content"]
-    return content if isinstance(content, str) else content[-1]["text"]
+    content = (body.get("input") or body["messages"])[-1]["content"]
+    if isinstance(content, str):
+        return content
+    part: Json = content[-1]
+    return part.get("text") or str(part["content"])
 
 
 def answered(body: Json) -> Json:
@@ -35,6 +38,24 @@ def answered(body: Json) -> Json:
         "model": f"{body['model']}-2025-08-07",
         "output": [{**said, "content": [part]}],
         "usage": {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100},
+    }
+
+
+def message(body: Json) -> Json:
+    """Answer a request of Anthropic's Messages API; a tool that it has is called."""
+    said: Json = {"type": "text", "text": f"<{asked(body)}>"}
+    tools = body.get("tools") if len(body["messages"]) == 1 else None
+    if tools:
+        said = {"type": "tool_use", "id": "toolu_1", "name": tools[0]["name"], "input": {"n": 7}}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [said],
+        "stop_reason": "tool_use" if tools else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1000, "output_tokens": 100},
     }
 
 
@@ -112,8 +133,43 @@ class BatchApi:
                     given = json.loads(body)
                     self.direct[asked(given)] += 1
                     return 200, answered(given)
+                case [_, "messages", *rest]:
+                    return 200, self._messages(method, rest[1:] if rest else None, body)
                 case _:
                     return 404, {"error": {"message": f"There is no {method} {path}."}}
+
+    def _messages(self, method: str, rest: list[str] | None, body: bytes) -> Any:
+        """Answer one of Anthropic's requests; without the rest of a path it is no batch's."""
+        if rest is None:
+            given = json.loads(body)
+            self.direct[asked(given)] += 1
+            return message(given)
+        match [method, *rest]:
+            case ["POST"]:
+                lines = json.loads(body)["requests"]
+                self.lines.update(asked(each["params"]) for each in lines)
+                id = f"msgbatch_{next(self.numbers)}"
+                self.batches[id] = {"id": id, "status": "in_progress", "looks": 0, "given": lines}
+                return _batch(self.batches[id])
+            case ["GET"]:
+                data = [_batch(each) for each in self.batches.values()][::-1]
+                return {"data": data, "has_more": False, "first_id": None, "last_id": None}
+            case ["GET", id]:
+                return _batch(self._look(self.batches[id]))
+            case ["POST", id, "cancel"]:
+                self.batches[id] |= {"status": "cancelling", "is_cancelled": True}
+                return _batch(self.batches[id])
+            case ["GET", id, "results"]:
+                lines = self.batches[id]["given"]
+                return b"".join(json.dumps(self._result(each)).encode() + b"\n" for each in lines)
+            case _:
+                del self.batches[rest[0]]
+                return {"id": rest[0], "type": "message_batch_deleted"}
+
+    def _result(self, line: Json) -> Json:
+        said = self.outcome(asked(line["params"]))
+        good = {"type": "succeeded", "message": message(line["params"])}
+        return {"custom_id": line["custom_id"], "result": good if said is None else said}
 
     def _upload(self, body: bytes, kind: str) -> Json:
         self.uploads += 1
@@ -164,6 +220,8 @@ class BatchApi:
 
     def _end(self, batch: Json, status: str, code: str) -> None:
         batch["status"] = status
+        if "input_file_id" not in batch:
+            return  # one of Anthropic's
         if status == "failed":
             error = {"code": code, "message": "It is so.", "line": self.line}
             batch["errors"] = {"object": "list", "data": [error]}
@@ -183,6 +241,25 @@ class BatchApi:
                 data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
                 data += b"".join(line + b"\n" for line in self.odd)
                 batch[f"{name}_file_id"] = self._keep(f"{name}.jsonl", data, "batch_output")["id"]
+
+
+def _batch(batch: Json) -> Json:
+    """Show a batch as Anthropic's API does."""
+    is_over, size = batch["status"] in ENDS, len(batch["given"])
+    counts = dict.fromkeys(("canceled", "errored", "expired", "processing", "succeeded"), 0)
+    moment = "2026-01-01T00:00:00Z"
+    return {
+        "id": batch["id"],
+        "type": "message_batch",
+        "processing_status": "ended" if is_over else "in_progress",
+        "created_at": "2126-01-01T00:00:00Z",  # newer than whatever asks
+        "expires_at": moment,
+        "archived_at": None,
+        "ended_at": moment if is_over else None,
+        "cancel_initiated_at": moment if batch.get("is_cancelled") else None,
+        "request_counts": counts | {"succeeded" if is_over else "processing": size},
+        "results_url": f"/v1/messages/batches/{batch['id']}/results" if is_over else None,
+    }
 
 
 def _page(data: list[Json]) -> Json:

@@ -44,20 +44,32 @@ class AnyLLMModel(LibraryModel):
         text = as_text(reasoning) or as_text(as_object(reasoning).get("content"))
         return {**given, "reasoning_content": text} if text else given
 
-    async def _complete(self, body: dict[str, Json], settings: ModelSettings) -> Any:
+    async def opened(self) -> Any:
+        """Return any-llm's provider, with a client of its own for the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._made:
-            self._made[loop] = await asyncio.to_thread(self._client)
+            self._made[loop] = await asyncio.to_thread(self.made)
+        return self._made[loop]
+
+    async def _complete(self, body: dict[str, Json], settings: ModelSettings) -> Any:
+        return await self.asked(await self.opened(), body, settings)
+
+    async def asked(self, provider: Any, body: dict[str, Json], settings: ModelSettings) -> Any:
+        """Make one attempt by a provider of any-llm."""
         more: dict[str, Any] = {}
         if settings.extra_headers:
             more["extra_headers"] = settings.extra_headers
         if "max_completion_tokens" in body:  # not every provider of any-llm reads it
             more["max_tokens"] = body.pop("max_completion_tokens")
         given = {**body, "model": self.model.partition("/")[2], **more}
-        return await self._made[loop].acompletion(**given)
+        return await provider.acompletion(**given)
 
-    def _client(self) -> Any:
-        """Make the provider's client, without retries of its own."""
+    def made(self, **options: Any) -> Any:
+        """Make any-llm's provider, whose client makes no retries.
+
+        Args:
+            options: Further arguments of the client.
+        """
         any_llm = importlib.import_module("any_llm").AnyLLM
         provider = self.provider
         kind = any_llm.get_provider_class(provider)
@@ -69,4 +81,5 @@ class AnyLLMModel(LibraryModel):
             api_base=self._base_url,
             unified_exceptions=True,
             **retries,
+            **options,
         )

@@ -192,10 +192,10 @@ class LibraryModel(ABC):
         body = (await chat_body(self.name, request)).data()
         try:
             async with asyncio.timeout(request.settings.seconds_per_attempt):
-                answer = self._data(await self._complete(body, request.settings))
+                answer = self.data(await self._complete(body, request.settings))
         except Exception as error:  # noqa: BLE001  mapped and raised again
-            raise self._failure(error) from None
-        return self._read(answer)
+            raise self.failure(error) from None
+        return self.read(answer)
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
         """Answer one request as `respond` does, and pass on the pieces meanwhile.
@@ -216,18 +216,18 @@ class LibraryModel(ABC):
                 pieces: AsyncIterator[Any] = await self._complete(body, request.settings)
                 try:
                     async for piece in pieces:
-                        coming.take(self._data(piece))
+                        coming.take(self.data(piece))
                 finally:
                     close = getattr(pieces, "aclose", None)
                     if close is not None:
                         await close()
         except Exception as error:  # noqa: BLE001  mapped and raised again
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         if coming.body is None:
             raise coming.missing(self.name)
-        return self._read(coming.body)
+        return self.read(coming.body)
 
-    def _data(self, given: Any) -> dict[str, Json]:
+    def data(self, given: Any) -> dict[str, Json]:
         """Return a completion, or a chunk of one, as data."""
         made: dict[str, Json] = given.model_dump(mode="json", exclude_none=True, warnings=False)
         for choice in map(as_object, as_array(made.get("choices"))):
@@ -236,7 +236,7 @@ class LibraryModel(ABC):
                     choice[said] = self._said(as_object(choice[said]))
         return made
 
-    def _read(self, body: dict[str, Json]) -> ModelAnswer:
+    def read(self, body: dict[str, Json]) -> ModelAnswer:
         """Read an answer; where a body was no answer, the library may make an empty one of it."""
         answer = read_answer(body, model=self.name)
         is_empty = not answer.text and not answer.message.calls
@@ -248,7 +248,8 @@ class LibraryModel(ABC):
         """Return what a message or a delta says, in the words that `read_answer` knows."""
         return given
 
-    def _failure(self, error: Exception) -> Exception:
+    def failure(self, error: Exception) -> Exception:
+        """Return ours for an error of the library."""
         if isinstance(error, HoldfastError):
             return error
         # Its cause is not kept: a cause is stored with the task, and its text may hold the key.

@@ -6,10 +6,11 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from temporalio import activity
@@ -31,6 +32,7 @@ from holdfast.errors import (
 )
 from holdfast.models import resolve_model
 from holdfast.models.base import AMONG, ModelAnswer, ModelRequest
+from holdfast.models.libraries.library_model import LibraryModel
 from holdfast.models.openai.http.failures import status_error
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import BATCH
@@ -38,7 +40,7 @@ from holdfast.models.resolve import close_at_end
 from holdfast.reading.queries import while_busy
 from holdfast.serving.batches import hand as times
 from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
-from holdfast.serving.batches.provider import BatchActivities, open_activities
+from holdfast.serving.batches.provider import OpenAIBatches, open_activities
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from holdfast.serving.governor.served import bare, serve
@@ -49,6 +51,12 @@ from holdfast.values.runs.times import span_in
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
+if TYPE_CHECKING:
+    from holdfast.models.libraries.any_llm import AnyLLMModel
+    from holdfast.serving.batches.anthropic import AnthropicLines
+else:  # loaded where one is batched
+    AnyLLMModel = AnthropicLines = object
+
 ASKING = timedelta(seconds=10)
 DAY = timedelta(days=1)
 
@@ -57,46 +65,52 @@ _Opened = dict[tuple[str, str], tuple[asyncio.Event, asyncio.Task[None]]]
 
 
 class BatchModel:
-    """A model of OpenAI whose calls wait for a batch: half the price, and an answer within a day.
+    """A model whose calls wait for a batch: half the price, and an answer within a day.
+
+    It is one of OpenAI's APIs, or one of Anthropic's that any-llm knows.
 
     Calls of all tasks are collected, submitted together, and each answer is given to its step. A
     step that waits holds no worker. A call that has no answer in time is asked directly, at the
     full price.
     """
 
-    provider = "openai batch"
-    """As traces name it."""
-
     def __init__(
         self,
-        model: str | OpenAIModel,
+        model: str | OpenAIModel | LibraryModel,
         *,
         wait: timedelta | str = DAY,
         age: timedelta | str = "1 min",
         look: timedelta | str | None = None,
         size: int = 1000,
-        account: str = "openai",
+        account: str | None = None,
     ) -> None:
         """Put a model's calls into batches.
 
         Args:
-            model: Name of the model, or a model of one of OpenAI's APIs.
+            model: Name of the model, a model of one of OpenAI's APIs, or an `AnyLLMModel` of
+                Anthropic, which is also "any-llm/anthropic/NAME".
             wait: How long a call waits for its batch, such as "6 h".
             age: How long calls are collected before they are submitted.
             look: How long after that a batch is looked at first, 15 seconds by default; then it is
                 looked at less and less often.
             size: How many calls are submitted at once, 2,000 at most.
-            account: Names the provider's account. Processes whose keys are of other accounts need
-                another name; a new key of the same account needs none.
+            account: Names the provider's account; the provider's name by default. Processes whose
+                keys are of other accounts need another name; a new key of the same account needs
+                none.
 
         Raises:
             InvalidArgumentError: A time or number cannot be used.
-            UserError: The model is not one of OpenAI's APIs.
+            UserError: The model is of another provider.
         """
-        made = resolve_model(model)
-        if not isinstance(made, OpenAIModel):
-            msg = f"BatchModel takes a model of OpenAI's APIs or its name; it was {shown(model)}."
+        made = _lines_of(resolve_model(model))
+        if made is None:
+            msg = (
+                "BatchModel takes a model of OpenAI's APIs, or one of Anthropic by any-llm, or the"
+                f" name of one; it was {shown(model)}."
+            )
             raise UserError(msg)
+        of = "openai" if isinstance(made, OpenAIModel) else "anthropic"
+        account, self.provider = of if account is None else account, f"{of} batch"
         if not 1 <= size <= MOST_LINES:
             msg = f"size is a number of calls from 1 to {MOST_LINES}; it was {shown(size)}."
             raise InvalidArgumentError(msg)
@@ -240,7 +254,8 @@ class BatchModel:
         if status >= 300:  # noqa: PLR2004
             error = as_object(as_object(body).get("error")) or as_object(body)
             raise status_error(status, error, model=self._model.name, secret=self._model.secret)
-        made = self._model.read(body, str(kept.get("request_id") or "") or None)
+        found = self._model.read(body, str(kept.get("request_id") or "") or None)
+        made = found if isinstance(found, ModelAnswer) else await found
         name = self._model.name
         known = {"model": f"{BATCH}{made.model or name}", "asked": f"{BATCH}{name}"}
         return made.model_copy(update=known)
@@ -269,7 +284,7 @@ class BatchModel:
         if place in opened:
             return
         close_at_end(self)
-        stop, served = asyncio.Event(), BatchActivities(self._model).all
+        stop, served = asyncio.Event(), _activities_of(self._model)
         soon = timedelta(seconds=3)
         run = serve(
             bare(client),
@@ -290,6 +305,25 @@ class BatchModel:
             stop.set()
         await asyncio.gather(*(run for _, run in opened.values()))
         await self._model.close()
+
+
+def _lines_of(model: Any) -> OpenAIModel | AnthropicLines | None:
+    """Return what writes the lines of a model's batches; None if it has none."""
+    if isinstance(model, OpenAIModel):
+        return model
+    if isinstance(model, LibraryModel) and model.name.startswith("any-llm/anthropic/"):
+        from holdfast.serving.batches.anthropic import AnthropicLines
+
+        return AnthropicLines(cast("AnyLLMModel", model))
+    return None
+
+
+def _activities_of(model: OpenAIModel | AnthropicLines) -> list[Callable[..., Any]]:
+    if isinstance(model, OpenAIModel):
+        return OpenAIBatches(model).all
+    from holdfast.serving.batches.anthropic import AnthropicBatches
+
+    return AnthropicBatches(model).all
 
 
 def _seconds(name: str, given: timedelta | str) -> float:

@@ -1,4 +1,4 @@
-"""What is done at the provider for batches, by activities that may be repeated at any point.
+"""What is done at a provider for batches, by activities that may be repeated at any point.
 
 OpenAI knows a batch by its metadata, and its input by the name of the file. So a submission whose
 worker was lost is found again, and not made twice.
@@ -7,9 +7,10 @@ worker was lost is found again, and not made twice.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import openai
 from openai import AsyncOpenAI
@@ -39,17 +40,16 @@ CLOCKS = 600.0
 """Seconds by which the provider's clock may be behind."""
 
 
-class BatchActivities:
+class BatchActivities(ABC):
     """The activities of one model's batches."""
 
-    def __init__(self, model: OpenAIModel) -> None:
-        """Work for this model."""
-        self._model = model
+    errors: ClassVar[tuple[type[Exception], ...]] = ()
+    """What the provider's client raises."""
 
     @property
+    @abstractmethod
     def all(self) -> list[Callable[..., Any]]:
         """The activity functions."""
-        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
 
     @activity.defn(name="batch_waits")
     async def waits(self, askers: list[Asker]) -> list[bool]:
@@ -60,13 +60,103 @@ class BatchActivities:
             known = dict(zip(runs, found, strict=True))
             return [each.activity in known[each.task, each.run] for each in askers]
 
+    async def written(self, lines: Sequence[Line]) -> list[tuple[str, bytes]]:
+        """Return the ids and bodies of lines; one that is erased or damaged is left out.
+
+        Raises:
+            ApplicationError: None is left.
+        """
+        stored = Stored(activity.client())
+
+        async def body_of(line: Line) -> tuple[str, bytes] | None:
+            try:
+                return line.id, await stored.read(line.task, line.body)
+            except DAMAGED as error:
+                log.warning("A call of task %r is left out of its batch: %s", line.task, error)
+                return None
+
+        found = [each for each in await some_at_once(body_of, lines) if each is not None]
+        if not found:
+            msg = "No call of the batch can be read in the archive any more."
+            raise ApplicationError(msg, type=REFUSED)
+        return found
+
+    @staticmethod
+    async def kept(
+        stored: Stored, tasks: dict[str, str], id: str, response: dict[str, Any]
+    ) -> Outcome | None:
+        """Store a line's answer for its task; None if there is no final one, or no one waits.
+
+        Args:
+            stored: The archive.
+            tasks: Tasks of the lines that are wanted, by their ids.
+            id: The line.
+            response: Its `status_code` and `body`, as OpenAI's Batch API gives them.
+        """
+        status, body = response.get("status_code"), response.get("body")
+        if id not in tasks or not isinstance(status, int) or status < 200 or not is_object(body):  # noqa: PLR2004
+            return None  # such as "batch_expired"
+        if is_status_passing(status, codes_of(as_object(body.get("error")))):
+            return None
+        kept = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
+        try:
+            sha256 = await stored.write(tasks[id], kept.encode("utf-8", "surrogatepass"))
+        except DAMAGED as error:
+            log.warning("An answer for task %r was not kept: %s", tasks[id], error)
+            return None
+        return Outcome(line=id, answer=sha256, is_good=status < 300)  # noqa: PLR2004
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncGenerator[None]:
+        """Heartbeat, and tell what the provider did not do.
+
+        Raises:
+            ApplicationError: "BatchRefused" if repeating cannot help.
+        """
+        async with heartbeats():
+            try:
+                yield
+            except self.errors as error:
+                raise _trouble(self.cause(error)) from None
+
+    async def given(self, asked: Awaitable[T]) -> T | None:
+        """Return what the provider gives; None if it refuses, and the log says why."""
+        try:
+            return await asked
+        except self.errors as error:
+            why = self.cause(error)
+            if isinstance(why, ModelUnavailableError):
+                raise
+            log.warning("The provider refuses a part of a batch: %s", why)
+            return None
+
+    @abstractmethod
+    def cause(self, error: Exception) -> ModelError:
+        """Return ours for an error of the provider's client."""
+
+
+class OpenAIBatches(BatchActivities):
+    """By OpenAI's Batch API."""
+
+    errors = openai.OpenAIError, ErrorStatus
+
+    def __init__(self, model: OpenAIModel) -> None:
+        """Work for this model."""
+        self._model = model
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """The activity functions."""
+        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
+
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:
         """Submit a batch, unless that was done; return the provider's id.
 
         Without lines it is only found out whether it was; empty if not.
         """
-        async with self._asking() as client:
+        async with self.asking():
+            client = self._model.client()
             name, since = given.name, given.made - CLOCKS
             file: str | None = None
             if given.again or activity.info().attempt > 1:
@@ -99,32 +189,19 @@ class BatchActivities:
             return made.id
 
     async def _file(self, lines: tuple[Line, ...]) -> bytes:
-        """Write the file of a batch; a line that is erased or damaged is left out.
+        """Write the file of a batch."""
 
-        Raises:
-            ApplicationError: None is left.
-        """
-        stored = Stored(activity.client())
-
-        async def written(line: Line) -> bytes:
-            try:
-                body = await stored.read(line.task, line.body)
-            except DAMAGED as error:
-                log.warning("A call of task %r is left out of its batch: %s", line.task, error)
-                return b""
-            head = {"custom_id": line.id, "method": "POST", "url": f"/v1{self._model.path}"}
+        def written(id: str, body: bytes) -> bytes:
+            head = {"custom_id": id, "method": "POST", "url": f"/v1{self._model.path}"}
             return json.dumps(head).encode()[:-1] + b', "body": ' + body + b"}\n"
 
-        data = b"".join(await some_at_once(written, lines))
-        if not data:
-            msg = "No call of the batch can be read in the archive any more."
-            raise ApplicationError(msg, type=REFUSED)
-        return data
+        return b"".join(written(*each) for each in await self.written(lines))
 
     @activity.defn(name="batch_look")
     async def look(self, given: Look) -> Seen:
         """Look at a batch, or cancel it; one that is over is only looked at."""
-        async with self._asking() as client:
+        async with self.asking():
+            client = self._model.client()
             found = await client.batches.retrieve(given.id)
             if given.cancel and found.status not in {*ENDS, "finalizing", "cancelling"}:
                 found = await client.batches.cancel(given.id)
@@ -145,14 +222,15 @@ class BatchActivities:
         self, client: AsyncOpenAI, file: str, wrong: Collection[int | None]
     ) -> tuple[str, ...]:
         """Return the ids of lines of a batch's input, by their numbers; none if it is not given."""
-        found = await self._given(client.files.content(file))
+        found = await self.given(client.files.content(file))
         lines = enumerate(found.content.splitlines() if found is not None else (), 1)
         return tuple(json.loads(text)["custom_id"] for k, text in lines if k in wrong)
 
     @activity.defn(name="batch_fetch")
     async def fetch(self, given: Fetch) -> list[Outcome]:
         """Put the answers of a batch into the archive, each for its task."""
-        async with self._asking() as client:
+        async with self.asking():
+            client = self._model.client()
             tasks = {line.id: line.task for line in given.lines}
             stored, found = Stored(activity.client()), list[Outcome]()
             for file in given.outputs:
@@ -162,63 +240,29 @@ class BatchActivities:
                 found += [each for each in said if each is not None]
             return found
 
-    @staticmethod
-    async def _outcome(stored: Stored, tasks: dict[str, str], text: bytes) -> Outcome | None:
-        """Store a line's answer; None if there is no final one, or no one waits for it."""
+    async def _outcome(self, stored: Stored, tasks: dict[str, str], text: bytes) -> Outcome | None:
         try:
             line = as_object(json.loads(text))
         except (ValueError, RecursionError):
             log.warning("A line of a batch's answers is not JSON")
             return None
         id, response = str(line.get("custom_id")), as_object(line.get("response"))
-        status, body = response.get("status_code"), response.get("body")
-        if id not in tasks or not isinstance(status, int) or status < 200 or not is_object(body):  # noqa: PLR2004
-            return None  # such as "batch_expired"
-        if is_status_passing(status, codes_of(as_object(body.get("error")))):
-            return None
-        kept = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
-        try:
-            sha256 = await stored.write(tasks[id], kept.encode("utf-8", "surrogatepass"))
-        except DAMAGED as error:
-            log.warning("An answer for task %r was not kept: %s", tasks[id], error)
-            return None
-        return Outcome(line=id, answer=sha256, is_good=status < 300)  # noqa: PLR2004
+        return await self.kept(stored, tasks, id, response)
 
     @activity.defn(name="batch_tidy")
     async def tidy(self, files: list[str]) -> None:
         """Delete files at the provider; of one that stays, the log says why."""
-        async with self._asking() as client:
+        async with self.asking():
+            client = self._model.client()
             for file in files:
-                await self._given(client.files.delete(file))
+                await self.given(client.files.delete(file))
 
-    async def _given(self, asked: Awaitable[T]) -> T | None:
-        """Return what the provider gives; None if it refuses, and the log says why."""
-        try:
-            return await asked
-        except (openai.OpenAIError, ErrorStatus) as error:
-            why = self._cause(error)
-            if isinstance(why, ModelUnavailableError):
-                raise
-            log.warning("The provider refuses a file of a batch: %s", why)
-            return None
-
-    @asynccontextmanager
-    async def _asking(self) -> AsyncGenerator[AsyncOpenAI]:
-        """Give the client, and heartbeat.
-
-        Raises:
-            ApplicationError: The provider did not do it; "BatchRefused" if repeating cannot help.
-        """
-        async with heartbeats():
-            try:
-                yield self._model.client()
-            except (openai.OpenAIError, ErrorStatus) as error:
-                raise _trouble(self._cause(error)) from None
-
-    def _cause(self, error: openai.OpenAIError | ErrorStatus) -> ModelError:
+    def cause(self, error: Exception) -> ModelError:
+        """Return ours for an error of the client."""
         if isinstance(error, ErrorStatus):
             return error.error(self._model.name, self._model.secret)
-        return model_error(error, model=self._model.name, secret=self._model.secret)
+        known = cast("openai.OpenAIError", error)
+        return model_error(known, model=self._model.name, secret=self._model.secret)
 
 
 def _named(batch: Any) -> object:

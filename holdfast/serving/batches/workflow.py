@@ -57,12 +57,14 @@ class Submission(Value):
         made: When it was put together, seconds since the epoch.
         again: Whether it may have been submitted before.
         lines: Its lines; none to find out only whether it was.
+        others: The provider's ids of the batches that are under way.
     """
 
     name: str
     made: float
     again: bool
     lines: tuple[Line, ...]
+    others: tuple[str, ...] = ()
 
 
 class Look(Value):
@@ -188,6 +190,7 @@ class Batches(Opening):
             made=batch.made,
             again=batch.tries > 0,
             lines=() if is_late else self._lines(n),
+            others=tuple(each.id for each in hand.batches.values() if each.id),
         )
         id = await self._run("batch_submit", given, str)
         if id:

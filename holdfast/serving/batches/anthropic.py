@@ -1,0 +1,224 @@
+"""Calls of Anthropic's models as lines of its Message Batches; any-llm writes and reads them.
+
+Anthropic gives a batch no name. Whether a submission whose worker was lost has arrived shows by the
+ids of its lines, once the batch has ended. Until then it is not submitted again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+from temporalio import activity
+
+from holdfast.activities.failures import LoggedError
+from holdfast.activities.heartbeat import ensure_ours
+from holdfast.errors import ModelError
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.libraries.any_llm import AnyLLMModel
+from holdfast.models.libraries.library_model import library_error
+from holdfast.models.openai.chat import chat_body
+from holdfast.serving.batches.hand import Outcome, Seen
+from holdfast.serving.batches.provider import CLOCKS, BatchActivities
+from holdfast.serving.batches.stored import Stored
+from holdfast.serving.batches.workflow import Fetch, Look, Submission
+from holdfast.values.base import Json
+from holdfast.values.code.extras import needing
+from holdfast.values.settings import ModelSettings
+from holdfast.values.text.logs import log
+
+with needing("any-llm", "BatchModel of Anthropic"):
+    import anthropic
+    from any_llm.exceptions import AnyLLMError
+
+_REFUSED = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+}
+"""HTTP status of the errors of lines that repeating does not mend."""
+
+_NOTHING: Json = {
+    "id": "msg",
+    "type": "message",
+    "role": "assistant",
+    "model": "none",
+    "content": [],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 0, "output_tokens": 0},
+}
+
+
+class _Replay(httpx.AsyncBaseTransport):
+    """Answers a request without sending it, and keeps its body."""
+
+    def __init__(self, answer: Json) -> None:
+        self._answer = answer
+        self.body = b""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.body = await request.aread()
+        return httpx.Response(200, json=self._answer, request=request)
+
+
+class AnthropicLines:
+    """Writes calls as bodies of Anthropic's API, and reads its answers, by any-llm."""
+
+    path = "/messages"
+
+    def __init__(self, model: AnyLLMModel) -> None:
+        """Write for this model."""
+        self._model = model
+        self.name = model.name
+        self.secret = ""
+        self.respond = model.respond
+
+    async def client(self) -> anthropic.AsyncAnthropic:
+        """Return the client of the running event loop."""
+        found: anthropic.AsyncAnthropic = (await self._model.opened()).client
+        return found
+
+    async def written(self, request: ModelRequest) -> bytes:
+        """Write the body of a request that is answered later.
+
+        Raises:
+            ModelRequestError: any-llm cannot write it.
+        """
+        body = (await chat_body(self.name, request)).data()
+        wire = _Replay(_NOTHING)
+        await self._asked(wire, body, request.settings)
+        return wire.body
+
+    async def read(self, body: Json, _request_id: str | None) -> ModelAnswer:
+        """Read the body of an answer to such a request.
+
+        Raises:
+            ModelUnavailableError: It cannot be used.
+        """
+        asked: dict[str, Json] = {"messages": [{"role": "user", "content": "-"}]}
+        found = await self._asked(_Replay(body), asked, ModelSettings())
+        return self._model.read(self._model.data(found))
+
+    async def close(self) -> None:
+        """Leave the connections to any-llm."""
+
+    async def _asked(self, wire: _Replay, body: dict[str, Json], settings: ModelSettings) -> Any:
+        try:
+            async with httpx.AsyncClient(transport=wire) as http:
+                # With a timeout of its own the client takes also calls that may need long.
+                provider = self._model.made(http_client=http, timeout=60.0)
+                return await self._model.asked(provider, body, settings)
+        except Exception as error:  # noqa: BLE001  mapped and raised again
+            raise self._model.failure(error) from None
+
+
+class AnthropicBatches(BatchActivities):
+    """By Anthropic's Message Batches API."""
+
+    errors = anthropic.AnthropicError, AnyLLMError
+
+    def __init__(self, model: AnthropicLines) -> None:
+        """Work for this model."""
+        self._model = model
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """The activity functions."""
+        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
+
+    @activity.defn(name="batch_submit")
+    async def submit(self, given: Submission) -> str:
+        """Submit a batch, unless that was done; return the provider's id.
+
+        Without lines nothing is submitted.
+
+        Raises:
+            ApplicationError: A batch may be this one, and has not ended.
+        """
+        if not given.lines:
+            return ""
+        async with self.asking():
+            client = await self._model.client()
+            is_again = given.again or activity.info().attempt > 1
+            if is_again and (id := await self._known(client, given)):
+                return id
+            lines = await self.written(given.lines)
+            requests: Any = [{"custom_id": id, "params": json.loads(body)} for id, body in lines]
+            await ensure_ours("submission of a batch")
+            return str((await client.messages.batches.create(requests=requests)).id)
+
+    @staticmethod
+    async def _known(client: anthropic.AsyncAnthropic, given: Submission) -> str:
+        """Return the id of the batch of these lines; empty if no batch has them.
+
+        Raises:
+            ApplicationError: One may be it, and has not ended.
+        """
+        ids = {line.id for line in given.lines}
+        async for each in client.messages.batches.list(limit=100):  # newest first
+            if each.created_at.timestamp() < given.made - CLOCKS:
+                break
+            size = sum(each.request_counts.to_dict().values())
+            if each.id in given.others or size > len(ids):
+                continue
+            if each.processing_status != "ended":
+                msg = f"Whether {each.id} is this batch shows when it has ended."
+                log.warning("A batch waits: %s", msg)
+                raise LoggedError(msg, type="BatchTrouble")
+            async for line in await client.messages.batches.results(each.id):
+                if line.custom_id in ids:
+                    return str(each.id)
+                break
+        return ""
+
+    @activity.defn(name="batch_look")
+    async def look(self, given: Look) -> Seen:
+        """Look at a batch, or cancel it; one that is over is only looked at."""
+        async with self.asking():
+            batches = (await self._model.client()).messages.batches
+            found = await batches.retrieve(given.id)
+            if given.cancel and found.processing_status == "in_progress":
+                found = await batches.cancel(given.id)
+            if found.processing_status != "ended":
+                return Seen(status=found.processing_status)
+            status = "completed" if found.cancel_initiated_at is None else "cancelled"
+            return Seen(status=status, outputs=(given.id,), files=(given.id,))
+
+    @activity.defn(name="batch_fetch")
+    async def fetch(self, given: Fetch) -> list[Outcome]:
+        """Put the answers of a batch into the archive, each for its task."""
+        async with self.asking():
+            tasks = {line.id: line.task for line in given.lines}
+            stored, found = Stored(activity.client()), list[Outcome]()
+            client = await self._model.client()
+            for batch in given.outputs:
+                async for line in await client.messages.batches.results(batch):
+                    said = await self.kept(stored, tasks, line.custom_id, _response(line.result))
+                    found += [] if said is None else [said]
+            return found
+
+    @activity.defn(name="batch_tidy")
+    async def tidy(self, files: list[str]) -> None:
+        """Delete a batch, with its answers; if it stays, the log says why."""
+        async with self.asking():
+            batches = (await self._model.client()).messages.batches
+            for batch in files:
+                await self.given(batches.delete(batch))
+
+    def cause(self, error: Exception) -> ModelError:
+        """Return ours for an error of the client."""
+        return library_error(error, model=self._model.name)
+
+
+def _response(result: Any) -> dict[str, Any]:
+    """Return the result of a line as OpenAI's Batch API has it; empty if there is no final one."""
+    if result.type == "succeeded":
+        return {"status_code": 200, "body": result.message.to_dict()}
+    if result.type == "errored" and (status := _REFUSED.get(result.error.error.type)):
+        return {"status_code": status, "body": result.error.to_dict()}
+    return {}
