@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 from temporalio import activity
 
 from holdfast.activities.failures import LoggedError
@@ -30,8 +29,15 @@ from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
 
 with needing("any-llm", "BatchModel of Anthropic"):
-    import anthropic
     from any_llm.exceptions import AnyLLMError
+try:
+    import anthropic
+    import httpx
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "BatchModel of Anthropic needs its client: pip install 'any-llm-sdk[anthropic]'"
+        f" ({missing})."
+    ) from None
 
 _REFUSED = {
     "invalid_request_error": 400,
