@@ -106,7 +106,8 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
         msg = "Tools of the frontend cannot be called: give the agent tools of its own."
         raise InvalidArgumentError(msg)
     if given.resume:
-        return await resumed(asked, [_answer(each) for each in given.resume])
+        answers = [_answer(each) for each in given.resume]
+        return await resumed(asked, answers, given.thread_id)
     texts = [_text(each) for each in given.messages if isinstance(each, ui.UserMessage)]
     if not texts:
         raise InvalidArgumentError("A run begins with a user message: send one.")

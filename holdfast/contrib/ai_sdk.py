@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -23,14 +23,14 @@ with needing("fastapi", "holdfast.contrib.ai_sdk"):
     from starlette.responses import Response, StreamingResponse
 
     from holdfast.contrib.fastapi import known_by
-    from holdfast.contrib.threads import Answer, begin, names_digest, resumed, settled, thread
+    from holdfast.contrib.threads import Answer, begin, names_digest, open_task, resumed, settled
     from holdfast.desk.api.access import Access, Asked, IdRoute
     from holdfast.desk.api.events import streamed
     from holdfast.desk.identity.tokens import READ, May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import HoldfastError, InvalidArgumentError, TaskNotFoundError, message_of
+from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
 from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent,
     RunItemStreamEvent,
@@ -39,7 +39,7 @@ from holdfast.reading.streams.reader import (
 )
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name
-from holdfast.values.text.shown import data_of
+from holdfast.values.text.shown import data_of, shown
 
 _DONE = "data: [DONE]\n\n"
 _TEXTS = {
@@ -78,7 +78,7 @@ def ai_sdk_router(
 ) -> APIRouter:
     """Make a router with the endpoints that `useChat` asks: to send a message, and to read on.
 
-    The last message is the input; the session has what was said before. Each part of the stream
+    The last message is the input; the session has what was said before. Each text and call
     has the offset of its event as `providerMetadata.holdfast.offset`. A part `data-void` has the
     pairs of offsets, from the first one on and before the second one, of parts that do not count
     any more, as an answer was made again or a step undone.
@@ -98,12 +98,10 @@ def ai_sdk_router(
         return _streamed(asked, task_id, after)
 
     async def read_on(asked: Asked, chat: str) -> Response:
-        with suppress(TaskNotFoundError):
-            session = asked.runner.session(thread(asked.visitor, chat))
-            if line := (await asked.runner.reader.session(session.id)).line:
-                await asked.may(READ, line[0])
-                return _streamed(asked, line[0], 0)
-        return Response(status_code=204)
+        if (task_id := await open_task(asked, chat)) is None:
+            return Response(status_code=204)
+        await asked.may(READ, task_id)
+        return _streamed(asked, task_id, 0)
 
     router.post(path, response_class=StreamingResponse)(send)
     router.get(path + "/{chat:path}/stream", response_class=StreamingResponse)(read_on)
@@ -123,7 +121,8 @@ async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int
         msg = "An answer is not made again: what it did stays done. Send a new message."
         raise InvalidArgumentError(msg)
     if last.role == "assistant" and (answers := [*_answers(last.parts)]):
-        return await resumed(asked, answers)
+        task_id, after = await resumed(asked, answers, given.id)
+        return task_id, after or max(_offsets(last.parts), default=0)
     if last.role != "user":
         raise InvalidArgumentError("The last message is one of the user, or answers approvals.")
     who = asked.visitor
@@ -138,12 +137,31 @@ async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int
 
 
 def _answers(parts: list[Part]) -> Iterator[Answer]:
+    """Yield the answers to approvals.
+
+    Raises:
+        InvalidArgumentError: One is neither a yes nor a no.
+    """
     for part in parts:
         said = as_object(part.get("approval"))
-        if part.get("state") == "approval-responded":
-            yield Answer(
-                str(said.get("id")), said.get("approved") is True, str(said.get("reason") or "")
-            )
+        if part.get("state") != "approval-responded":
+            continue
+        approved, reason = said.get("approved"), str(said.get("reason") or "")
+        if not isinstance(approved, bool):
+            msg = f"approved is true or false; it was {shown(approved)}."
+            raise InvalidArgumentError(msg)
+        yield Answer(
+            str(said.get("id")), approved, reason or ("" if approved else "It was denied.")
+        )
+
+
+def _offsets(parts: list[Part]) -> Iterator[int]:
+    """Yield the offsets of what a message has."""
+    for part in parts:
+        known = as_object(part.get("providerMetadata") or part.get("callProviderMetadata"))
+        offset = as_object(known.get("holdfast")).get("offset")
+        if isinstance(offset, int):
+            yield offset
 
 
 def _text(parts: list[Part]) -> str:
@@ -152,10 +170,11 @@ def _text(parts: list[Part]) -> str:
     Raises:
         InvalidArgumentError: It has other parts.
     """
-    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    found = [part.get("text") for part in parts if part.get("type") == "text"]
+    texts = [each for each in found if isinstance(each, str)]
     if len(texts) < len(parts) or not texts:
         raise InvalidArgumentError("A message has text alone; this one has other parts, or none.")
-    return "\n".join(map(str, texts))
+    return "\n".join(texts)
 
 
 def _streamed(asked: Access, task_id: str, after: int) -> StreamingResponse:
@@ -183,8 +202,7 @@ class _Told:
 
     def __init__(self) -> None:
         self._open: Part = {}
-        self._first = 0
-        self._has_text = False
+        self._begun: int | None = None
 
     def parts(self, event: StreamEvent) -> Iterator[Part]:
         """Yield what tells of an event."""
@@ -192,19 +210,11 @@ class _Told:
         match event:
             case RawResponsesStreamEvent(data=data):
                 yield from self._raw(data, event, at)
-            case RunItemStreamEvent(name="message_output_created", item=item):
-                said = item.shown_item()
-                if not self._has_text:  # by a model that does not stream
-                    text = "".join(each.get("text", "") for each in said["content"])
-                    yield from self._more("text", said["id"], text, at)
             case RunItemStreamEvent(name="tool_called", item=item):
                 said = item.shown_item()
                 if "call_id" in said:  # the provider's own tools have run already
                     yield from self.close()
-                    yield (
-                        _call(said["call_id"], said["name"], data_of(said["arguments"] or "{}"))
-                        | at
-                    )
+                    yield _call(said["call_id"], said["name"], said["arguments"]) | at
             case RunItemStreamEvent(name="tool_output", item=item):
                 said = item.shown_item()
                 yield {
@@ -221,14 +231,14 @@ class _Told:
     def _raw(self, data: Any, event: RawResponsesStreamEvent, at: Part) -> Iterator[Part]:
         if data.type == "response.created":
             yield from self.close()
-            if event.attempt > 1:
-                yield _void([(self._first, event.offset)])
-            self._first, self._has_text = event.offset, False
+            if self._begun is not None:  # and was cut off
+                yield _void([(self._begun, event.offset)])
+            self._begun = event.offset
             yield {"type": "start-step"}
         elif kind := _TEXTS.get(data.type):
-            self._has_text |= kind == "text"
             yield from self._more(kind, data.item_id, data.delta, at)
-        elif data.type == "response.completed":
+        elif data.type in ("response.completed", "response.incomplete"):
+            self._begun = None
             yield from self.close()
             yield {"type": "finish-step"}
 
@@ -255,10 +265,16 @@ async def _end(asked: Access, task_id: str) -> AsyncGenerator[Part]:
             yield {"type": "finish", "finishReason": "stop"}
         case "waiting" if waits := await asked.runner.pending_approvals(task_id):
             for each in waits:
+                # A call of a child task, or the question of a step, was not told before.
                 call = each.call_id or each.id
-                if not each.call_id:  # the question of a step, and no tool's
-                    yield _call(call, each.kind, {"text": each.text})
-                yield {"type": "tool-approval-request", "approvalId": each.id, "toolCallId": call}
+                yield _call(call, each.tool or each.kind, each.arguments)
+                about = {"kind": each.kind, "text": each.text}
+                yield {
+                    "type": "tool-approval-request",
+                    "approvalId": each.id,
+                    "toolCallId": call,
+                    "approvalDescriptor": about,
+                }
             yield {"type": "finish", "finishReason": "tool-calls"}
         case "abandoned":
             yield {"type": "abort", "reason": task.error or "It was abandoned."}
@@ -267,7 +283,12 @@ async def _end(asked: Access, task_id: str) -> AsyncGenerator[Part]:
             yield {"type": "error", "errorText": why}
 
 
-def _call(id: str, name: str, given: Any) -> Part:
+def _call(id: str, name: str, arguments: str) -> Part:
+    given = data_of(arguments or "{}")
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        given = arguments
     return {"type": "tool-input-available", "toolCallId": id, "toolName": name, "input": given}
 
 

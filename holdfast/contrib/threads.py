@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from holdfast.desk.api.access import Access
 from holdfast.desk.identity.tokens import READ, Identity
-from holdfast.errors import InvalidArgumentError, SessionBusyError
+from holdfast.errors import InvalidArgumentError, SessionBusyError, TaskNotFoundError
 from holdfast.task.data.calls import Approval
-from holdfast.values.checks.ids import task_of
+from holdfast.values.checks.ids import MADE, task_of
 from holdfast.values.steps import Task
 
 
@@ -41,7 +41,8 @@ class Answer:
 
 def thread(visitor: Identity, id: str) -> str:
     """Return the name of the session of a person's thread."""
-    return f"{quote(visitor.name, safe='')}/{id}"
+    # A name with the mark of a tenant's sessions would name those of another person.
+    return f"{quote(visitor.name, safe='').replace(MADE, '%7E')}/{id}"
 
 
 def names_digest(*names: str) -> str:
@@ -97,8 +98,17 @@ async def settled(asked: Access, task_id: str) -> Task:
     return await asked.runner.get_task(task_id)
 
 
-async def resumed(asked: Access, answers: Sequence[Answer]) -> tuple[str, int]:
-    """Decide what a task waits for, as far as it still does.
+async def open_task(asked: Access, thread_id: str) -> str | None:
+    """Return the task of a thread that has not ended, if it has one."""
+    session = asked.runner.session(thread(asked.visitor, thread_id))
+    with suppress(TaskNotFoundError):
+        for task_id in (await asked.runner.reader.session(session.id)).line:
+            return task_id
+    return None
+
+
+async def resumed(asked: Access, answers: Sequence[Answer], thread_id: str) -> tuple[str, int]:
+    """Decide what a thread's task waits for, as far as it still does, and its child tasks.
 
     Returns:
         The task, and the offset of what the sender knows; 0 to begin with its first event,
@@ -108,13 +118,17 @@ async def resumed(asked: Access, answers: Sequence[Answer]) -> tuple[str, int]:
         InvalidArgumentError: The answers are about two tasks.
         NotAllowedError: The sender may not read the task, or not decide.
     """
-    tasks = {task_of(each.id) for each in answers}
-    if len(tasks) > 1:
-        raise InvalidArgumentError("The answers of one run are about one task.")
-    [task_id] = tasks
-    await asked.may(READ, task_id)
-    waiting = {each.id for each in await asked.runner.pending_approvals(task_id)}
-    due = [each for each in answers if each.id in waiting]
+    task_id = await open_task(asked, thread_id)
+    due = [] if task_id is None else await _due(asked, task_id, answers)
+    if task_id is None or not due:
+        tasks = {task_of(each.id) for each in answers}
+        if len(tasks) > 1:
+            raise InvalidArgumentError("The answers of one run are about one task.")
+        [task_id] = tasks
+        await asked.may(READ, task_id)
+        due = await _due(asked, task_id, answers)
+    else:
+        await asked.may(READ, task_id)
     if not due:  # the same run again
         return task_id, 0
     after = 0
@@ -124,6 +138,11 @@ async def resumed(asked: Access, answers: Sequence[Answer]) -> tuple[str, int]:
     for answer in due:
         await _decide(asked, answer)
     return task_id, after
+
+
+async def _due(asked: Access, task_id: str, answers: Sequence[Answer]) -> list[Answer]:
+    waiting = {each.id for each in await asked.runner.pending_approvals(task_id)}
+    return [each for each in answers if each.id in waiting]
 
 
 async def _decide(asked: Access, answer: Answer) -> None:

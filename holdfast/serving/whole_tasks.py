@@ -116,8 +116,9 @@ class WholeTasks:
         """Tell whether these early events come for the first time, and remember them."""
         if self._refused.get(run) == length:
             return False
-        if len(self._refused) >= _KNOWN_RUNS:
-            del self._refused[next(iter(self._refused))]
+        if run not in self._refused and len(self._refused) >= _KNOWN_RUNS:
+            # Other runs are in other threads, and may have taken it out.
+            self._refused.pop(next(iter([*self._refused]), ""), None)
         self._refused[run] = length
         return True
 

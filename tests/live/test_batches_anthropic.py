@@ -1,6 +1,7 @@
 """Calls of Anthropic's models that wait for a batch, against a fake of its API over HTTP."""
 
 from collections.abc import Generator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast.errors import UserError
 from holdfast.models.libraries.any_llm import AnyLLMModel
 from holdfast.models.prices import Prices
 from holdfast.serving.batches import BatchModel, hand
+from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
 from tests.support.rig import until, until_status
 
@@ -24,6 +26,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Generator[BatchApi]:
     """Serve the fake, and look at batches all the time."""
     for name in ("FIRST_GAP", "LONGEST_GAP"):
         monkeypatch.setattr(hand, name, 0.2)
+    patience = timedelta(seconds=6)
+    monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", patience)
     with serving_batches() as api:
         yield api
 
@@ -106,6 +110,31 @@ async def test_a_submission_whose_answer_was_lost_is_found_by_its_lines_when_it_
         api.end()
         await until_status(runner, task, "answered")
     assert api.lines == {"a": 1}
+    assert not api.direct
+
+
+async def test_a_batch_whose_submission_was_lost_is_found_though_a_task_of_it_has_ended(
+    api: BatchApi,
+) -> None:
+    api.auto = 0
+    api.breaks.add("POST /v1/messages/batches")
+    api.fails["GET /v1/messages/batches"] = 500, {"message": "We are down."}
+    async with runner_of(api, wait="15 s") as runner:
+        tasks = [await runner.create_task(word, step_mode="automatic") for word in ("gone", "a")]
+        await until(lambda: len(api.lines) == 2)
+        await runner.abandon(tasks[0], "enough")
+
+        async def is_late() -> bool:
+            name = f"{QUEUE}.anthropic.messages.any-llm/{NAME}"
+            found = await runner.client.get_workflow_handle(name).query(Batches.hand)
+            return any(each.late for each in found.batches.values())
+
+        await until(is_late)  # its calls are due to be asked directly
+        api.end()
+        api.fails.clear()
+        await until_status(runner, tasks[1], "answered")
+        assert float((await runner.get_task(tasks[1])).usage.paid) == HALF
+    assert api.lines == {"gone": 1, "a": 1}
     assert not api.direct
 
 

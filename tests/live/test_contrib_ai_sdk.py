@@ -13,13 +13,17 @@ from holdfast import AgentRunner, tool
 from holdfast.contrib.ai_sdk import ai_sdk_router
 from holdfast.contrib.fastapi import Identity
 from holdfast.contrib.threads import thread
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI
 from holdfast.values.checks.ids import owned
 from tests.support.desk import serve_app
 from tests.support.rig import Rig
 from tests.support.runs import tools
 
 Part = dict[str, Any]
+
+USER: Part = {"id": "m", "role": "user"}
+ASSISTANT: Part = {"id": "m", "role": "assistant"}
+HALF_SAID: Part = {"state": "approval-responded", "approval": {"id": "a:1", "approved": "true"}}
 
 
 @tool(effect="read")
@@ -30,8 +34,9 @@ async def look(city: str) -> str:
 
 @pytest.fixture
 async def runner(rig: Rig) -> AgentRunner:
-    plain = rig.agent(name="plain", model=ScriptedModel(["Whole."]))
-    await rig.serve(rig.agent(look, tools()[1]), plain)
+    helper = rig.agent(tools()[1], name="helper")
+    boss = rig.agent(helper.as_tool("boss_helper"), name="boss")
+    await rig.serve(rig.agent(look, tools()[1]), boss, helper)
     return rig.runner()
 
 
@@ -44,7 +49,7 @@ def ann() -> Identity:
 async def client(runner: AgentRunner, ann: Identity) -> AsyncGenerator[httpx.AsyncClient]:
     app = FastAPI()
     app.include_router(ai_sdk_router(runner, identity=lambda: ann))
-    app.include_router(ai_sdk_router(runner, agent="plain", identity=lambda: ann, path="/plain"))
+    app.include_router(ai_sdk_router(runner, agent="boss", identity=lambda: ann, path="/boss"))
     async with serve_app(app) as url, httpx.AsyncClient(base_url=url, timeout=60) as made:
         yield made
 
@@ -106,9 +111,16 @@ async def test_a_chat_is_told_asks_for_an_approval_and_goes_on(
             "input": {"to": "bo"},
         },
         {
+            "type": "tool-input-available",
+            "toolCallId": "c2",
+            "toolName": "pay",
+            "input": {"to": "bo"},
+        },
+        {
             "type": "tool-approval-request",
             "toolCallId": "c2",
             "approvalId": f"{first[0]['messageId']}:1",
+            "approvalDescriptor": {"kind": "tool", "text": first[-2]["approvalDescriptor"]["text"]},
         },
         {"type": "finish", "finishReason": "tool-calls"},
     ]
@@ -127,7 +139,13 @@ async def test_a_chat_is_told_asks_for_an_approval_and_goes_on(
         {"type": "finish", "finishReason": "stop"},
     ]
     again = parts_of(await client.post("/api/chat", json=answer))
-    assert [*bare(first)[:-2], *bare(rest)[1:]] == bare(again)
+    assert [*bare(first)[:-3], *bare(rest)[1:]] == bare(again)
+    answer["messages"][-1]["parts"].append(rest[3])  # as the frontend has it by now
+    assert [each["type"] for each in parts_of(await client.post("/api/chat", json=answer))] == [
+        "start",
+        "finish-step",
+        "finish",
+    ]
     assert (await client.get(url)).status_code == 204
     model.reply("To bo.")
     assert "To bo." in (await client.post("/api/chat", json=said("To whom?"))).text
@@ -158,9 +176,35 @@ async def test_a_rejection_a_second_try_and_a_failure_are_told(
     assert (last["type"], "wrong key" in last["errorText"]) == ("error", True)
 
 
-async def test_an_answer_that_did_not_stream_is_told_whole(client: httpx.AsyncClient) -> None:
-    parts = parts_of(await client.post("/plain", json=said("Say it.")))
-    assert [each["delta"] for each in parts if each["type"] == "text-delta"] == ["Whole."]
+async def test_what_was_told_before_an_answer_that_fails_at_first_stays(
+    client: httpx.AsyncClient, model: FakeOpenAI
+) -> None:
+    model.call("look", {"city": "Oslo"})
+    model.fail(500)
+    model.reply("Dry.")
+    parts = parts_of(await client.post("/api/chat", json=said("Oslo?")))
+    assert not [each for each in parts if each["type"] == "data-void"]
+    assert (parts[-1]["finishReason"], "".join(e.get("delta", "") for e in parts)) == (
+        "stop",
+        "Dry.",
+    )
+
+
+async def test_an_approval_of_a_child_task_is_decided_in_its_parents_chat(
+    client: httpx.AsyncClient, model: FakeOpenAI
+) -> None:
+    model.call("boss_helper", {"input": "pay bo"}, id="c1")
+    model.call("pay", {"to": "bo"}, id="k1")
+    first = parts_of(await client.post("/boss", json=said("Pay.")))
+    [asked] = [each for each in first if each["type"] == "tool-approval-request"]
+    told = [each["toolCallId"] for each in first if each["type"] == "tool-input-available"]
+    assert told == ["c1", asked["toolCallId"]]  # the frontend knows the call that it decides
+    assert asked["approvalDescriptor"]["kind"] == "tool"
+    model.reply("The helper has paid.")
+    model.reply("Paid.")
+    rest = parts_of(await client.post("/boss", json=decided(first, approved=True)))
+    assert rest[0] == first[0]
+    assert "".join(each.get("delta", "") for each in rest) == "Paid."
 
 
 async def test_another_person_reads_no_chat_of_the_same_id(
@@ -168,11 +212,12 @@ async def test_another_person_reads_no_chat_of_the_same_id(
 ) -> None:
     model.call("pay", {"to": "bo"})
     await client.post("/api/chat", json=said("Pay."))
-    app = FastAPI()
-    bob = Identity("bob", ann.roles, tenant=ann.tenant)
-    app.include_router(ai_sdk_router(runner, identity=lambda: bob))
-    async with serve_app(app) as url, httpx.AsyncClient(base_url=url) as other:
-        assert (await other.get("/api/chat/c%2F1/stream")).status_code == 204
+    for name in ("bob", f"{ann.tenant}~{ann.name}"):
+        app = FastAPI()
+        bob = Identity(name, ann.roles, tenant=ann.tenant)
+        app.include_router(ai_sdk_router(runner, identity=lambda bob=bob: bob))
+        async with serve_app(app) as url, httpx.AsyncClient(base_url=url) as other:
+            assert (await other.get("/api/chat/c%2F1/stream")).status_code == 204
     session = runner.session(owned(ann.tenant, thread(ann, "c/1")))
     [task] = (await runner.reader.session(session.id)).line
     await runner.abandon(task, "enough")
@@ -183,8 +228,10 @@ async def test_another_person_reads_no_chat_of_the_same_id(
     [
         ({"trigger": "regenerate-message"}, "not made again"),
         ({"id": "\ud800"}, "id of a chat"),
-        ({"messages": [{"id": "m", "role": "assistant", "parts": []}]}, "one of the user"),
-        ({"messages": [{"id": "m", "role": "user", "parts": [{"type": "file"}]}]}, "text alone"),
+        ({"messages": [ASSISTANT | {"parts": [HALF_SAID]}]}, "true or false"),
+        ({"messages": [USER | {"parts": [{"type": "text"}]}]}, "text alone"),
+        ({"messages": [ASSISTANT | {"parts": []}]}, "one of the user"),
+        ({"messages": [USER | {"parts": [{"type": "file"}]}]}, "text alone"),
         ({"messages": []}, "messages"),
     ],
 )

@@ -176,6 +176,11 @@ class LibraryModel(ABC):
         """The provider, as traces name it."""
         return self.model.partition("/")[0]
 
+    @property
+    def secret(self) -> str:
+        """The key that was given, to be kept out of texts; empty where the library finds one."""
+        return self._api_key or ""
+
     def with_key(self, key: str) -> Self:
         """Return this model with a key."""
         made = copy(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from temporalio import activity
 
@@ -17,7 +17,6 @@ from holdfast.activities.heartbeat import ensure_ours
 from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.libraries.any_llm import AnyLLMModel
-from holdfast.models.libraries.library_model import library_error
 from holdfast.models.openai.chat import chat_body
 from holdfast.serving.batches.hand import Outcome, Seen
 from holdfast.serving.batches.provider import CLOCKS, BatchActivities
@@ -33,6 +32,7 @@ with needing("any-llm", "BatchModel of Anthropic"):
 try:
     import anthropic
     import httpx
+    from anthropic.types.messages import MessageBatch
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "BatchModel of Anthropic needs its client: pip install 'any-llm-sdk[anthropic]'"
@@ -81,8 +81,9 @@ class AnthropicLines:
         """Write for this model."""
         self._model = model
         self.name = model.name
-        self.secret = ""
+        self.secret = model.secret
         self.respond = model.respond
+        self.failure = model.failure
 
     async def client(self) -> anthropic.AsyncAnthropic:
         """Return the client of the running event loop."""
@@ -141,22 +142,26 @@ class AnthropicBatches(BatchActivities):
     async def submit(self, given: Submission) -> str:
         """Submit a batch, unless that was done; return the provider's id.
 
-        Without lines nothing is submitted.
+        Without lines it is only found out whether it was; empty if no one that has ended is it.
 
         Raises:
             ApplicationError: A batch may be this one, and has not ended.
         """
-        if not given.lines:
-            return ""
         async with self.asking():
             client = await self._model.client()
             is_again = given.again or activity.info().attempt > 1
             if is_again and (id := await self._known(client, given)):
                 return id
+            if not given.lines:
+                return ""
             lines = await self.written(given.lines)
-            requests: Any = [{"custom_id": id, "params": json.loads(body)} for id, body in lines]
+            requests = [{"custom_id": id, "params": json.loads(body)} for id, body in lines]
             await ensure_ours("submission of a batch")
-            return str((await client.messages.batches.create(requests=requests)).id)
+            # The typed method looks at each value of a request, and holds up the loop for seconds.
+            made = await client.post(
+                "/v1/messages/batches", body={"requests": requests}, cast_to=MessageBatch
+            )
+            return str(made.id)
 
     @staticmethod
     async def _known(client: anthropic.AsyncAnthropic, given: Submission) -> str:
@@ -165,21 +170,22 @@ class AnthropicBatches(BatchActivities):
         Raises:
             ApplicationError: One may be it, and has not ended.
         """
-        ids = {line.id for line in given.lines}
+        ids = set(given.ids)
         async for each in client.messages.batches.list(limit=100):  # newest first
             if each.created_at.timestamp() < given.made - CLOCKS:
                 break
             size = sum(each.request_counts.to_dict().values())
-            if each.id in given.others or size > len(ids):
+            if each.id in given.others or (given.size and size > given.size):
                 continue
             if each.processing_status != "ended":
+                if not given.lines:  # at the deadline; it is not cancelled, as it may be another
+                    continue
                 msg = f"Whether {each.id} is this batch shows when it has ended."
                 log.warning("A batch waits: %s", msg)
                 raise LoggedError(msg, type="BatchTrouble")
             async for line in await client.messages.batches.results(each.id):
                 if line.custom_id in ids:
                     return str(each.id)
-                break
         return ""
 
     @activity.defn(name="batch_look")
@@ -217,8 +223,8 @@ class AnthropicBatches(BatchActivities):
                 await self.given(batches.delete(batch))
 
     def cause(self, error: Exception) -> ModelError:
-        """Return ours for an error of the client."""
-        return library_error(error, model=self._model.name)
+        """Return ours for an error of the client, without the key."""
+        return cast("ModelError", self._model.failure(error))
 
 
 def _response(result: Any) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class Batch(Value):
     Attributes:
         id: The provider's id; empty until it is known to be submitted.
         made: When its calls were put together.
+        size: Number of its calls; 0 for one that older code has made.
         submitted: When it was submitted.
         look: When to submit it, or to look at it.
         gap: Seconds between the last two looks.
@@ -150,6 +151,7 @@ class Batch(Value):
 
     id: str = ""
     made: float
+    size: int = 0
     submitted: float = 0.0
     look: float = 0.0
     gap: float = FIRST_GAP
@@ -395,7 +397,7 @@ class Hand(BaseModel):
         if not known:
             return
         self.made += 1
-        self.batches[self.made] = Batch(made=now, look=now)
+        self.batches[self.made] = Batch(made=now, look=now, size=len(known))
         for key in known:
             self._change(key, batch=self.made, tries=self.calls[key].tries + 1)
 

@@ -57,6 +57,8 @@ class Submission(Value):
         made: When it was put together, seconds since the epoch.
         again: Whether it may have been submitted before.
         lines: Its lines; none to find out only whether it was.
+        ids: Ids of the lines that are waited for, also then.
+        size: Number of the lines that it was made of; 0 where that is not known.
         others: The provider's ids of the batches that are under way.
     """
 
@@ -64,6 +66,8 @@ class Submission(Value):
     made: float
     again: bool
     lines: tuple[Line, ...]
+    ids: tuple[str, ...] = ()
+    size: int = 0
     others: tuple[str, ...] = ()
 
 
@@ -185,11 +189,14 @@ class Batches(Opening):
             await self._still_wait(hand.of(n))
         due = hand.deadline(n)
         is_late = bool(batch.tries) and (due is None or workflow.time() >= due)
+        lines = self._lines(n)
         given = Submission(
             name=f"holdfast-{hand.series}-{n}",
             made=batch.made,
             again=batch.tries > 0,
-            lines=() if is_late else self._lines(n),
+            lines=() if is_late else lines,
+            ids=tuple(line.id for line in lines),
+            size=batch.size,
             others=tuple(each.id for each in hand.batches.values() if each.id),
         )
         id = await self._run("batch_submit", given, str)
