@@ -11,6 +11,7 @@ from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, UndoRefusedError
 from holdfast.task.data.wire import View, ViewRequest
+from holdfast.task.queries import readable
 from tests.support.people import ask
 from tests.support.rig import Rig, World, roll, until, until_steps
 
@@ -97,7 +98,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
 
 
 async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as_residue(
-    rig: Rig, book: Tool, send: Tool
+    rig: Rig, book: Tool, send: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @tool(effect="read")
     def look() -> str:
@@ -139,10 +140,12 @@ async def test_an_effect_that_cannot_be_undone_refuses_with_a_list_or_is_kept_as
     assert 'send({"text": "hi"})' in remains
     assert receipt.check == ()
     assert await picture(runner, task) == before
-    found = await runner.client.get_workflow_handle(task.task_id).query("effects")
-    sent = next(each for each in found if each["tool"] == "send")
-    assert (sent["status"], sent["remains"]) == ("done", True)
-    assert next(each for each in found if each["tool"] == "book")["undone"]["by"] == "ann"
+    for room in (readable.WHOLE_BYTES, 0):  # also where there is no room for a call in whole
+        monkeypatch.setattr(readable, "WHOLE_BYTES", room)
+        found = await runner.client.get_workflow_handle(task.task_id).query("effects")
+        sent = next(each for each in found if each["tool"] == "send")
+        assert (sent["status"], sent["remains"]) == ("done", True)
+        assert next(each for each in found if each["tool"] == "book")["undone"]["by"] == "ann"
     rig.model.reply("done")
     assert str(await runner.run_step(task)) == "done"
     told = [m.text for m in rig.model.requests[-1].messages]

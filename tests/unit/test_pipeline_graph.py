@@ -78,6 +78,12 @@ def traverse(going: Traversal, make: Callable[[str, dict[str, Any]], Any] | None
         ),
         (prompts("a"), [link("a", "a")], "a", "cycle, a -> a:"),
         (
+            prompts("a", "b", "c"),
+            [link("a", "b"), link("b", "c"), link("c", "a")],
+            "c",
+            "cycle, (a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c):",
+        ),
+        (
             [ConstantComponent("k", 1), *prompts("a", "b")],
             [link("input", "a"), link("k", "b")],
             "b",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import suppress
+from functools import partial
 
 from rich.console import Console
 from rich.status import Status
@@ -47,7 +48,8 @@ class LiveView:
         self._reader = runner.reader
         self._task_id = task_id
         self._console = console
-        self._follower = Follower(runner.reader, runner.response, task_id)
+        self._following = partial(Follower, runner.reader, runner.response, task_id)
+        self._follower = self._following()
         self._mark: object = None
         self._one = asyncio.Lock()
         self._flying: dict[tuple[str, str], str] = {}
@@ -78,6 +80,8 @@ class LiveView:
                         self.take(attempt)
                 await asyncio.sleep(POLL_SECONDS)
         finally:
+            # What it has read already would be told by no later reading.
+            await asyncio.wait((reading,), timeout=LAST_SECONDS)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             if self._status is not None:
@@ -95,9 +99,10 @@ class LiveView:
             async with self._one:  # each event is printed once
                 for event in await self._follower.new():
                     self.take(event)
-        except HoldfastError:  # no worker or no server is up
-            self._mark = None
+        except HoldfastError:  # no worker or no server is up, or the archive cannot be read
+            self._mark, self._follower = None, self._following(self._follower.after)
         except Exception as error:  # noqa: BLE001  of a codec; shown
+            self._follower = self._following(self._follower.after)
             self._tell(f"It cannot be read here: {said_by(error)}")
 
     async def _tell_block(self, found: WorkflowExecutionDescription) -> None:

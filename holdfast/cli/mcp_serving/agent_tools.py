@@ -59,6 +59,8 @@ def question_form(approval: Approval) -> ElicitRequestFormParams:
         fields = asks.questions[0].fields
         return ElicitRequestFormParams(message=for_decision(approval.text), requested_schema=fields)
     choices = {each.verb: f"{each.verb}: {each.label}" for each in choices_of(approval)}
+    if "respond" in choices:  # to approve a question without fields is to consent
+        choices.setdefault("approve", choices["respond"].replace("respond", "approve", 1))
     verbs = [verb for verb in ("approve", "reject") if verb in choices]
     text = approval.text if approval.tool else ""
     asked = f"It waits for {asked_for(approval.kind, approval.tool)}."

@@ -39,12 +39,12 @@ class QueryComponent:
 
     def partial(self, **known: Any) -> None:
         """Fill in inputs beforehand."""
-        self.partial_dict = {**self.partial_dict, **known}
+        self.partial_dict = {**known_beforehand(self), **known}
 
     @property
     def required_keys(self) -> list[str]:
         """Inputs that must be given, without the known ones."""
-        return [key for key in self.input_names() if key not in self.partial_dict]
+        return [key for key in self.input_names() if key not in known_beforehand(self)]
 
     def input_names(self) -> Sequence[str]:
         """Return the names of the inputs that must be given."""
@@ -52,11 +52,17 @@ class QueryComponent:
 
     def run_component(self, **inputs: Any) -> dict[str, Any]:
         """Run it; return its outputs by name."""
-        return self.run_with({**self.partial_dict, **inputs}, {})
+        return self.run_with({**known_beforehand(self), **inputs}, {})
 
     def run_with(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
         """Run it with the state of an agent's step."""
         raise NotImplementedError
+
+
+def known_beforehand(component: QueryComponent) -> dict[str, Any]:
+    """Return what of a component's inputs is known; one with an `__init__` of its own has none."""
+    known: dict[str, Any] = getattr(component, "partial_dict", {})
+    return known
 
 
 class InputComponent(QueryComponent):
@@ -554,7 +560,7 @@ class QueryPipeline(QueryComponent):
             if missing:
                 raise ValueError(f"Component {name} lacks its input {', '.join(missing)}.")
             self._show(name, given)
-            made = module.run_with({**module.partial_dict, **given}, state)
+            made = module.run_with({**known_beforehand(module), **given}, state)
             for link in self.links:
                 if link.src == name:
                     self._hand_on(link, made, inputs)

@@ -292,6 +292,7 @@ def asked_for(kind: str, tool: str) -> str:
         "limit": "a decision on its budget",
         "undo": f"approval to undo {tool}" if tool else "approval of an undo",
         "question": f"an answer to {tool}",
+        "unread": "approvals that cannot be read here",
     }
     return words.get(kind, f"approval of {tool}")
 

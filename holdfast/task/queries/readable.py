@@ -328,7 +328,9 @@ def effects(ledger: Ledger) -> list[dict[str, Json]]:
         listed.append({"step": each.body.step.step_id, **plain_call(each)})
         size += len(canonical(listed[-1]))
         if size > WHOLE_BYTES:
-            listed[-1] = {"step": each.body.step.step_id, "tool": each.call.call.name}
+            kept = ("step", "status", "undone", "remains")
+            short = {name: listed[-1][name] for name in kept if name in listed[-1]}
+            listed[-1] = {**short, "tool": each.call.call.name}
         if each.remains:
             _drop_text(texts, each)
     lost: list[dict[str, Json]] = [{"text": cut(text), "remains": True} for text in texts]

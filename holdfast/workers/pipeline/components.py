@@ -125,7 +125,7 @@ class Graph:
 
     def _ordered(self) -> tuple[str, ...]:
         waits = {name: {e.source for _, e in self.into(name)} - {*GIVEN} for name in self.slots}
-        if ring := circle(waits):
+        if ring := circle(waits)[::-1]:  # in the direction of the links
             raise InvalidArgumentError(
                 f"The links form a cycle, {' -> '.join(ring)}: they could never run. To repeat"
                 " them, end the run and begin another with `done`, and read"
