@@ -223,6 +223,9 @@ def undone_steps(found: Sequence[Happening]) -> set[tuple[int, int]]:
 BAD = frozenset({"damaged", "failed", "undo_failed", "lost"})
 """Kinds of events that say that something went wrong."""
 
+FEW_STEPS = 5
+"""As many undone steps are named, so that the reason behind them is seen where a line is cut."""
+
 DETAILS = ("arguments", "result", "note", "text", "input", "step", "names")
 """Fields of a command's body that are shown, apart from its reason."""
 
@@ -230,7 +233,8 @@ DETAILS = ("arguments", "result", "note", "text", "input", "step", "names")
 def noted_line(noted: Noted) -> str:
     """Return in one line what a ledger notes besides steps: who decided, undid, forked."""
     words, text = _noted_words(noted).rstrip(), noted.event.text
-    return f"{words}: {text}" if text else words
+    # The reason of a refusal is among its words.
+    return f"{words}: {text}" if text and noted.event.kind != "refused" else words
 
 
 def _noted_words(noted: Noted) -> str:
@@ -240,7 +244,9 @@ def _noted_words(noted: Noted) -> str:
     by = f" by {event.by}" if event.by else ""
     match noted:
         case StepsUndone(steps=steps):
-            words = f"undone{by} steps {', '.join(steps)}"
+            few = len(steps) <= FEW_STEPS
+            named = ", ".join(steps) if few else f"{steps[0]} to {steps[-1]}, {len(steps)} of them"
+            words = f"undone{by} steps {named}"
             for name in ("undone", "remains", "check"):
                 if texts := body.get(name):
                     words += f"; {name}: {'; '.join(map(str, texts))}"

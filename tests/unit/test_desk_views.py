@@ -26,9 +26,9 @@ from holdfast.task.data.records import (
     OpenStep,
     StepRecord,
 )
-from holdfast.task.happenings import happenings
+from holdfast.task.happenings import Noted, happenings
 from holdfast.task.ledger.recording import SAID_IN_ADDS
-from holdfast.task.shown import path_of
+from holdfast.task.shown import noted_line, path_of
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
@@ -373,3 +373,11 @@ def test_money_is_shown_where_a_price_is_known() -> None:
     assert spent(used + Usage(paid=Decimal("0.012"), priced=2)) == "1,005 tokens · $0.012"
     partly = used + Usage(paid=Decimal("0.012"), priced=1)
     assert spent(partly) == "1,005 tokens · at least $0.012, 1 of unknown cost"
+
+
+def test_the_line_of_an_undo_has_room_for_its_reason_and_that_of_a_refusal_says_it_once() -> None:
+    many = event("undone", by="ann", text="wrong month", n=1, steps=[f"s{n}" for n in range(1, 31)])
+    refused = event("refused", text="It does not fit", verb="approve")
+    lines = [noted_line(each) for each in happenings([many, refused]) if isinstance(each, Noted)]
+    assert lines[0] == "undone by ann steps s1 to s30, 30 of them: wrong month"
+    assert lines[1].count("It does not fit") == 1

@@ -99,8 +99,8 @@ def check_tool(tool: Any) -> None:
         tool: The Tool; its module is above this one.
 
     Raises:
-        DeclarationError: One of them is; the text says which and why.
-        WrongTypeError: One is of a wrong type.
+        DeclarationError: One of them is, or has a wrong type; the text says which and why.
+        WrongTypeError: A timeout or a guardrail has a wrong type.
     """
     check_name(tool.name)
     owner = f"tool {tool.name!r}"
