@@ -7,7 +7,6 @@ ids of its lines, once the batch has ended. Until then it is not submitted again
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, cast
 
 from temporalio import activity
@@ -132,11 +131,6 @@ class AnthropicBatches(BatchActivities):
     def __init__(self, model: AnthropicLines) -> None:
         """Work for this model."""
         self._model = model
-
-    @property
-    def all(self) -> list[Callable[..., Any]]:
-        """The activity functions."""
-        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
 
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:

@@ -47,9 +47,9 @@ class BatchActivities(ABC):
     """What the provider's client raises."""
 
     @property
-    @abstractmethod
     def all(self) -> list[Callable[..., Any]]:
         """The activity functions."""
+        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
 
     @activity.defn(name="batch_waits")
     async def waits(self, askers: list[Asker]) -> list[bool]:
@@ -131,6 +131,22 @@ class BatchActivities(ABC):
             return None
 
     @abstractmethod
+    async def submit(self, given: Submission) -> str:
+        """Submit a batch, unless that was done; return the provider's id."""
+
+    @abstractmethod
+    async def look(self, given: Look) -> Seen:
+        """Look at a batch, or cancel it."""
+
+    @abstractmethod
+    async def fetch(self, given: Fetch) -> list[Outcome]:
+        """Put the answers of a batch into the archive, each for its task."""
+
+    @abstractmethod
+    async def tidy(self, files: list[str]) -> None:
+        """Delete what the provider keeps of a batch; of what stays, the log says why."""
+
+    @abstractmethod
     def cause(self, error: Exception) -> ModelError:
         """Return ours for an error of the provider's client."""
 
@@ -143,11 +159,6 @@ class OpenAIBatches(BatchActivities):
     def __init__(self, model: OpenAIModel) -> None:
         """Work for this model."""
         self._model = model
-
-    @property
-    def all(self) -> list[Callable[..., Any]]:
-        """The activity functions."""
-        return [self.waits, self.submit, self.look, self.fetch, self.tidy]
 
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:
