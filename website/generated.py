@@ -12,7 +12,7 @@ from typer.main import get_command
 from holdfast.cli.app import app
 from holdfast.cli.exits import EPILOG
 from holdfast.sync import AgentRunner, Progress, Session
-from website import messages
+from website import messages, tables
 from website.errors import SiteError
 from website.reference import Reference, page, plain
 from website.stage import HOME, SOURCE, copy_source, write_page
@@ -42,6 +42,10 @@ def make() -> None:
     lines.append("* [holdfast.sync](sync.md): the step API without `await`.")
     lines.append("* [Error messages](messages.md): every message, and what to do about it.")
     lines.append("* [Command line](commands.md): every command of `holdfast`.")
+    for name, text in tables.pages().items():
+        title = text.partition("\n")[0].removeprefix("# ")
+        write_page(f"reference/{name}.md", text)
+        lines.append(f"* [{title}]({name}.md): made from the tables of the code.")
     write_page("reference/index.md", "\n".join(lines) + "\n")
     write_page("reference/sync.md", _sync())
     write_page("reference/commands.md", _commands())

@@ -15,7 +15,7 @@ from examples.tutorial.model import answer
 from holdfast.engine.dev_server.leases import leased_server
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
-from tests.support.pages import ALL, PAGES, ROOT
+from tests.support.pages import ALL, PAGES, ROOT, SAID
 from tests.support.programs import printed_by
 
 BLOCK = re.compile(
@@ -48,19 +48,21 @@ def run(arguments: list[str], directory: Path) -> str:
     return printed_by(forked.command(*arguments), directory, environment())
 
 
-def test_every_block_is_run_or_its_page_says_why_not() -> None:
+def test_every_block_is_run_or_blocks_toml_says_why_not() -> None:
     here = {text for found in BLOCKS.values() for text, _ in found}
     forgotten = [
         block.place
         for block in ALL
         if not (block.info == "python" and block.text in here)
-        and not (block.is_shown or block.is_left or block.runner)
+        and not (block.is_shown or block.said)
         and not (block.page.startswith(GUIDED) and (block.file or block.info == "sh"))
     ]
-    assert not forgotten, "say above the block what runs it, or why nothing does"
+    assert not forgotten, "say in website/blocks.toml what runs it, or why nothing does"
+    rows = {(page, first) for page, reasons in SAID.items() for first in reasons}
+    assert not rows - {(block.page, block.text.partition("\n")[0]) for block in ALL}
 
 
-def test_the_tests_that_pages_name_as_runners_read_these_pages() -> None:
+def test_the_tests_that_are_named_as_runners_read_these_pages() -> None:
     named = [block for block in ALL if block.runner]
     assert named
     for block in named:

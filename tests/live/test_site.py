@@ -12,6 +12,9 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 import website.build
+from holdfast.agents_sdk.absent_names import ABSENT, LENT
+from holdfast.serving.observed.metrics import METRICS
+from holdfast.values.runs.verbs import VERBS
 from tests.packaging.environments import made_once
 from tests.support.desk import PATIENCE_MS
 from tests.support.scale import EXHAUSTIVE
@@ -116,6 +119,12 @@ def test_language_models_the_search_and_the_reference_have_what_the_code_has(sit
     text = (SITE / "reference" / "commands.md").read_text("utf-8")
     for command in ("dev", "worker", "inbox", "desk token make"):
         assert f"## `holdfast {command}`" in text
+    tables = {"signals": VERBS, "metrics": METRICS, "absent_names": {**ABSENT, **LENT}}
+    for page, names in tables.items():
+        text = (SITE / "reference" / f"{page}.md").read_text("utf-8")
+        assert [name for name in names if f"`{name}`" not in text] == []
+    routes = (SITE / "reference" / "http_api.md").read_text("utf-8")
+    assert "| `POST /approvals/{approval_id}/snooze` |" in routes
     known = json.loads((SITE / "search" / "search_index.json").read_text("utf-8"))["docs"]
     places = {each["location"] for each in known}
     assert "reference/agent_runner.html#holdfast.AgentRunner.create_task" in places

@@ -38,7 +38,7 @@ def commands(page: Path) -> list[tuple[str, str]]:
     found = list(blocks(page))
     told: list[tuple[str, str]] = []
     for block, after in zip(found, [*found[1:], Block("", 0, "", "", "")], strict=True):
-        if block.info == "sh" and not block.is_left:
+        if block.info == "sh" and not block.said:
             assert after.above == "Prints:", f"{block.place}: the page does not say what it prints"
             told.append((block.text, after.text))
     return told

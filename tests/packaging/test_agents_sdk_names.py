@@ -13,7 +13,6 @@ import holdfast
 from holdfast import agents_sdk
 from holdfast.agents_sdk.absent_names import ABSENT, BESIDE, LENT, instead_of
 from tests.packaging.checkout import ROOT, run_python
-from tests.support.sdk_names import PAGE, written
 
 MISSING = sorted(set(agents.__all__) - set(agents_sdk.__all__))
 
@@ -117,11 +116,6 @@ def test_hint_to_another_package_is_right(package: str) -> None:
     named = [name for name, said in BESIDE.items() if f"from {package} import" in said]
     assert named
     assert [name for name in named if not hasattr(importlib.import_module(package), name)] == []
-
-
-def test_page_for_users_of_the_sdk_has_the_names_as_they_are() -> None:
-    page = PAGE.read_text("utf-8")
-    assert page == written(page), "run: python -m tests.support.sdk_names"
 
 
 def test_a_model_has_its_client_where_programs_of_the_sdk_look() -> None:

@@ -1,6 +1,7 @@
 """The code blocks of the documentation's pages, and what runs each of them."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<mark>`{3,})(?P<info>.*)$")
-NOT_RUN = re.compile(r"<!-- not run by the tests: \S.* -->")
-RUN_BY = re.compile(r"<!-- run by (?P<file>tests/\S+\.py) -->")
+SAID: dict[str, dict[str, str]] = tomllib.loads((ROOT / "website/blocks.toml").read_text("utf-8"))
+RUN_BY = re.compile(r"run by (?P<file>tests/\S+\.py)")
 TITLE = re.compile(r'^(?P<language>\w+) title="(?P<file>[\w./-]+)"$')
 
 
@@ -49,14 +50,14 @@ class Block:
         return self.info == "text" or (not self.info and self.above == "Prints:")
 
     @property
-    def is_left(self) -> bool:
-        """Whether the page says why no test runs it."""
-        return bool(NOT_RUN.fullmatch(self.above))
+    def said(self) -> str:
+        """What blocks.toml says of it: why no test runs it, or which one does."""
+        return SAID.get(self.page, {}).get(self.text.partition("\n")[0], "")
 
     @property
     def runner(self) -> Path | None:
-        """The test that the page names as its runner."""
-        found = RUN_BY.fullmatch(self.above)
+        """The test that is named as its runner."""
+        found = RUN_BY.fullmatch(self.said)
         return ROOT / found["file"] if found else None
 
 

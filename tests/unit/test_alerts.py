@@ -156,12 +156,3 @@ def test_the_dashboard_shows_every_metric() -> None:
     shown = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     for name in METRICS:
         assert any(name in each for each in shown), name
-
-
-def test_the_list_of_the_documentation_is_that_of_the_code() -> None:
-    page = (ROOT / "docs" / "monitoring.md").read_text("utf-8")
-    told = re.findall(r"^\* `(holdfast_\w+)` \((\w+)(?:, by (.*?))?\): (.*)$", page, re.MULTILINE)
-    assert told == [
-        (name, each.kind, ", ".join(f"`{label}`" for label in each.labels), each.text)
-        for name, each in METRICS.items()
-    ]

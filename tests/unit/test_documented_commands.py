@@ -18,7 +18,7 @@ def commands() -> Iterator[tuple[str, str]]:
     """Find the lines that call `holdfast` in blocks that are not run, each with its place."""
     for page in PAGES:
         for block in blocks(page):
-            if block.info in SHELLS and block.is_left:
+            if block.info in SHELLS and block.said and not block.runner:
                 for line in block.text.replace("\\\n", " ").splitlines():
                     if re.match(r"holdfast [a-z]", line):
                         yield block.place, line
