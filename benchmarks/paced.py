@@ -90,6 +90,7 @@ async def measured(peer: Peer, url: str, given: argparse.Namespace) -> dict[str,
     Raises:
         RuntimeError: The script has failed.
     """
+    load, _, _ = os.getloadavg()
     with tempfile.TemporaryDirectory() as directory:
         async with server(directory) as made:
             before = await processor_seconds(made.pid)
@@ -99,7 +100,7 @@ async def measured(peer: Peer, url: str, given: argparse.Namespace) -> dict[str,
                 *("--address", made.address, "--directory", directory),
                 stdout=subprocess.PIPE,
                 cwd=ROOT,
-                env={**os.environ, "OPENAI_AGENTS_DISABLE_TRACING": "1"},
+                env={**os.environ, "BENCH_URL": url, "OPENAI_AGENTS_DISABLE_TRACING": "1"},
             )
             out, _ = await process.communicate()
             if process.returncode:
@@ -111,6 +112,7 @@ async def measured(peer: Peer, url: str, given: argparse.Namespace) -> dict[str,
     row: dict[str, Any] = json.loads(out.splitlines()[-1])
     return {
         "stack": peer.name,
+        "load": round(load, 1),
         **row,
         "least": given.seconds * (given.turns + 1),
         "server_ms_per_turn": round(1000 * seconds / given.tasks / given.turns, 1),

@@ -181,6 +181,27 @@ def own(
     return lines
 
 
+PACED = {
+    "billable actions a turn": "actions_per_turn",
+    "CPU a turn of client and worker, ms": "cpu_ms_per_turn",
+    "CPU a turn of the server, ms": "server_ms_per_turn",
+    "until the last task has ended, s": "seconds",
+}
+
+
+def paced(found: Results) -> Table:
+    """Make the table of a model that takes a second: each round's figures, by stack."""
+    stacks = [each for each in found.stacks if any(row.stack == each.name for row in found.paced)]
+    lines = [["each round", *(stack.title for stack in stacks)]]
+    for label, key in PACED.items():
+        lines.append([label, *(_rounds(found, stack.name, key) for stack in stacks)])
+    return lines
+
+
+def _rounds(found: Results, stack: str, key: str) -> str:
+    return ", ".join(written(getattr(row, key)) for row in found.paced if row.stack == stack)
+
+
 def markdown(table: Table) -> str:
     """Write a table as Markdown."""
     head, *lines = table
@@ -209,6 +230,7 @@ def titles(found: Results) -> list[str]:
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "about": about,
+    "paced": lambda found: markdown(paced(found)),
     "compared": lambda found: markdown(compared(found, chosen(found), titles(found))),
 }
 

@@ -89,6 +89,25 @@ class Measured(BaseModel):
         return next((each for each in rows if each.turns == turns), ended[0] if ended else None)
 
 
+class Paced(BaseModel):
+    """The figures of a stack in one round of benchmarks/paced.py, which says what they are.
+
+    Attributes:
+        load: Mean number of processes that ran or waited for a processor in the minute before.
+    """
+
+    stack: str
+    load: float
+    tasks: int
+    turns: int
+    seconds: float
+    least: float
+    cpu_ms_per_turn: float
+    server_ms_per_turn: float
+    actions_per_turn: float
+    actions: dict[str, float]
+
+
 class Results(BaseModel):
     """What docs/benchmarks.json holds.
 
@@ -99,6 +118,7 @@ class Results(BaseModel):
         rounds: Rounds of the run; a row of few rounds took too long to be repeated.
         tasks: Tasks of the scenario many.
         stacks: The stacks, Holdfast first.
+        paced: Rows of benchmarks/paced.py, in the order of the run.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -109,6 +129,7 @@ class Results(BaseModel):
     rounds: int
     tasks: int
     stacks: list[Measured]
+    paced: list[Paced] = []
 
     def sizes(self, scenario: str) -> list[int]:
         """Return the turns that were measured of a scenario, fewest first."""
@@ -117,10 +138,10 @@ class Results(BaseModel):
 
 
 def collected(directory: Path) -> Results:
-    """Read the rows that benchmarks/compare.py has written.
+    """Read the rows that benchmarks/compare.py and benchmarks/paced.py have written.
 
     Raises:
-        FileNotFoundError: It has not run here.
+        FileNotFoundError: One of them has not run here.
     """
     stacks: list[Measured] = []
     about = json.loads((directory / "run.json").read_text("utf-8"))
@@ -129,7 +150,8 @@ def collected(directory: Path) -> Results:
         if file.exists():
             lines = file.read_text("utf-8").splitlines()
             stacks.append(_measured(peer, [json.loads(line) for line in lines]))
-    return Results(**about, stacks=stacks)
+    paced = (directory / "paced.jsonl").read_text("utf-8").splitlines()
+    return Results(**about, stacks=stacks, paced=[Paced.model_validate_json(line) for line in paced])
 
 
 def _measured(peer: Peer, lines: list[dict[str, Any]]) -> Measured:
