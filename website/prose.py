@@ -104,20 +104,21 @@ def pages() -> dict[str, Figures]:
     return figures | said | {ALL: Figures(written, 0, 0)}
 
 
-def _code() -> Iterator[Path]:
+def code() -> Iterator[Path]:
+    """Yield the modules of the product."""
     for name in ("holdfast", "workflows", "activities"):
         yield from sorted((ROOT / name).rglob("*.py"))
 
 
 def docstrings() -> str:
     """Return the docstrings of the product: the reference is made of them."""
-    found = (TRIPLE.findall(path.read_text("utf-8")) for path in _code())
+    found = (TRIPLE.findall(path.read_text("utf-8")) for path in code())
     return ".\n\n".join(text for each in found for value, text in each if not value)
 
 
 def error_messages() -> str:
     """Return the messages of the product's errors, and what they say to do."""
-    found = messages.messages(_code()).values()
+    found = messages.messages(code()).values()
     return ".\n\n".join(text for each in found for said in each for text in said)
 
 

@@ -1,4 +1,4 @@
-"""Pages of the reference that are made from tables of the code: verbs, routes, metrics, names."""
+"""Pages of the reference that are made from the code: verbs, routes, metrics, names, variables."""
 
 from __future__ import annotations
 
@@ -14,17 +14,26 @@ from holdfast.desk.api.reads import reads
 from holdfast.desk.api.writes import writes
 from holdfast.serving.observed.metrics import METRICS
 from holdfast.values.runs.verbs import VERBS
+from website.errors import SiteError
+from website.prose import code
+from website.stage import DOCS
 
+VARIABLE = re.compile(r"\bHOLDFAST_[A-Z_]*[A-Z]\b")
 JSON = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
 def pages() -> dict[str, str]:
-    """Return the pages, by the names of their files."""
+    """Return the pages, by the names of their files.
+
+    Raises:
+        SiteError: The code reads a variable of the environment that no page names.
+    """
     return {
         "signals": _signals(),
         "http_api": _http_api(),
         "metrics": _metrics(),
         "absent_names": _absent_names(),
+        "variables": _variables(),
     }
 
 
@@ -93,6 +102,21 @@ def _absent_names() -> str:
             "",
         ]
     )
+
+
+def _variables() -> str:
+    about = "Variables of the environment that Holdfast reads, each with the pages that name it."
+    paths = sorted(DOCS.rglob("*.md"))
+    told = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in paths}
+    lines: list[str] = []
+    for name in sorted({name for path in code() for name in VARIABLE.findall(path.read_text())}):
+        found = {page: text for page, text in told.items() if re.search(rf"\b{name}\b", text)}
+        if not found:
+            msg = f"{name} is on no page: name it where its readers look"
+            raise SiteError(msg)
+        links = (f"[{text.partition(chr(10))[0][2:]}](../{page})" for page, text in found.items())
+        lines.append(f"* `{name}`: {', '.join(links)}")
+    return "\n".join(["# Environment variables\n", f"{about}\n", *lines, ""])
 
 
 def _grouped(said: Mapping[str, str]) -> list[str]:
