@@ -151,7 +151,8 @@ def collected(directory: Path) -> Results:
             lines = file.read_text("utf-8").splitlines()
             stacks.append(_measured(peer, [json.loads(line) for line in lines]))
     paced = (directory / "paced.jsonl").read_text("utf-8").splitlines()
-    return Results(**about, stacks=stacks, paced=[Paced.model_validate_json(line) for line in paced])
+    rows = [Paced.model_validate_json(line) for line in paced]
+    return Results(**about, stacks=stacks, paced=rows)
 
 
 def _measured(peer: Peer, lines: list[dict[str, Any]]) -> Measured:
