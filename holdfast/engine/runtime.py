@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import os
 import time
@@ -20,11 +19,7 @@ from temporalio.runtime import (
     TelemetryConfig,
 )
 
-_LOG_SECONDS = 0.03
-"""How long the end of the process waits for logs; the SDK forwards them every 0.01 s."""
-
-_SIGN_OF_LIFE = timedelta(seconds=10)
-"""How often workers tell the server their host, process and load. The first time is as late."""
+from holdfast.errors import ConnectError
 
 
 def export_metrics(exporter: OpenTelemetryConfig | PrometheusConfig) -> MetricMeter:
@@ -40,7 +35,6 @@ def export_metrics(exporter: OpenTelemetryConfig | PrometheusConfig) -> MetricMe
     return Runtime.default().metric_meter
 
 
-@functools.cache
 def set_runtime() -> None:
     """Make the SDK's native part log to the logger `temporalio.core`.
 
@@ -49,30 +43,41 @@ def set_runtime() -> None:
 
     A thread forwards logs to Python with a short delay, and cannot once the interpreter ends; so
     the end of the process waits for that delay.
+
+    Raises:
+        ConnectError: The process was forked from one that had made a runtime.
     """
-    is_parents = bool(_used) and Runtime.default() in _used
+    if os.getpid() in _used:
+        return
+    if _used:
+        raise forked()
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     log = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
     metrics = _exporters[-1] if _exporters else None
     with suppress(RuntimeError):  # the process has a runtime already
         telemetry = TelemetryConfig(logging=log, metrics=metrics, attach_service_name=False)
-        runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=_SIGN_OF_LIFE)
-        Runtime.set_default(runtime, error_if_already_set=not is_parents)
-        atexit.register(time.sleep, _LOG_SECONDS)
-    _used.append(Runtime.default())
+        # Workers tell the server their host, process and load as often; the first time is as late.
+        runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=timedelta(seconds=10))
+        Runtime.set_default(runtime)
+        atexit.register(time.sleep, 0.03)  # the SDK forwards logs every 0.01 s
+    _used[os.getpid()] = Runtime.default()
 
 
-_used: list[Runtime] = []
-"""The runtimes of this process and of its parents by fork: to free one of these may hang."""
+def forked() -> ConnectError:
+    """Make the error of a process that was forked from one that had used the native part.
+
+    The native part keeps a table of waiting threads. In a child it points to memory of threads
+    that are gone, which the C library gives to others: a new runtime may write there, or crash.
+    """
+    return ConnectError(
+        "This process was forked from one that had used Temporal's client, and cannot use it.",
+        remedy="Make the AgentRunner in each process, after the fork (gunicorn's post_fork), and"
+        " none in the parent. Or use no fork: multiprocessing.get_context('spawn').",
+    )
+
+
+_used: dict[int, Runtime] = {}
+"""The runtimes by process: this one's, and its parents' by fork, as to free one may hang."""
 
 _exporters: list[OpenTelemetryConfig | PrometheusConfig] = []
 """Where the metrics of this process go, if anywhere."""
-
-
-def _forget() -> None:
-    _exporters.clear()  # the parent has the port
-    set_runtime.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):  # its threads are not in the child
-    os.register_at_fork(after_in_child=_forget)

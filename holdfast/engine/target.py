@@ -127,7 +127,7 @@ async def connecting(target: Target) -> AsyncGenerator[None]:
     """Give the connecting in this block a deadline, and errors that say what to do.
 
     Raises:
-        ConnectError: It has failed, or taken 10 s.
+        ConnectError: It has failed, or taken 10 s, or a parent process has a runtime.
     """
     set_runtime()
     try:
@@ -140,9 +140,10 @@ async def connecting(target: Target) -> AsyncGenerator[None]:
         ) from None
     except RPCError as error:
         raise connect_error(error, target) from error
-    # The SDK reports a failed connection as a RuntimeError. Its text may hold the API key, so ours
+    # The SDK reports a failed connection as a RuntimeError, and a runtime of a parent process as an
+    # AssertionError. Its text may hold the API key, so ours
     # has a redacted copy, and the original is not chained to it.
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, AssertionError) as error:
         raise _transport_error(target, str(error)) from None
 
 

@@ -35,6 +35,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import errors
 from holdfast.agents.runs.guardrail_results import tripped_result
 from holdfast.engine.cluster import has_workers
+from holdfast.engine.runtime import forked
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS, SPLIT
 from holdfast.errors import (
     ConnectError,
@@ -113,12 +114,7 @@ def server_errors(*passing: RPCStatusCode) -> Generator[None]:
     except AssertionError as error:  # so Temporal's SDK says it
         if "across forks" not in str(error):
             raise
-        raise ConnectError(
-            "This connection to the Temporal server was made before the process was forked, and"
-            " works in the parent process alone.",
-            remedy="Make the AgentRunner in each process, after the fork: in gunicorn's post_fork,"
-            " in Celery's worker_process_init, in the function that multiprocessing runs.",
-        ) from error
+        raise forked() from error
 
 
 def failure_in(error: BaseException | None) -> Failure | None:

@@ -24,7 +24,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.service import ConnectConfig, RPCError, ServiceClient, WorkflowService
 
-from holdfast.engine.runtime import set_runtime
+from holdfast.engine.runtime import forked, set_runtime
 from holdfast.values.code.extras import needing_local
 
 with needing_local():
@@ -209,6 +209,8 @@ async def wait_ready(
         # RuntimeError is how the SDK reports a refused connection.
         except (RPCError, RuntimeError, TimeoutError):
             await asyncio.sleep(POLL_SECONDS)
+        except AssertionError as error:  # the SDK's word for a runtime of a parent process
+            raise forked() from error
     return None
 
 
