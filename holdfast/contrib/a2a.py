@@ -65,6 +65,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name
 from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.text.decided import covered
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.version import __version__
@@ -388,14 +389,14 @@ async def _shown(asked: Access, task_id: str) -> a2a.Task:
     said, id, parts = task.error or task.paused, str(task.status), list[a2a.Part]()
     if task.status == "waiting":
         waits = await asked.runner.pending_approvals(task_id)
-        said, id = "\n".join(map(_question, waits)), " ".join(each.id for each in waits)
+        said, id = "\n".join(map(question_of, waits)), " ".join(each.id for each in waits)
         asks: list[dict[str, Json]] = [
             {"approval": each.id, "digest": each.bound or each.digest, "schema": _schema(each)}
             for each in waits
         ]
-        parts = [new_data_part(without_secrets(each)) for each in asks]
+        parts = [new_data_part(without_secrets(each, covered)) for each in asks]
     if said:
-        parts = [new_text_part(redact(said)), *parts]
+        parts = [new_text_part(said if parts else redact(said)), *parts]
         message = new_message(parts, context_id=context, task_id=task_id)
         message.message_id = id  # another question is another message
         made.status.message.CopyFrom(message)
@@ -403,13 +404,6 @@ async def _shown(asked: Access, task_id: str) -> a2a.Task:
         text = (await asked.runner.response(task_id)).response
         made.artifacts.append(new_text_artifact(ANSWER, redact(text), artifact_id=ANSWER))
     return made
-
-
-def _question(approval: Approval) -> str:
-    asks = question_of(approval)
-    if approval.text and approval.tool and approval.kind != "question":
-        asks += f"\n{approval.what}"
-    return "\n".join([asks, *approval.filled_in])
 
 
 def _schema(approval: Approval) -> Json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 PAUSES = 0.2, 30.0
 """Seconds between two looks at a remote task: the first, and the most."""
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Of a remote agent's answer to one request."""
 
 ANSWER_SECONDS = 120.0
 """How long one request may take, whatever trickles in."""
@@ -83,7 +86,9 @@ def a2a_tool(
         Args:
             message: What it is to do, with all that it must know.
         """
-        async with httpx.AsyncClient(headers=dict(headers or {}), timeout=60.0) as http:
+        given = {**(headers or {}), "Accept-Encoding": "identity"}
+        limits: Any = {"response": [_limited]}
+        async with httpx.AsyncClient(headers=given, timeout=60.0, event_hooks=limits) as http:
             client = await _client(url, http)
             call = _Call(client, ctx.idempotency_key, bool(options.get("idempotent")))
             if not ctx.resume:
@@ -108,6 +113,31 @@ async def _client(url: str, http: httpx.AsyncClient) -> Client:
                 " must not get the headers of this tool. Give a2a_tool that host's address."
             )
     return await create_client(card, ClientConfig(streaming=False, polling=True, httpx_client=http))
+
+
+class _Limited(httpx.AsyncByteStream):
+    """The body of an answer, which is not read on once it is too long."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._inner: Any = answer.stream
+        self._is_card = answer.request.method == "GET"
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        left = MOST_BYTES
+        async for chunk in self._inner:
+            left -= len(chunk)
+            if left < 0:
+                msg = f"The remote agent has answered by more than {MOST_BYTES:,} bytes."
+                raise RuntimeError(msg) if self._is_card else OutcomeUnknownError(msg)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _limited(answer: httpx.Response) -> None:
+    answer.stream = _Limited(answer)
+    answer.headers.pop("content-encoding", None)  # unpacked, it could be much longer
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -26,6 +26,7 @@ with needing("ag-ui", "holdfast.contrib.ag_ui"):
         Answer,
         begin,
         names_digest,
+        only_text,
         question_of,
         resumed,
         settled,
@@ -46,6 +47,8 @@ from holdfast.reading.streams.reader import (
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name
+from holdfast.values.text.decided import covered
+from holdfast.values.text.redact import redact
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -88,6 +91,7 @@ def ag_ui_router(
         known = event_number(last, 0)
         task_id, after = await _task(asked, given, agent or runner.agent)
         told = _events(asked, given, task_id, known or after)
+        asked.reads = [task_id]
         return streamed(asked, told, end="", failed=_failed)
 
     router.post(path, response_class=StreamingResponse)(run)
@@ -270,23 +274,16 @@ def _as_text(output: Any) -> str:
 
 
 def _text(message: ui.UserMessage) -> str:
-    """Return the text of a user message.
-
-    Raises:
-        InvalidArgumentError: It has other parts.
-    """
     if isinstance(message.content, str):
         return message.content
-    texts = [each.text for each in message.content if isinstance(each, ui.TextPart)]
-    if len(texts) < len(message.content):
-        raise InvalidArgumentError("A user message has text alone; this one has other parts.")
-    return "\n".join(texts)
+    return only_text([p.text if isinstance(p, ui.TextPart) else None for p in message.content])
 
 
 def _sent(event: ui.BaseEvent, offset: int | None = None) -> str:
-    clean = type(event).model_validate(without_secrets(event.model_dump(by_alias=True)))
+    is_asking = isinstance(getattr(event, "outcome", None), ui.RunFinishedInterruptOutcome)
+    data = without_secrets(event.model_dump(by_alias=True), covered if is_asking else redact)
     mark = "" if offset is None else f"id: {offset}\n"
-    return f"{mark}{_encoder.encode(clean)}"
+    return f"{mark}{_encoder.encode(type(event).model_validate(data))}"
 
 
 def _failed(error: HoldfastError) -> str:

@@ -2,7 +2,8 @@
 
 A chat is a session, and a message of the user begins a task. Who sends the same message again gets
 what its task has done; a page that is loaded again reads on. A call that waits for an approval is
-decided by `addToolApprovalResponse`.
+decided by `addToolApprovalResponse`. A message that comes before that is answered with the open
+approval; its task waits, and its answer follows that of the task before.
 
 Source: AI SDK 6, "Stream Protocols" (the UI message stream), and its `UIMessage`.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field
 
@@ -23,10 +24,19 @@ with needing("fastapi", "holdfast.contrib.ai_sdk"):
     from starlette.responses import Response, StreamingResponse
 
     from holdfast.contrib.fastapi import known_by
-    from holdfast.contrib.threads import Answer, begin, names_digest, open_task, resumed, settled
-    from holdfast.desk.api.access import Access, Asked, IdRoute
+    from holdfast.contrib.threads import (
+        Answer,
+        begin,
+        line_of,
+        names_digest,
+        only_text,
+        question_of,
+        resumed,
+        settled,
+    )
+    from holdfast.desk.api.access import Access, Asked, IdRoute, unread
     from holdfast.desk.api.events import streamed
-    from holdfast.desk.identity.tokens import READ, May
+    from holdfast.desk.identity.tokens import May
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -39,6 +49,10 @@ from holdfast.reading.streams.reader import (
 )
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import check_name
+from holdfast.values.runs.status import CLOSED
+from holdfast.values.steps import Task
+from holdfast.values.text.decided import covered
+from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import data_of, shown
 
 _DONE = "data: [DONE]\n\n"
@@ -95,13 +109,16 @@ def ai_sdk_router(
 
     async def send(asked: Asked, given: ChatRequest) -> StreamingResponse:
         task_id, after = await _task(asked, given, agent or runner.agent)
-        return _streamed(asked, task_id, after)
+        last = given.messages[-1]
+        answered = last.id if last.role == "assistant" else task_id
+        return _streamed(asked, _parts(asked, given.id, answered, task_id, after))
 
-    async def read_on(asked: Asked, chat: str) -> Response:
-        if (task_id := await open_task(asked, chat)) is None:
+    async def read_on(asked: Annotated[Access, Depends(unread)], chat: str) -> Response:
+        if not (line := await line_of(asked, chat)):
             return Response(status_code=204)
-        await asked.may(READ, task_id)
-        return _streamed(asked, task_id, 0)
+        asked.reads = line[:1]
+        await asked.check()
+        return _streamed(asked, _parts(asked, chat, line[-1], line[0], 0))
 
     router.post(path, response_class=StreamingResponse)(send)
     router.get(path + "/{chat:path}/stream", response_class=StreamingResponse)(read_on)
@@ -128,9 +145,10 @@ async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int
     who = asked.visitor
     begun = await begin(
         asked,
-        _text(last.parts),
+        only_text([p.get("text") if p.get("type") == "text" else None for p in last.parts]),
         agent=agent,
         thread_id=given.id,
+        on_busy="queue",
         task_id=f"ai-sdk-{names_digest(who.tenant, who.name, given.id, last.id)}",
     )
     return begun, 0
@@ -164,37 +182,44 @@ def _offsets(parts: list[Part]) -> Iterator[int]:
             yield offset
 
 
-def _text(parts: list[Part]) -> str:
-    """Return the text of a message of the user.
-
-    Raises:
-        InvalidArgumentError: It has other parts.
-    """
-    found = [part.get("text") for part in parts if part.get("type") == "text"]
-    texts = [each for each in found if isinstance(each, str)]
-    if len(texts) < len(parts) or not texts:
-        raise InvalidArgumentError("A message has text alone; this one has other parts, or none.")
-    return "\n".join(texts)
-
-
-def _streamed(asked: Access, task_id: str, after: int) -> StreamingResponse:
-    found = streamed(asked, _parts(asked, task_id, after), end=_DONE, failed=_failed)
+def _streamed(asked: Access, parts: AsyncGenerator[str]) -> StreamingResponse:
+    found = streamed(asked, parts, end=_DONE, failed=_failed)
     found.headers["x-vercel-ai-ui-message-stream"] = "v1"
     return found
 
 
-async def _parts(asked: Access, task_id: str, after: int) -> AsyncGenerator[str]:
-    """Yield the parts of a task's answer."""
-    runner, told = asked.runner, _Told()
-    yield _sent({"type": "start", "messageId": task_id})
-    async with aclosing(runner.stream_events(task_id, offset=after, until="waiting")) as following:
-        async for event in following:
-            for part in told.parts(event):
-                yield _sent(part)
-    for part in told.close():
-        yield _sent(part)
-    async for part in _end(asked, task_id):
-        yield _sent(part)
+async def _parts(
+    asked: Access, chat: str, message: str, task_id: str, after: int
+) -> AsyncGenerator[str]:
+    """Yield the parts of a message of the assistant.
+
+    Args:
+        asked: The request.
+        chat: The chat.
+        message: Id of the message: that of a task, whose answer ends it.
+        task_id: The task whose answer begins it.
+        after: Offset of the last event of that task which is known.
+    """
+    yield _sent({"type": "start", "messageId": message})
+    line, told = await line_of(asked, chat), cast("_Told | None", None)
+    tasks = line[: line.index(message) + 1] if message in line else ()
+    ended: Task | None = None
+    for each in tasks if task_id in tasks else (task_id, *tasks):
+        asked.reads = [each]
+        told = _Told() if told or each == task_id else None  # what comes before it has been told
+        offset = after if each == task_id else 0
+        following = asked.runner.stream_events(each, offset=offset, until="waiting")
+        async with aclosing(following):
+            async for event in following:
+                for part in told.parts(event) if told else ():
+                    yield _sent(part)
+        for part in told.close() if told else ():
+            yield _sent(part)
+        ended = await settled(asked, each)
+        if ended.status not in CLOSED:  # those after it wait for the same person
+            break
+    async for end in _end(asked, cast("Task", ended)):
+        yield end
 
 
 class _Told:
@@ -257,30 +282,25 @@ class _Told:
             self._open = {}
 
 
-async def _end(asked: Access, task_id: str) -> AsyncGenerator[Part]:
-    """Yield how the answer has ended."""
-    task = await settled(asked, task_id)
+async def _end(asked: Access, task: Task) -> AsyncGenerator[str]:
+    """Yield how an answer has ended."""
     match task.status:
         case "finished" | "answered":
-            yield {"type": "finish", "finishReason": "stop"}
-        case "waiting" if waits := await asked.runner.pending_approvals(task_id):
+            yield _sent({"type": "finish", "finishReason": "stop"})
+        case "waiting" if waits := await asked.runner.pending_approvals(task.task_id):
             for each in waits:
                 # A call of a child task, or the question of a step, was not told before.
                 call = each.call_id or each.id
-                yield _call(call, each.tool or each.kind, each.arguments)
-                about = {"kind": each.kind, "text": each.text}
-                yield {
-                    "type": "tool-approval-request",
-                    "approvalId": each.id,
-                    "toolCallId": call,
-                    "approvalDescriptor": about,
-                }
-            yield {"type": "finish", "finishReason": "tool-calls"}
+                yield _sent(_call(call, each.tool or each.kind, each.as_agreed), covered)
+                about = {"kind": each.kind, "text": question_of(each)}
+                asks = {"approvalId": each.id, "toolCallId": call, "approvalDescriptor": about}
+                yield _sent({"type": "tool-approval-request", **asks}, covered)
+            yield _sent({"type": "finish", "finishReason": "tool-calls"})
         case "abandoned":
-            yield {"type": "abort", "reason": task.error or "It was abandoned."}
+            yield _sent({"type": "abort", "reason": task.error or "It was abandoned."})
         case _:
             why = task.error or task.paused or f"The task is {task.status}."
-            yield {"type": "error", "errorText": why}
+            yield _sent({"type": "error", "errorText": why})
 
 
 def _call(id: str, name: str, arguments: str) -> Part:
@@ -296,8 +316,8 @@ def _void(offsets: Any) -> Part:
     return {"type": "data-void", "data": {"offsets": [list(each) for each in offsets]}}
 
 
-def _sent(part: Part) -> str:
-    return f"data: {json.dumps(without_secrets(part))}\n\n"
+def _sent(part: Part, clean: Callable[[str], str] = redact) -> str:
+    return f"data: {json.dumps(without_secrets(part, clean))}\n\n"
 
 
 def _failed(error: HoldfastError) -> str:

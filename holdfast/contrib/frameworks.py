@@ -7,6 +7,7 @@ whole when the call is made again, unless a graph has a checkpointer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, cast
 
 from typing_extensions import Unpack
@@ -53,11 +54,15 @@ def langgraph_tool(
         options: As for `@tool`; `name` and `description` say what the graph is good for.
 
     Raises:
-        InvalidArgumentError: It was given something else.
+        InvalidArgumentError: It was given something else, or has a checkpointer of LangGraph < 1.2.
     """
     if not hasattr(graph, "ainvoke"):
         msg = f"langgraph_tool takes a compiled graph; it was given {shown(graph)}."
         raise InvalidArgumentError(msg, remedy="Call compile() on a StateGraph first.")
+    found = version("langgraph") if getattr(graph, "checkpointer", None) else "1.2"
+    if [int(part) for part in found.split(".")[:2]] < [1, 2]:
+        msg = f"Two interrupts of LangGraph {found} may have one id: answers would be mixed up."
+        raise InvalidArgumentError(msg, remedy="Install langgraph>=1.2, or leave checkpointer out.")
     make, read = to_input or _message, to_output or _last_text
 
     async def ask_graph(ctx: ToolContext[Any, Any], request: str) -> Any:

@@ -15,11 +15,13 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.desk.api.access import Access
-from holdfast.desk.identity.tokens import READ, Identity
+from holdfast.desk.identity.tokens import READ, Identity, Verb
 from holdfast.errors import InvalidArgumentError, SessionBusyError, TaskNotFoundError
 from holdfast.task.data.calls import Approval
 from holdfast.values.checks.ids import MADE, task_of
+from holdfast.values.runs.status import OnBusy
 from holdfast.values.steps import Task
+from holdfast.values.text.decided import for_decision
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,21 @@ def names_digest(*names: str) -> str:
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:24]
 
 
-async def begin(asked: Access, text: str, *, agent: str, thread_id: str, **more: Any) -> str:
+def only_text(parts: Sequence[object]) -> str:
+    """Return the text of a message of a user, given that of each part; None for another part.
+
+    Raises:
+        InvalidArgumentError: It has other parts, or none.
+    """
+    texts = [each for each in parts if isinstance(each, str)]
+    if len(texts) < max(len(parts), 1):
+        raise InvalidArgumentError("A message has text alone; this one has other parts, or none.")
+    return "\n".join(texts)
+
+
+async def begin(
+    asked: Access, text: str, *, agent: str, thread_id: str, on_busy: OnBusy = "refuse", **more: Any
+) -> str:
     """Begin the task of a message, unless it has begun; return its id.
 
     Args:
@@ -58,6 +74,7 @@ async def begin(asked: Access, text: str, *, agent: str, thread_id: str, **more:
         text: The message.
         agent: Name of the agent.
         thread_id: The thread.
+        on_busy: What to do while the thread has a task that has not ended.
         more: Further arguments of `create_task`.
 
     Raises:
@@ -69,7 +86,7 @@ async def begin(asked: Access, text: str, *, agent: str, thread_id: str, **more:
         text,
         agent=agent,
         session=thread(asked.visitor, thread_id),
-        on_busy="refuse",
+        on_busy=on_busy,
         step_mode="automatic",
         streams=True,
         exist_ok=True,
@@ -85,8 +102,11 @@ async def begin(asked: Access, text: str, *, agent: str, thread_id: str, **more:
 
 
 def question_of(approval: Approval) -> str:
-    """Return what a person of a thread is asked."""
-    return approval.text or f"May {approval.tool} run with {approval.as_agreed}?"
+    """Return what a person of a thread is asked: all that would run can be read."""
+    asks = approval.text or f"May {approval.tool} run with {approval.as_agreed}?"
+    if approval.text and approval.tool and approval.kind != "question":
+        asks += f"\n{approval.what}"
+    return for_decision("\n".join([asks, *approval.filled_in]))
 
 
 async def settled(asked: Access, task_id: str) -> Task:
@@ -98,13 +118,12 @@ async def settled(asked: Access, task_id: str) -> Task:
     return await asked.runner.get_task(task_id)
 
 
-async def open_task(asked: Access, thread_id: str) -> str | None:
-    """Return the task of a thread that has not ended, if it has one."""
+async def line_of(asked: Access, thread_id: str) -> tuple[str, ...]:
+    """Return the tasks of a thread that have not ended; the first one has the floor."""
     session = asked.runner.session(thread(asked.visitor, thread_id))
     with suppress(TaskNotFoundError):
-        for task_id in (await asked.runner.reader.session(session.id)).line:
-            return task_id
-    return None
+        return (await asked.runner.reader.session(session.id)).line
+    return ()
 
 
 async def resumed(asked: Access, answers: Sequence[Answer], thread_id: str) -> tuple[str, int]:
@@ -118,19 +137,19 @@ async def resumed(asked: Access, answers: Sequence[Answer], thread_id: str) -> t
         InvalidArgumentError: The answers are about two tasks.
         NotAllowedError: The sender may not read the task, or not decide.
     """
-    task_id = await open_task(asked, thread_id)
-    due = [] if task_id is None else await _due(asked, task_id, answers)
-    if task_id is None or not due:
+    line, due = await line_of(asked, thread_id), list[Answer]()
+    task_id = line[0] if line else ""
+    if not line or not (due := await _due(asked, task_id, answers)):
         tasks = {task_of(each.id) for each in answers}
         if len(tasks) > 1:
             raise InvalidArgumentError("The answers of one run are about one task.")
         [task_id] = tasks
-        await asked.may(READ, task_id)
-        due = await _due(asked, task_id, answers)
-    else:
-        await asked.may(READ, task_id)
+    await asked.may(READ, task_id)
+    due = due or await _due(asked, task_id, answers)
     if not due:  # the same run again
         return task_id, 0
+    for each in due:  # all, before the first is decided
+        await asked.may(_verb(each), each.id)
     after = 0
     async with aclosing(asked.runner.stream_events(task_id, until="waiting")) as told:
         async for event in told:
@@ -145,13 +164,17 @@ async def _due(asked: Access, task_id: str, answers: Sequence[Answer]) -> list[A
     return [each for each in answers if each.id in waiting]
 
 
+def _verb(answer: Answer) -> Verb:
+    if not answer.approved:
+        return "reject"
+    return "approve" if answer.arguments is None else "edit"
+
+
 async def _decide(asked: Access, answer: Answer) -> None:
     """Decide by the id alone: a call that was edited since it was shown is refused then."""
-    roles = asked.person.roles
+    by, roles = await asked.may(_verb(answer), answer.id), asked.person.roles
     if answer.approved:
-        by = await asked.may("approve" if answer.arguments is None else "edit", answer.id)
         await asked.runner.approve(answer.id, by, answer.arguments, answer.reason, roles=roles)
     else:
-        by = await asked.may("reject", answer.id)
         reason = answer.reason or "It was cancelled."
         await asked.runner.reject(answer.id, by, reason, roles=roles)

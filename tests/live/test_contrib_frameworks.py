@@ -83,7 +83,7 @@ async def test_a_graph_answers_by_its_last_message_or_by_what_reads_its_state(
 
 
 async def test_an_interrupt_is_a_question_for_a_person_and_the_graph_goes_on(
-    rig: Rig, model: FakeOpenAI
+    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     RAN.clear()
     graph = graph_of(plan, ask, state=Trip, checkpointer=lang("checkpoint.memory").InMemorySaver())
@@ -109,6 +109,10 @@ async def test_an_interrupt_is_a_question_for_a_person_and_the_graph_goes_on(
     [again.idempotency_key] = graph.checkpointer.storage
     assert await trip.run(again, '{"request": "Rome"}') == "go to Rome; stay two nights at Roma"
     assert RAN == ["plan"]
+    monkeypatch.setattr("holdfast.contrib.frameworks.version", lambda _: "1.1.9")
+    langgraph_tool(graph_of(talk), name="graph")
+    with pytest.raises(InvalidArgumentError, match=r"LangGraph 1\.1\.9 may have one id"):
+        langgraph_tool(graph, name="graph")
 
 
 async def test_an_agent_of_strands_is_made_for_each_call() -> None:

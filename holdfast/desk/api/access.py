@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -93,6 +93,7 @@ class Access:
     Attributes:
         runner: Reads and steers the tasks.
         visitor: Who sends the request.
+        reads: What the sender must be allowed to read: by default what the address names.
     """
 
     def __init__(self, request: Request) -> None:
@@ -101,6 +102,7 @@ class Access:
         The runner sees what the visitor may.
         """
         self.visitor: Identity = request.scope[VISITOR]
+        self.reads: Sequence[str] = [*request.path_params.values()]
         desk: Desk = request.scope.get(DESK) or request.app.state.desk
         self.runner = desk.of(self.visitor).runner
         self._guard = desk.guard
@@ -136,7 +138,7 @@ class Access:
             NotAllowedError: They may no longer read.
         """
         visitor = await self._guard.visitor(self._request)
-        for subject in ("", *self._request.path_params.values()):
+        for subject in ("", *self.reads):
             await self._guard.ensure(visitor, READ, subject)
 
     async def begun(self, task_id: str, running: Coroutine[Any, Any, object]) -> Task:
@@ -159,6 +161,11 @@ def _forget(task: asyncio.Task[object]) -> None:
     _running.discard(task)
     if not task.cancelled():
         task.exception()
+
+
+async def unread(request: Request) -> Access:
+    """Return a request's way to the tasks, where its address names none that it reads."""
+    return Access(request)
 
 
 async def _asked(request: Request) -> Access:
