@@ -113,6 +113,24 @@ async def test_a_submission_whose_answer_was_lost_is_found_by_its_lines_when_it_
     assert not api.direct
 
 
+async def test_a_submission_that_was_refused_is_made_again_and_waits_for_no_other_batch(
+    api: BatchApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.auto = 0
+    theirs = {"custom_id": "theirs", "params": {"messages": [{"content": "theirs"}]}}
+    other = {"id": "msgbatch_0", "status": "in_progress", "looks": 0, "given": [theirs]}
+    api.batches["msgbatch_0"] = other
+    api.fails["POST /v1/messages/batches"] = 429, {"message": "Too many."}
+    async with runner_of(api) as runner:
+        task = await runner.create_task("a", step_mode="automatic")
+        await until(lambda: "Too many" in caplog.text)
+        api.fails.clear()
+        await until(lambda: api.lines)
+        api.auto = 1
+        await until_status(runner, task, "answered")
+    assert (api.lines, api.direct) == ({"a": 1}, {})
+
+
 async def test_a_batch_whose_submission_was_lost_is_found_though_a_task_of_it_has_ended(
     api: BatchApi,
 ) -> None:

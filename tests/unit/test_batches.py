@@ -143,7 +143,10 @@ def test_a_batch_that_may_have_reached_the_provider_is_looked_for_before_it_is_g
     hand.expire(now=WAIT)
     assert hand.next(now=WAIT)[1] == ("submit", 1)
     assert (hand.reply("a").state, hand.reply("c").state) == ("waits", "waits")
-    found = hand.model_copy(deep=True)
+    found, refused = hand.model_copy(deep=True), hand.model_copy(deep=True)
+    refused.untaken(1)
+    refused.expire(now=WAIT)  # the provider is known not to have it
+    assert (refused.reply("a").state, refused.batches) == ("direct", {})
     hand.ended(1, (), Seen(why="it is not there"), now=WAIT)
     assert (hand.reply("a").state, hand.reply("a").why) == ("direct", "it is not there")
     found.looked(1, now=WAIT, why="The provider is down.")

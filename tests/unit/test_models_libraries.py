@@ -107,7 +107,8 @@ async def asked(request: pytest.FixtureRequest, api: FakeOpenAI) -> Asked:
 
 async def test_a_text_with_its_cost(asked: Asked, api: FakeOpenAI) -> None:
     api.reply("Hello, my friend.", usage=Usage(input_tokens=70, cached_tokens=20, output_tokens=9))
-    answer = await asked()
+    # As long as it may get: Anthropic's client must be told how long to wait.
+    answer = await asked(settings=ModelSettings(max_tokens=32_000))
     assert (answer.text, answer.finish) == ("Hello, my friend.", "stop")
     usage = answer.usage
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (1, 70, 9)

@@ -61,6 +61,9 @@ class AnyLLMModel(LibraryModel):
             more["extra_headers"] = settings.extra_headers
         if "max_completion_tokens" in body:  # not every provider of any-llm reads it
             more["max_tokens"] = body.pop("max_completion_tokens")
+        # Anthropic's client waits for a long answer only if it is told how long.
+        if getattr(provider, "TIMEOUT_SUPPORT", "unsupported") != "unsupported":
+            more["timeout"] = settings.seconds_per_attempt
         given = {**body, "model": self.model.partition("/")[2], **more}
         return await provider.acompletion(**given)
 

@@ -18,9 +18,9 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.libraries.any_llm import AnyLLMModel
 from holdfast.models.openai.chat import chat_body
 from holdfast.serving.batches.hand import Outcome, Seen
-from holdfast.serving.batches.provider import CLOCKS, BatchActivities
+from holdfast.serving.batches.provider import CLOCKS, BatchActivities, trouble
 from holdfast.serving.batches.stored import Stored
-from holdfast.serving.batches.workflow import Fetch, Look, Submission
+from holdfast.serving.batches.workflow import UNTAKEN, Fetch, Look, Submission
 from holdfast.values.base import Json
 from holdfast.values.code.extras import needing
 from holdfast.values.settings import ModelSettings
@@ -46,6 +46,9 @@ _REFUSED = {
     "request_too_large": 413,
 }
 """HTTP status of the errors of lines that repeating does not mend."""
+
+_UNCLEAR = (408, 409)
+"""Refusals of a request that may have been taken, as after a status from 500 on."""
 
 _NOTHING: Json = {
     "id": "msg",
@@ -116,8 +119,7 @@ class AnthropicLines:
     async def _asked(self, wire: _Replay, body: dict[str, Json], settings: ModelSettings) -> Any:
         try:
             async with httpx.AsyncClient(transport=wire) as http:
-                # With a timeout of its own the client takes also calls that may need long.
-                provider = self._model.made(http_client=http, timeout=60.0)
+                provider = self._model.made(http_client=http)
                 return await self._model.asked(provider, body, settings)
         except Exception as error:  # noqa: BLE001  mapped and raised again
             raise self._model.failure(error) from None
@@ -151,10 +153,13 @@ class AnthropicBatches(BatchActivities):
             lines = await self.written(given.lines)
             requests = [{"custom_id": id, "params": json.loads(body)} for id, body in lines]
             await ensure_ours("submission of a batch")
-            # The typed method looks at each value of a request, and holds up the loop for seconds.
-            made = await client.post(
-                "/v1/messages/batches", body={"requests": requests}, cast_to=MessageBatch
-            )
+            try:
+                # The typed method looks at each value of a request, which takes seconds.
+                made = await client.post(
+                    "/v1/messages/batches", body={"requests": requests}, cast_to=MessageBatch
+                )
+            except anthropic.AnthropicError as error:
+                raise trouble(self.cause(error), UNTAKEN * _is_untaken(error)) from None
             return str(made.id)
 
     @staticmethod
@@ -219,6 +224,13 @@ class AnthropicBatches(BatchActivities):
     def cause(self, error: Exception) -> ModelError:
         """Return ours for an error of the client, without the key."""
         return cast("ModelError", self._model.failure(error))
+
+
+def _is_untaken(error: anthropic.AnthropicError) -> bool:
+    """Whether nothing of a request was taken: it was refused, or never sent."""
+    if isinstance(error, anthropic.APIStatusError):
+        return error.status_code < 500 and error.status_code not in _UNCLEAR  # noqa: PLR2004
+    return isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
 
 
 def _response(result: Any) -> dict[str, Any]:

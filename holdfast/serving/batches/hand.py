@@ -142,7 +142,8 @@ class Batch(Value):
         look: When to submit it, or to look at it.
         gap: Seconds between the last two looks.
         why: Why the last attempt to reach the provider failed; empty for none.
-        tries: Attempts to submit it that have failed: it may be submitted all the same.
+        tries: Attempts to submit it that have failed since it is known not to be submitted: it may
+            be all the same.
         late: When it was first reached for after the deadline of one of its calls; 0 for never.
         is_cancelled: Whether the provider was told to end it.
         is_over: Whether its answers were read.
@@ -414,6 +415,10 @@ class Hand(BaseModel):
         note = {"late": late, "gap": gap, "look": now + gap, "why": why}
         is_cancelled = batch.is_cancelled or cancelled
         self._note(n, is_cancelled=is_cancelled, tries=batch.tries + (not batch.id), **note)
+
+    def untaken(self, n: int) -> None:
+        """Note that the provider has nothing of a batch that was to be submitted."""
+        self._note(n, tries=0)
 
     def ended(self, n: int, outcomes: Iterable[Outcome], seen: Seen, *, now: float) -> None:
         """Give the calls of a batch their answers; those without one go on."""

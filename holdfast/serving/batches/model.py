@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from temporalio import activity
@@ -40,7 +40,7 @@ from holdfast.models.resolve import close_at_end
 from holdfast.reading.queries import while_busy
 from holdfast.serving.batches import hand as times
 from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
-from holdfast.serving.batches.provider import OpenAIBatches, open_activities
+from holdfast.serving.batches.provider import BatchActivities, OpenAIBatches, open_activities
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from holdfast.serving.governor.served import bare, serve
@@ -50,12 +50,6 @@ from holdfast.values.checks.gate import as_object
 from holdfast.values.runs.times import span_in
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
-
-if TYPE_CHECKING:
-    from holdfast.models.libraries.any_llm import AnyLLMModel
-    from holdfast.serving.batches.anthropic import AnthropicLines
-else:  # loaded where one is batched
-    AnyLLMModel = AnthropicLines = object
 
 ASKING = timedelta(seconds=10)
 DAY = timedelta(days=1)
@@ -102,7 +96,7 @@ class BatchModel:
             InvalidArgumentError: A time or number cannot be used.
             UserError: The model is of another provider.
         """
-        made = _lines_of(resolve_model(model))
+        self._batches, made = _batches_of(resolve_model(model))
         if made is None:
             msg = (
                 "BatchModel takes a model of OpenAI's APIs, or one of Anthropic by any-llm, or the"
@@ -274,7 +268,7 @@ class BatchModel:
             ModelRequestError: As the model raises it.
         """
         name = self._model.name
-        made = await self._model.respond(request.model_copy(update={"model": name}))
+        made: ModelAnswer = await self._model.respond(request.model_copy(update={"model": name}))
         return made.model_copy(update={"asked": name, "tried": (f"{BATCH}{name}: {why}",)})
 
     def _open(self, client: Client) -> None:
@@ -284,7 +278,7 @@ class BatchModel:
         if place in opened:
             return
         close_at_end(self)
-        stop, served = asyncio.Event(), _activities_of(self._model)
+        stop, served = asyncio.Event(), self._batches(self._model).all
         soon = timedelta(seconds=3)
         run = serve(
             bare(client),
@@ -307,23 +301,13 @@ class BatchModel:
         await self._model.close()
 
 
-def _lines_of(model: Any) -> OpenAIModel | AnthropicLines | None:
-    """Return what writes the lines of a model's batches; None if it has none."""
-    if isinstance(model, OpenAIModel):
-        return model
+def _batches_of(model: Any) -> tuple[Callable[[Any], BatchActivities], Any]:
+    """Return what makes a model's batches, and what writes their lines; None if it has none."""
     if isinstance(model, LibraryModel) and model.name.startswith("any-llm/anthropic/"):
-        from holdfast.serving.batches.anthropic import AnthropicLines
+        from holdfast.serving.batches.anthropic import AnthropicBatches, AnthropicLines
 
-        return AnthropicLines(cast("AnyLLMModel", model))
-    return None
-
-
-def _activities_of(model: OpenAIModel | AnthropicLines) -> list[Callable[..., Any]]:
-    if isinstance(model, OpenAIModel):
-        return OpenAIBatches(model).all
-    from holdfast.serving.batches.anthropic import AnthropicBatches
-
-    return AnthropicBatches(model).all
+        return AnthropicBatches, AnthropicLines(cast("Any", model))
+    return OpenAIBatches, model if isinstance(model, OpenAIModel) else None
 
 
 def _seconds(name: str, given: timedelta | str) -> float:

@@ -117,7 +117,7 @@ class BatchActivities(ABC):
             try:
                 yield
             except self.errors as error:
-                raise _trouble(self.cause(error)) from None
+                raise trouble(self.cause(error)) from None
 
     async def given(self, asked: Awaitable[T]) -> T | None:
         """Return what the provider gives; None if it refuses, and the log says why."""
@@ -290,11 +290,18 @@ async def _known(listed: AsyncIterable[Any], since: float, is_it: Callable[[Any]
     return None
 
 
-def _trouble(error: ModelError) -> ApplicationError:
-    """Return the failure of an activity, without the key, which causes would hold."""
+def trouble(error: ModelError, untaken: str = "") -> ApplicationError:
+    """Return the failure of an activity, without the key, which causes would hold.
+
+    Args:
+        error: What the provider says.
+        untaken: Type of the failure of a submission that the provider knows nothing of, if it
+            passes: the next one must not look for it.
+    """
     log.warning("A batch waits: %s", error)
-    kind = "BatchTrouble" if isinstance(error, ModelUnavailableError) else REFUSED
-    return LoggedError(message_of(error), type=kind)
+    passes = isinstance(error, ModelUnavailableError)
+    kind = (untaken or "BatchTrouble") if passes else REFUSED
+    return LoggedError(message_of(error), type=kind, non_retryable=kind == untaken)
 
 
 async def open_activities(task: str, run: str) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ is better."""
 REFUSED = "BatchRefused"
 """Type of the failure of a submission that the provider refuses whenever it is repeated."""
 
+UNTAKEN = "BatchUntaken"
+"""Type of the failure of a submission that the provider has not taken, and may take later."""
+
 NO_ROOM = "token_limit_exceeded"
 """The provider's code for a batch for which it has no room now."""
 
@@ -163,11 +166,13 @@ class Batches(Opening):
 
     def _failed(self, job: Job, why: str, cause: BaseException | None) -> None:
         hand, now = self._hand, workflow.time()
-        is_refused = isinstance(cause, ApplicationError) and cause.type == REFUSED
-        if job.kind == "submit" and is_refused:
+        kind = cause.type if isinstance(cause, ApplicationError) else ""
+        if job.kind == "submit" and kind == REFUSED:
             hand.refused(job.n, Seen(why=why), now=now)
         elif job.n in hand.batches:
             hand.looked(job.n, now=now, why=why)
+            if kind == UNTAKEN:
+                hand.untaken(job.n)
         elif job.kind in ("collect", "sweep"):
             hand.paused = now + PAUSE  # the server did not answer for minutes
             hand.kept(hand.over(), now=now)
@@ -185,7 +190,7 @@ class Batches(Opening):
     async def _submit(self, n: int) -> None:
         hand = self._hand
         batch = hand.batches[n]
-        if batch.tries:  # the calls were collected long ago
+        if batch.tries or batch.why:  # the calls were collected long ago
             await self._still_wait(hand.of(n))
         due = hand.deadline(n)
         is_late = bool(batch.tries) and (due is None or workflow.time() >= due)
