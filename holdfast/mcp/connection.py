@@ -13,7 +13,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.engine.loop import LoopOfProcess, close_at_exit, keep_at_exit
@@ -378,22 +379,22 @@ async def pages(
     raise UserError(msg, remedy="Increase max_list_pages, or correct the server's list.")
 
 
-def checked_pages(most: int | None) -> int | None:
-    """Return a limit of pages.
+def checked(**given: Any) -> Any:
+    """Return a limit, which is given by its name: a number of seconds, or of pages; None for none.
 
     Raises:
-        WrongTypeError: It is neither a whole number nor None.
-        InvalidArgumentError: It is below 1.
+        WrongTypeError: It is no number, or has decimal places where it may not.
+        InvalidArgumentError: It is too small, or not finite.
     """
-    if most is None:
-        return None
-    if isinstance(most, bool) or not isinstance(cast("object", most), int):
-        msg = f"max_list_pages must be a positive integer or None; it was {shown(most)}."
+    [(name, limit)] = given.items()
+    of_time: Any = (int, float), "a number of seconds", 0
+    kind, wanted, least = of_time if "seconds" in name else (int, "a positive integer", 1)
+    msg = f"{name} must be {wanted} or None; it was {shown(limit)}."
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, kind)):
         raise WrongTypeError(msg)
-    if most < 1:
-        msg = f"max_list_pages must be a positive integer or None; it was {most}."
+    if limit is not None and not least <= limit < inf:
         raise InvalidArgumentError(msg)
-    return most
+    return limit
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from holdfast.agents.tools.tool import Tool
 from holdfast.mcp.server import MCPServer
 from holdfast.mcp.tools import definition_of
 from holdfast.task.data.head import ServedTool
+from holdfast.values.checks.gate import SecondsOrNone, check_fields
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 
@@ -40,8 +41,8 @@ class MCPServerManager:
 
     servers: InitVar[Iterable[MCPServer]]
     _: KW_ONLY
-    connect_timeout_seconds: float | None = 10.0
-    cleanup_timeout_seconds: float | None = 10.0
+    connect_timeout_seconds: SecondsOrNone = 10.0
+    cleanup_timeout_seconds: SecondsOrNone = 10.0
     drop_failed_servers: bool = True
     strict: bool = False
     suppress_cancelled_error: bool = True
@@ -49,6 +50,8 @@ class MCPServerManager:
 
     def __post_init__(self, servers: Iterable[MCPServer]) -> None:
         """Take the servers; nothing is connected yet."""
+        times = ("connect_timeout_seconds", "cleanup_timeout_seconds")
+        check_fields(MCPServerManager, self, times)
         self._servers = list(dict.fromkeys(servers))
         self._connected: dict[MCPServer, None] = {}
         self._errors: dict[MCPServer, BaseException] = {}

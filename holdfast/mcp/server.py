@@ -17,7 +17,7 @@ from holdfast.agents.tools.guardrails import (
 from holdfast.agents.tools.options import FailureFormatter, ToolOptions, refuse_option
 from holdfast.errors import UserError
 from holdfast.mcp.calls import Inquiries, ServerCall
-from holdfast.mcp.connection import Connection, asked, checked_pages, listing, on_loop, pages, timed
+from holdfast.mcp.connection import Connection, asked, checked, listing, on_loop, pages, timed
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.tools import (
     LocalMCPApprovalCallable,
@@ -29,7 +29,6 @@ from holdfast.mcp.tools import (
     approvals_of,
     check_tool_options,
     check_unchanged,
-    checked_timeout,
     definition_of,
     is_used,
     made_tool,
@@ -410,9 +409,10 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self._name = name or self._default_name()
         self.tool_filter = tool_filter
         self.cache_tools_list = cache_tools_list
-        self.client_session_timeout_seconds = checked_timeout(client_session_timeout_seconds)
+        seconds = checked(client_session_timeout_seconds=client_session_timeout_seconds)
+        self.client_session_timeout_seconds = seconds or None
         self.max_retry_attempts = max_retry_attempts
-        self.max_list_pages = checked_pages(max_list_pages)
+        self.max_list_pages = checked(max_list_pages=max_list_pages)
         self.protocol_mode = protocol_mode
         self._handler = message_handler
         self._listed: list[MCPTool] | None = None
@@ -423,8 +423,8 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             self._name,
             self._connector,
             self._client_options,
-            first_pause=retry_backoff_seconds_base,
-            longest_pause=retry_backoff_seconds_max,
+            first_pause=checked(retry_backoff_seconds_base=retry_backoff_seconds_base) or 0,
+            longest_pause=checked(retry_backoff_seconds_max=retry_backoff_seconds_max),
         )
 
     def _default_name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolSer
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.options import Asked, FailureFormatter, ToolOptions, answer_of
-from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
+from holdfast.errors import DeclarationError, UserError
 from holdfast.task.data.head import ServedTool
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import safe_text
@@ -257,27 +256,6 @@ def _unreadable(given: object) -> UserError:
         " {'tool name': 'always' or 'never'}, {'always': {'tool_names': [...]}, 'never':"
         " {'tool_names': [...]}}, or a function (run_context, agent, tool)."
     )
-
-
-def checked_timeout(seconds: float | None) -> float | None:
-    """Return a timeout; None when there is no limit, which 0 also says.
-
-    Raises:
-        WrongTypeError: It is not a number.
-        InvalidArgumentError: It is below 0, or not finite.
-    """
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(cast("object", seconds), int | float):
-        raise WrongTypeError(
-            f"client_session_timeout_seconds={shown(seconds)} must be a number of seconds or None."
-        )
-    if not math.isfinite(seconds) or seconds < 0:
-        raise InvalidArgumentError(
-            f"client_session_timeout_seconds={seconds} must be finite and at least 0; 0 means no"
-            " limit."
-        )
-    return seconds or None
 
 
 _BY_SERVER = frozenset(

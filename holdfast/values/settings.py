@@ -391,7 +391,7 @@ class Budget(Settings):
 
     max_turns: int | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=0)
-    max_seconds: float | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     max_dollars: Dollars | None = Field(default=None, ge=0, le=MOST_DOLLARS)
     on_exceeded: Literal["ask", "finish", "fail"] = "ask"
 

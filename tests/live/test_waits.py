@@ -154,7 +154,7 @@ def test_a_tool_that_completes_later_is_checked_where_it_is_declared() -> None:
     odd: Any = "soon"
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"completes": odd}, "is not 'later'"),
-        ({"completes": "later", "completion_seconds": 0}, "positive"),
+        ({"completes": "later", "completion_seconds": 0}, "greater than 0"),
         ({"completes": "later", "return_direct": True}, "never see its result"),
     )
     for options, said in cases:

@@ -90,6 +90,8 @@ def test_what_is_assigned_is_checked() -> None:
         made.name = "no name"
     with pytest.raises(TypeError, match="timeout_seconds must be a positive number"):
         made.timeout_seconds = "1"  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(TypeError, match="description=5"):
+        made.description = 5  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError):
         made.__wrapped__ = add
     assert (made.name, made.timeout_seconds) == ("plus", None)
@@ -125,6 +127,9 @@ def pow3(a: int, b: int, c: int) -> int:
         ({"effect": "write"}, "'read', 'reversible' or 'irreversible'"),
         ({"timeout_seconds": 0}, "timeout_seconds=0"),
         ({"timeout_seconds": float("nan")}, "timeout_seconds=nan"),
+        ({"approval_seconds": -1}, "approval_seconds=-1"),
+        ({"approval_seconds": float("nan")}, "approval_seconds=nan"),
+        ({"inline_seconds": float("inf")}, "inline_seconds=inf"),
         ({"timeout_behavior": "explode"}, "'error_as_result'"),
         ({"max_attempts": 0}, "max_attempts=0"),
         ({"retry_on": (ValueError,)}, "max_attempts="),

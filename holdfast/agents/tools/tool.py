@@ -65,7 +65,7 @@ from holdfast.task.data.head import (
     ToolPolicy,
 )
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import check_fields, defaulted, known_as
+from holdfast.values.checks.gate import Seconds, check_fields, defaulted, known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind, qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -99,8 +99,8 @@ def check_tool(tool: Any) -> None:
         tool: The Tool; its module is above this one.
 
     Raises:
-        DeclarationError: One of them is, or has a wrong type; the text says which and why.
-        WrongTypeError: A timeout or a guardrail has a wrong type.
+        DeclarationError: One of them is; the text says which and why.
+        WrongTypeError: One is of a wrong type.
     """
     check_name(tool.name)
     owner = f"tool {tool.name!r}"
@@ -110,10 +110,7 @@ def check_tool(tool: Any) -> None:
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
     _check_timeout(tool)
-    try:
-        check_fields(Tool, tool, _FIELDS, f"Tool {tool.name!r}")
-    except WrongTypeError as error:
-        raise DeclarationError(*error.args) from None
+    check_fields(Tool, tool, _FIELDS, f"Tool {tool.name!r}")
     _check_namespace(tool)
     if problem := _effect_problem(tool) or _other(tool):
         raise DeclarationError(f"Tool {tool.name!r}: {problem}.")
@@ -316,7 +313,7 @@ class Tool(Generic[P, R]):
     max_output_bytes: Annotated[int, Field(ge=1)] = DEFAULT_MAX_OUTPUT_BYTES
     inline: bool = True
     inline_seconds: Annotated[float, Field(gt=0, le=MOST_INLINE_SECONDS)] = 2.0
-    approval_seconds: float | None = None
+    approval_seconds: Seconds | None = None
     undo_needs_approval: bool = False
     undo_idempotent: bool = False
     custom_data_extractor: None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, fields
-from math import inf
 from typing import Any, TypeVar
 
 from holdfast.agents.tools.context import ToolContext
@@ -14,6 +13,7 @@ from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import DeclarationError
 from holdfast.task.data.calls import Wait
+from holdfast.values.checks.gate import Seconds, check_fields
 from holdfast.values.runs.times import time_in
 from holdfast.values.text.shown import shown, time_shown
 
@@ -75,23 +75,21 @@ class LaterTool(PreparedTool):
     """
 
     _: KW_ONLY
-    completion_seconds: float | None = None
+    completion_seconds: Seconds | None = None
 
     def __post_init__(self) -> None:
         """Check the tool.
 
         Raises:
             DeclarationError: Its result cannot be checked, or no time is left for it.
+            WrongTypeError: That is not a number.
         """
         super().__post_init__()
-        problem, seconds = "", self.completion_seconds
+        check_fields(LaterTool, self, ("completion_seconds",), f"Tool {self.name!r}")
         if self.tool_output_guardrails or self.return_direct:
             option = "return_direct" if self.return_direct else "tool_output_guardrails"
-            problem = f"{option}= would never see its result"
-        elif seconds is not None and not 0 < seconds < inf:
-            problem = f"completion_seconds={shown(seconds)} is not a positive number"
-        if problem:
-            raise DeclarationError(f"Tool {self.name!r} completes later: {problem}.")
+            msg = f"Tool {self.name!r} completes later: {option}= would never see its result."
+            raise DeclarationError(msg)
 
     async def prepare(
         self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /

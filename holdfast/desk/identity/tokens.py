@@ -28,6 +28,7 @@ from holdfast.archive.bytestore import make_directory, write_private
 from holdfast.client.agent_runner.base import check_role
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.values.base import Strict, Value
+from holdfast.values.checks.gate import SecondsOrNone, check_arguments
 from holdfast.values.checks.ids import check_name, check_tenant
 from holdfast.values.runs import verbs
 from holdfast.values.runs.verbs import VERBS
@@ -125,6 +126,11 @@ class Identity:
         if verb == "erase" and self.tenant:
             return False
         return any(verb in each for role, each in ALLOWED.items() if role in self.roles)
+
+    @property
+    def key(self) -> str:
+        """What tells it apart: two tenants may have one name each."""
+        return f"{self.tenant}\0{self.name}" if self.tenant else self.name
 
     @property
     def groups(self) -> frozenset[str]:
@@ -252,7 +258,7 @@ class Tokens:
         return self
 
     def make(
-        self, name: str, roles: Iterable[str], *, expires: float = 0.0, tenant: str = ""
+        self, name: str, roles: Iterable[str], *, expires: SecondsOrNone = 0.0, tenant: str = ""
     ) -> str:
         """Make a token and return it; it cannot be shown again.
 
@@ -263,15 +269,16 @@ class Tokens:
             tenant: The only tenant whose tasks it sees; empty for all.
 
         Raises:
-            InvalidArgumentError: The name, the tenant or a role cannot be used.
+            InvalidArgumentError: The name, the time, the tenant or a role cannot be used.
         """
+        check_arguments(Tokens.make, expires=expires)
         token = PREFIX + secrets.token_urlsafe(_BYTES)
         record = TokenRecord(
             name=check_identity(name),
             roles=tuple(sorted(check_roles(roles))),
             digest=_digest(token),
             created=time.time(),
-            expires=expires,
+            expires=expires or 0.0,
             tenant=check_tenant(tenant) if tenant else "",
         )
         self._change(lambda before: [*before, record])

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
+from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.text.redact import redact_long
 from holdfast.values.text.shown import did_you_mean, misfit, shown, type_shown
@@ -130,8 +130,7 @@ def check(data: Json, where: str = "value") -> None:
         InvalidArgumentError: It is too deep or too large, or has a value that JSON in UTF-8 cannot
             represent; the text names the place and says what to do.
     """
-    wrong = flaw(data, where)
-    if wrong:
+    if wrong := flaw(data, where):
         raise InvalidArgumentError(wrong)
 
 
@@ -171,8 +170,7 @@ def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> 
     except ValueError as cause:  # also for bytes that are not UTF-8, and integers that are too long
         why = str(cause).encode("utf-8", "replace").decode()[:200]
         raise InvalidArgumentError(f"{where} is not JSON: {why}") from None
-    wrong = flaw(data, where, deepest=deepest)
-    if wrong:
+    if wrong := flaw(data, where, deepest=deepest):
         raise InvalidArgumentError(wrong)
     return data
 
@@ -393,6 +391,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+"""0 is none, too."""
+
+_OF_RANGE = ("greater_than", "less_than", "finite_number", "literal_error")
+"""How the kinds of misfits begin that are of the right type."""
 
 
 def check_arguments(function: Callable[..., Any], **given: object) -> None:
@@ -407,9 +410,8 @@ def check_arguments(function: Callable[..., Any], **given: object) -> None:
     Raises:
         InvalidArgumentError: One of them does not fit.
     """
-    known: Any = function  # as below
     try:
-        _model_of(known, tuple(given)).model_validate(given)
+        _model_of(cast("Any", function), tuple(given)).model_validate(given)
     except ValidationError as error:
         name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
         raise InvalidArgumentError(misfit(name, error)) from None
@@ -425,13 +427,16 @@ def check_fields(kind: type[Any], given: object, names: Collection[str], owner: 
         owner: Whose they are, for the error; the name of the dataclass by default.
 
     Raises:
-        WrongTypeError: One of them does not fit.
+        WrongTypeError: One of them is of a wrong type.
+        DeclarationError: One is out of range.
     """
     try:
-        known: Any = kind  # a type is hashable, which mypy does not see
-        _model_of(known, tuple(names)).model_validate(vars(given))
+        _model_of(cast("Any", kind), tuple(names)).model_validate(vars(given))
     except ValidationError as error:
-        raise WrongTypeError(misfit(owner or kind.__name__, error)) from None
+        made = (
+            DeclarationError if error.errors()[0]["type"].startswith(_OF_RANGE) else WrongTypeError
+        )
+        raise made(misfit(owner or kind.__name__, error)) from None
 
 
 def check_known(what: str, given: Collection[object], known: Collection[str]) -> None:
@@ -446,8 +451,7 @@ def check_known(what: str, given: Collection[object], known: Collection[str]) ->
         WrongTypeError: There is such a field.
     """
     names = [str(name) for name in given if name not in known]
-    unknown = [name.encode(errors="backslashreplace").decode() for name in names]
-    if unknown:
+    if unknown := [name.encode(errors="backslashreplace").decode() for name in names]:
         hint = did_you_mean(unknown[0], known)
         msg = f"Unknown {what}: {', '.join(unknown)}.{hint} There are: {', '.join(known)}."
         raise WrongTypeError(msg)
