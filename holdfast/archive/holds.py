@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from typing import Literal
+from urllib.parse import unquote
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import ERASURES, HOLDS, folder_of, key_in, record_name
@@ -99,10 +100,17 @@ def names_of(person: str) -> set[str]:
     return names
 
 
-def names_in(session: str) -> set[str]:
-    """Return the names of people that the id of a session may have: with a tenant, or without."""
+def names_in(session: str, *, is_thread: bool = False) -> set[str]:
+    """Return the names of people that the id of a session may have: with a tenant, or without.
+
+    Args:
+        session: The id.
+        is_thread: Whether the session may be a thread of a person, as `contrib.threads` names it.
+    """
     name = session_name(session)
-    return {person_key(name), person_key(name.rpartition(MADE)[2])}
+    owner, slash, _ = name.partition("/")
+    of_thread = [unquote(owner.rpartition(MADE)[2])] if is_thread and slash else []
+    return {*map(person_key, (name, name.rpartition(MADE)[2], *of_thread))}
 
 
 async def codes_of_session(archive: Archive, session: str) -> set[str]:
@@ -111,7 +119,8 @@ async def codes_of_session(archive: Archive, session: str) -> set[str]:
     Raises:
         ArchiveError: The archive cannot be used.
     """
-    people = {await code_of(archive, "person", each) for each in names_in(session)}
+    named = names_in(session, is_thread=True)
+    people = {await code_of(archive, "person", each) for each in named}
     return {await code_of(archive, "session", session), *people}
 
 

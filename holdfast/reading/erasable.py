@@ -276,13 +276,18 @@ async def _roots(reader: Reader, kind: Kind, name: str) -> tuple[list[str], list
 
 
 async def _sessions_of(reader: Reader, heads: dict[str, TaskHead], person: str) -> set[str]:
-    """Find the sessions whose name is that of a person, also in a tenant, or its `hashed`."""
+    """Find the sessions whose name is that of a person, also in a tenant, or its `hashed`.
+
+    And the threads of the person that tasks of theirs are in: another session may begin so as well.
+    """
     names = names_of(person)
-    known = {head.session.id for head in heads.values() if head.session is not None}
+    refs = [(head.session.id, person_key(head.asker)) for head in heads.values() if head.session]
+    own = {id for id, by in refs if by in names & names_in(id, is_thread=True)}
+    known = {id for id, _ in refs}
     known |= {key_in(each) for each in await reader.archive.alist_records("sessions")}
     with server_errors():
         known |= {each.id async for each in reader.client.list_workflows(SESSIONS)}
-    return {each for each in known if names_in(each) & names}
+    return own | {each for each in known if names_in(each) & names}
 
 
 async def _refuse_below(reader: Reader, task_id: str) -> None:

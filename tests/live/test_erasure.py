@@ -262,7 +262,8 @@ async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOLDFAST_NAMES_KEY", "k" * 16)
-    agent = served("kim's answer", "in kim's session", "bo's answer", "later answer")
+    answers = ["kim's answer", "in kim's session", "bo's answer", "chat", "others", "later answer"]
+    agent = served(*answers)
     async with AgentRunner.local(agent, data_dir=None) as runner:
 
         async def asked(text: str, by: str, session: str, task_id: str) -> None:
@@ -273,12 +274,15 @@ async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
         await asked("MKquestion", "Kim", "shared", "t1")
         await asked("MKquestion", "", "shared", "t2")
         await asked("MKquestion", "bo", hashed("kim"), "t3")
+        await asked("MKquestion", "kim", "Kim/chat", "t5")
+        await asked("MKquestion", "bo", "kim/others", "t6")
         with pytest.raises(NotFoundError, match="nothing of the person 'zoe'"):
             await runner.erase(person="zoe", by="ann", reason="r")
         given = await runner.erase(person="kim", by="ann", reason="r")
-        assert set(given["tasks"]) == {"t1", "t3"}
-        assert given["sessions"] == [runner.session(hashed("kim")).id]
-        assert "kim" not in json.dumps(given).casefold()
+        assert set(given["tasks"]) == {"t1", "t3", "t5"}
+        names = sorted((hashed("kim"), "Kim/chat"))
+        assert sorted(given["sessions"]) == [runner.session(each).id for each in names]
+        assert "kim" not in json.dumps({**given, "sessions": [], "held_by": []}).casefold()
         assert await texts(runner.session("shared")) == [PLACE, "MKquestion", "kim's answer"]
         assert await runner.erase(person="KIM", by="bo", reason="again") == given
         await asked("MKquestion", "kim", "shared", "t4")
@@ -370,16 +374,15 @@ async def test_a_held_person_holds_the_sessions_that_have_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOLDFAST_NAMES_KEY", "k" * 16)
-    agent = served(*["answer"] * 2)
+    agent = served(*["answer"] * 3)
     async with AgentRunner.local(agent, data_dir=None) as runner:
-        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"))):
+        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"), "acme~kim/chat")):
             options = {"tenant": "acme"} if "~" in session else {}
             name = session.partition("~")[2] or session
             await finished(runner, f"q{n}", session=name, task_id=f"t{n}", **options)
-            assert (await runner.plan_erasure(person="Kim")).erasure.sessions[-1:]
         assert len((await runner.plan_erasure(person="Kim")).erasure.sessions) == 3
         await runner.hold("person:Kim", case="A-1", by="ann")
-        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"))):
+        for n, session in enumerate(("kim", "acme~Kim", hashed("kim"), "acme~kim/chat")):
             for refused in (
                 runner.plan_erasure(session=session),
                 runner.plan_erasure(f"t{n}"),

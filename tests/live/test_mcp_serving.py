@@ -364,6 +364,14 @@ async def test_over_http_a_token_of_the_desk_says_who_asks_and_decides_and_nothi
         assert "No task 'mcp-ann-auto' is known here" in refused.content[0].text
         listed = cli("approvals", "--json").out.splitlines()
         assert sorted(json.loads(each)["asker"] for each in listed) == ["bo", "mcp:ann"]
+        keyed = set[str]()
+        for name in ("ann", "bo"):
+            model.reply("Hello.")
+            async with over_http(url, tokens[name]) as client:
+                key: Any = {KEY: "order 7"}
+                said: Any = await client.call_tool("payer", {"message": "Hi"}, meta=key)
+            keyed.add(said.structured_content["task_id"])
+        assert len(keyed) == 2  # the keys of two people name two tasks
         assert await of_another_session(url, tokens["ann"], tokens["bo"]) == 404
         assert await of_another_session(url, tokens["ann"], tokens["ann"]) != 404
         audit = cli("audit", "mcp-ann-auto", "--json").out

@@ -176,6 +176,9 @@ def test_two_writers_at_once_lose_no_token_and_bring_none_back(tmp_path: Path) -
         for each in made:
             each.result()
     assert {each.name for each in Tokens(file).list()} == {f"p{k}" for k in range(40)}
+    for odd in (float("nan"), -1.0):  # it would never end
+        with pytest.raises(InvalidArgumentError, match="expires="):
+            Tokens(file).make("p0", ["viewer"], expires=odd)
     assert Tokens(file).identity(bad) is None
 
 
@@ -184,6 +187,7 @@ async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_th
 ) -> None:
     tokens, end = Tokens(tmp_path / "t.json"), asyncio.Event()
     made = {name: tokens.make(name, ["viewer"]) for name in ("anna", "bo")}
+    made["acme's anna"] = tokens.make("anna", ["viewer"], tenant="acme")
     entered = asyncio.Queue[str]()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,12 +204,12 @@ async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_th
             headers = {"authorization": f"Bearer {made[name]}"}
             return (await client.get("/x", headers=headers)).status_code
 
-        running = [asyncio.create_task(get(name)) for name in ("anna", "anna", "bo")]
+        running = [asyncio.create_task(get(name)) for name in (*made, "anna")]
         for _ in running:
-            await entered.get()
+            await asyncio.wait_for(entered.get(), 100)
         assert await asyncio.wait_for(get("anna"), 100) == 429
         end.set()
-        assert await asyncio.gather(*running) == [200, 200, 200]
+        assert await asyncio.gather(*running) == [200] * 4
         assert await get("anna") == 200
 
 

@@ -116,7 +116,7 @@ OWN = "mcp-"
 """What the ids of tasks begin with that clients begin; they reach no others."""
 
 KEY = "holdfast/idempotency-key"
-"""Field of a call's metadata: calls with the same key are the same task."""
+"""Field of a call's metadata: calls of one user with the same key are the same task."""
 
 _ARGUMENTS: dict[str, Json] = {
     "type": "object",
@@ -218,7 +218,7 @@ class AgentTools:
         tenant = ctx.request.scope.get(TENANT, "") if ctx.request is not None else ""
         runner = runner_of(self._runner(agent.name), tenant)
         message, known = _read(params.arguments or {})
-        task_id = _own_id(params.request_state or known) or _id_by_key(ctx)
+        task_id = _own_id(params.request_state or known) or _id_by_key(ctx, user, tenant)
         if not (message or task_id):
             msg = "Give `message` to begin a task, or `task_id` to go on with one."
             raise MCPError(INVALID_PARAMS, msg)
@@ -376,11 +376,14 @@ def _remedy(error: HoldfastError, task_id: str) -> str:
     return error.remedy
 
 
-def _id_by_key(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Return the id of the task of a call's key; empty without a key."""
+def _id_by_key(
+    ctx: ServerRequestContext[Any, Any], user: AuthenticatedUser | None, tenant: str
+) -> str:
+    """Return the id of the task of a call's key, which is that of its user; empty without a key."""
     meta: Any = ctx.meta or {}
     key = meta.get(KEY)
-    return f"{OWN}{digest(str(key).encode())}" if key else ""
+    whose = f"{tenant}\0{user.username}\0" if user is not None else ""
+    return f"{OWN}{digest(f'{whose}{key}'.encode())}" if key else ""
 
 
 def _own_id(given: str) -> str:

@@ -380,9 +380,7 @@ def _request(asked: Asked, key: str | None) -> str | None:
     """Return the id of a request that may be sent again; None for one that may not."""
     if key is None:
         return None
-    visitor = asked.visitor
-    whose = f"{visitor.tenant}\0" if visitor.tenant else ""  # two tenants may have one name each
-    return hashlib.sha256(f"{whose}{visitor.name}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
+    return hashlib.sha256(f"{asked.visitor.key}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
 
 
 _Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -164,18 +164,18 @@ class Guard:
         tokens.own()
         return _LOCAL.format(tokens.token_file)
 
-    def sign_out(self, name: str, at: float) -> None:
+    def sign_out(self, key: str, at: float) -> None:
         """End the pages that someone has open, also in other tabs.
 
         Args:
-            name: Who signs out.
+            key: Who signs out.
             at: When, by the monotonic clock of this process.
         """
-        self._signed_out[name] = at
+        self._signed_out[key] = at
 
-    def has_signed_out(self, name: str, since: float) -> bool:
+    def has_signed_out(self, key: str, since: float) -> bool:
         """Whether someone has signed out since a time of the monotonic clock of this process."""
-        return self._signed_out.get(name, -1.0) >= since
+        return self._signed_out.get(key, -1.0) >= since
 
     async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
         """Whether an identity may do this with a task or an approval.

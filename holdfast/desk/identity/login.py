@@ -59,7 +59,7 @@ async def sign_in(request: Request) -> Response:
     known = None if tokens is None else tokens.identity(token)
     rates: Rates = request.app.state.rates
     address = request.client.host if request.client else ""
-    if wait := rates.wait(f"account {known.name}" if known else address):
+    if wait := rates.wait(f"account {known.key}" if known else address):
         return too_many(wait)
     if tokens is None or known is None:
         return login_page(request, "This token is not known, or it has ended.", wanted, 401)
@@ -92,7 +92,7 @@ async def sign_out(request: Request) -> Response:
     for name, session in sessions_of(request).items():
         if tokens is not None and (known := tokens.session_identity(session)) is not None:
             tokens.end_session(session)
-            guard.sign_out(known.name, time.monotonic())
+            guard.sign_out(known.key, time.monotonic())
         is_secure = is_https(request)
         answer.delete_cookie(name, path="/" if is_secure else root or "/", secure=is_secure)
     return answer

@@ -28,12 +28,7 @@ from starlette.responses import Response
 from holdfast.desk.identity.guard import EVERY, Guard, is_https
 from holdfast.desk.identity.login import local_path, login_page, signed_in
 from holdfast.desk.identity.protection import LOGIN, Rates, too_many
-from holdfast.desk.identity.tokens import (
-    OIDC_SESSION,
-    Identity,
-    NotAllowedError,
-    check_roles,
-)
+from holdfast.desk.identity.tokens import OIDC_SESSION, Identity, NotAllowedError, check_roles
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import canonical, digest
 from holdfast.values.checks.gate import as_array

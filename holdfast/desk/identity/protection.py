@@ -146,12 +146,12 @@ class Protection:
         except HoldfastError as error:
             return self._unknown(connection, path, error)
         scope[VISITOR] = visitor
-        if self._open[visitor.name] >= self._limits.open_requests:
+        if self._open[visitor.key] >= self._limits.open_requests:
             most = self._limits.open_requests
             text = f"{visitor.name} has {most} requests, streams and pages open. End some of them."
             return too_many(1, text)
         rates = self._writes if is_write and scope["type"] == "http" else self._reads
-        if wait := rates.wait(visitor.name):
+        if wait := rates.wait(visitor.key):
             return too_many(wait)
         return None
 
@@ -177,12 +177,12 @@ class Protection:
                 raise HTTPException(413, _too_long(most), {"Connection": "close"})
             return message
 
-        name = scope[VISITOR].name if VISITOR in scope else ""
-        self._open[name] += 1
+        sender = scope[VISITOR].key if VISITOR in scope else ""
+        self._open[sender] += 1
         try:
             await self._app(scope, limited, send)
         finally:
-            self._open[name] -= 1
+            self._open[sender] -= 1
 
     def _most(self, path: str) -> int:
         most = self._limits.body_bytes

@@ -244,7 +244,7 @@ class Frame:
         """
         visitor = await self.desk.guard.visitor(self.request)
         is_other = visitor.tenant != self.visitor.tenant
-        if is_other or self.desk.guard.has_signed_out(visitor.name, self._opened_at):
+        if is_other or self.desk.guard.has_signed_out(visitor.key, self._opened_at):
             msg = "You have signed out, or are of another tenant now: sign in again."
             raise NotAuthenticatedError(msg)
         return visitor
