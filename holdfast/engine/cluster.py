@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import (
@@ -14,7 +14,6 @@ from temporalio.api.operatorservice.v1 import (
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
-    DescribeTaskQueueResponse,
     ListWorkersRequest,
     ListWorkersResponse,
 )
@@ -153,24 +152,38 @@ async def has_workers(client: Client, queue: str) -> bool:
     Raises:
         ConnectError: The server did not answer.
     """
-    asked = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
     for attempt in range(1, _POLLERS_ATTEMPTS + 1):
         try:
-            found = await client.workflow_service.describe_task_queue(
-                asked, timeout=_POLLERS_TIMEOUT
-            )
+            found = await pollers_of(client, queue, _POLLERS_TIMEOUT)
         except RPCError as error:
             if error.status not in _UNANSWERED or attempt == _POLLERS_ATTEMPTS:
                 raise ConnectError(_failed(client, error)) from error
         else:
-            return _has_recent(found)
+            return max(found.values(), default=0.0) >= time.time() - POLLER_SECONDS
     raise RuntimeError  # unreachable: the last attempt returns or raises
 
 
-def _has_recent(found: DescribeTaskQueueResponse) -> bool:
-    oldest = datetime.now(UTC) - timedelta(seconds=POLLER_SECONDS)
-    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest for poller in found.pollers)
+async def pollers_of(client: Client, queue: str, patience: timedelta) -> dict[str, float]:
+    """Return who has polled a task queue for workflow tasks, and when last.
+
+    Args:
+        client: The client.
+        queue: The queue.
+        patience: How long the server may take.
+
+    Returns:
+        Identity to time by the server's clock, in seconds since the epoch.
+
+    Raises:
+        RPCError: The server did not answer.
+    """
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    asked = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+    )
+    found = await client.workflow_service.describe_task_queue(asked, timeout=patience)
+    seen = dict[str, float]()
+    for each in found.pollers:
+        at = each.last_access_time.ToNanoseconds() / 1e9
+        seen[each.identity] = max(at, seen.get(each.identity, 0.0))
+    return seen

@@ -383,7 +383,7 @@ def checked(**given: Any) -> Any:
     """Return a limit, which is given by its name: a number of seconds, or of pages; None for none.
 
     Raises:
-        WrongTypeError: It is no number, or has decimal places where it may not.
+        WrongTypeError: It has another type.
         InvalidArgumentError: It is too small, or not finite.
     """
     [(name, limit)] = given.items()

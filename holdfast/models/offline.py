@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from typing import Literal
 
@@ -20,13 +20,21 @@ from holdfast.values.messages import Message, ToolCall, Usage
 OperationName = Literal["add", "subtract", "multiply", "divide", "power"]
 Number = int | float
 
-_OPERATIONS: dict[type[ast.operator], OperationName] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.Pow: "power",
+_OPERATIONS: dict[str, tuple[OperationName, int, int]] = {
+    "+": ("add", 1, 2),
+    "-": ("subtract", 1, 2),
+    "*": ("multiply", 2, 3),
+    "/": ("divide", 2, 3),
+    "^": ("power", 4, 3),
 }
+"""Signs, with how strongly they bind, and what is to their right: 2 ^ -3 ^ 4 is 2 ^ (-(3 ^ 4))."""
+
+_SIGNS = frozenset("+-(")
+"""Tokens before an expression."""
+
+_SIGN_BINDS = 3
+"""How strongly a sign before a number binds: -2 ^ 2 is -(2 ^ 2)."""
+
 # With the signs for times, divided by and minus, and the dash, that word processors write.
 _WORDS = (
     (r"\bto\s+the\s+power\s+of\b|\*\*", "^"),
@@ -71,9 +79,7 @@ class Question:
 
     def operations(self) -> list[Operation]:
         """List the operations, innermost and leftmost first: each after its operands."""
-        found: list[Operation] = []
-        _collect(self.root, found)
-        return found
+        return [*_collected(self.root)]
 
 
 def find_question(text: str) -> Question | None:
@@ -82,12 +88,14 @@ def find_question(text: str) -> Question | None:
         text = re.sub(word, sign, text, flags=re.IGNORECASE)
     best: Question | None = None
     for run in _runs(text):
-        start = 0
+        start, read = 0, _reader(run)
         while start < len(run) <= _LONGEST_RUN:
-            question, length = _parse(run[start:])
-            if question and (best is None or len(question.text) > len(best.text)):
-                best = question
-            start += length
+            root, end = read(start, 0) or (0, start + 1)
+            if isinstance(root, Operation):
+                shown = _result_shown(run[start:end])
+                if best is None or len(shown) > len(best.text):
+                    best = Question(shown, root)
+            start = end
     return best
 
 
@@ -102,42 +110,38 @@ def _runs(text: str) -> list[list[str]]:
     return runs
 
 
-def _parse(tokens: Sequence[str]) -> tuple[Question | None, int]:
-    """Return the question that the tokens begin with, and how many tokens that took."""
-    plain = ["**" if each == "^" else _literal(each) for each in tokens]
-    for end in range(len(tokens), 0, -1):
-        try:
-            root = _expression(ast.parse(" ".join(plain[:end]), mode="eval").body)
-        except SyntaxError:
-            continue
-        if not isinstance(root, Operation):
-            return None, end
-        return Question(text=_result_shown(tokens[:end]), root=root), end
-    return None, 1
+def _reader(tokens: Sequence[str]) -> Callable[[int, int], tuple[Expression, int] | None]:
+    """Return what reads an expression: called with its first token, and how strongly it binds.
 
-
-def _literal(token: str) -> str:
-    return repr(number(token)) if token[-1:].isdigit() else token
-
-
-def _expression(node: ast.expr) -> Expression:
-    """Read what Python has parsed.
-
-    Raises:
-        SyntaxError: It is more than arithmetic, such as a call.
+    It returns the expression and where it ends, or None. What it has read it does not read again,
+    so that the time does not grow with the number of parentheses and signs that lead nowhere.
     """
-    match node:
-        case ast.Constant(value=int() | float() as value):
-            return value
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            return Operation(_OPERATIONS[type(op)], _expression(left), _expression(right))
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _expression(operand)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _expression(operand)
-            return Operation("subtract", 0, inner) if isinstance(inner, Operation) else -inner
-        case _:
-            raise SyntaxError
+
+    @cache
+    def read(at: int, least: int) -> tuple[Expression, int] | None:
+        first = tokens[at] if at < len(tokens) else ""
+        if first in _SIGNS:
+            is_open = first == "("
+            found = read(at + 1, 0 if is_open else _SIGN_BINDS)
+            if found is None or (is_open and tokens[found[1] : found[1] + 1] != [")"]):
+                return None
+            left, end = found[0], found[1] + is_open
+            if first == "-":
+                left = Operation("subtract", 0, left) if isinstance(left, Operation) else -left
+        else:
+            try:
+                left, end = number(first), at + 1
+            except ValueError:  # another sign, nothing, or more digits than a number has
+                return None
+        while end < len(tokens) and tokens[end] in _OPERATIONS:
+            name, binds, to_right = _OPERATIONS[tokens[end]]
+            right = read(end + 1, to_right) if binds >= least else None
+            if right is None:
+                break
+            left, end = Operation(name, left, right[0]), right[1]
+        return left, end
+
+    return read
 
 
 def _result_shown(tokens: Sequence[str]) -> str:
@@ -145,11 +149,9 @@ def _result_shown(tokens: Sequence[str]) -> str:
     return re.sub(r"(^|[-+*/^(] ?)- ", r"\1-", text)
 
 
-def _collect(expression: Expression, found: list[Operation]) -> None:
+def _collected(expression: Expression) -> Iterator[Operation]:
     if isinstance(expression, Operation):
-        _collect(expression.left, found)
-        _collect(expression.right, found)
-        found.append(expression)
+        yield from (*_collected(expression.left), *_collected(expression.right), expression)
 
 
 def number(text: str) -> Number:

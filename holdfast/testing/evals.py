@@ -120,7 +120,10 @@ async def eval_cases(
     own = trial.stand_in(agent)
 
     async def judged(name: str) -> Judged:
-        result, error = await trial.run(runner, name, max_turns)
+        try:
+            result, error = await trial.run(runner, name, max_turns)
+        except Exception as failed:  # noqa: BLE001  the other cases keep their results
+            result, error = EvalResult(), f"{type(failed).__name__}: {failed}"
         scores: dict[str, Score] = {}
         for each in () if error else judges:
             scores[_name(each)], why = await _judge(each, cases[name], result)

@@ -315,6 +315,9 @@ def test_a_report_answers_what_is_open_and_a_session_is_exported(run: Here, cli:
     said = run("report", task, "--json").json
     [waits] = said["What is still open in the world?"]
     assert (waits["what"], waits["why"]) == ('pay {"what": "7"}', "waits for a person")
+    assert [each["outcome"] for each in said["What did it do outside?"]] == [
+        "done"
+    ]  # not what waits
     run("approve", task, "--by", "ann", "--note", "small <b>", "--wait")
     run("resume", task, "--by", "kim", expect=1)  # it is not paused
     run("step", task)

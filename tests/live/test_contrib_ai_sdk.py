@@ -193,8 +193,7 @@ async def test_an_approval_of_a_child_task_is_decided_in_its_parents_chat(
     model.reply("The helper has paid.")
     model.reply("Paid.")
     rest = parts_of(await client.post("/boss", json=decided(first, approved=True)))
-    assert rest[0] == first[0]
-    assert "".join(each.get("delta", "") for each in rest) == "Paid."
+    assert (rest[0], "".join(each.get("delta", "") for each in rest)) == (first[0], "Paid.")
 
 
 async def test_a_message_that_comes_before_a_decision_has_its_turn_after_it(

@@ -306,8 +306,7 @@ async def test_a_key_creates_forks_steps_and_undoes_once_and_another_input_is_re
     assert len(forks) == 1
     for _ in range(2):
         await done(api, f"{at}/undo", "u", reason="wrong")
-    assert (await got(api, at))["steps"] == 1
-    assert len(await got(api, f"{at}/branches")) == 2
+    assert ((await got(api, at))["steps"], len(await got(api, f"{at}/branches"))) == (1, 2)
 
 
 async def test_a_run_that_takes_long_goes_on_behind_its_answer(
@@ -532,8 +531,7 @@ async def test_a_message_to_a_session_in_which_a_task_runs_follows_its_mode(
     await until_status(runner, holder, "waiting")
     later = {"input": "and then?", "session": "s"}
     refused = await api.post("/api/v1/tasks", json={**later, "on_busy": "refuse"})
-    assert refused.status_code == 409
-    assert refused.json()["type"] == "urn:holdfast:error:SessionBusy"
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:holdfast:error:SessionBusy")
     assert holder in refused.json()["detail"]
     merged = await api.post("/api/v1/tasks", json={**later, "on_busy": "merge"})
     assert merged.json()["task_id"] == holder

@@ -238,8 +238,7 @@ async def test_a_new_task_of_a_tenants_visitor_is_the_tenants(
         assert made["session"] == f"a~{talk}"
         taken = {**sent, "task_id": both[1].open.task_id}
         refused = await client.post("/api/v1/tasks", json=taken)
-    assert refused.status_code == 409
-    assert (await runner.reader.head(made["task_id"])).tenant == "a"
+    assert (refused.status_code, (await runner.reader.head(made["task_id"])).tenant) == (409, "a")
     described = await runner.reader.describe(made["task_id"])
     assert described.raw_description.workflow_execution_info.priority.fairness_key == "a"
     assert described.typed_search_attributes is not None

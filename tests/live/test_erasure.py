@@ -117,8 +117,7 @@ async def test_nothing_of_an_erased_task_is_left_and_its_session_goes_on(
         assert not left or own is None
         told = await texts(runner.session("talk"))
         assert told == [PLACE, "second", "second answer"]
-        assert await runner.session("talk").verify() == []
-        assert await runner.verify("t2") == []
+        assert (await runner.session("talk").verify(), await runner.verify("t2")) == ([], [])
         await runner.run_task(late)
         await runner.finalize_response(late)
         await finished(runner, "third", session="talk")
@@ -488,8 +487,7 @@ async def test_retention_erases_what_is_old_but_neither_what_is_held_nor_what_ot
         await runner.create_task("open", task_id="t4")
         await runner.hold("task:t2", case="A-1", by="ann")
         rule = await runner.set_retention("clerk", 1e-6, by="ann", every="1 s", rate=6000)
-        assert await runner.list_retentions() == [rule]
-        assert await runner.list_schedules() == []
+        assert (await runner.list_retentions(), await runner.list_schedules()) == ([rule], [])
 
         async def certificate(task_id: str) -> dict[str, Any]:
             return as_object(await runner.archive.afind_record(f"erasures/{task_id}.json"))

@@ -11,6 +11,7 @@ from holdfast import Agent, AgentRunner, ToolCall, tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import ModelRequest
 from holdfast.testing import Case, EvalResult, FakeOpenAI, ScriptedModel, eval_cases, record_run
+from holdfast.values.messages import user
 from tests.support.cli import Cli
 
 RAN: list[str] = []
@@ -88,8 +89,10 @@ def judge_wrong(_case: Case, result: EvalResult) -> Any:
 async def test_the_agents_model_runs_and_tools_answer_from_the_case(folder: Path) -> None:
     RAN.clear()
     cases = {file.stem: Case.load(file) for file in folder.glob("*.json")}
-    found = await eval_cases(cases, agent=clerk(), judges=[judge_dry, judge_short], least=0.1)
-    oslo, bonn = sorted(found, key=lambda each: each.name, reverse=True)
+    given = cases | {"a": cases["bonn"].model_copy(update={"messages": (user(""),)})}
+    found = await eval_cases(given, agent=clerk(), judges=[judge_dry, judge_short], least=0.1)
+    oslo, bonn, empty = sorted(found, key=lambda each: each.name, reverse=True)
+    assert (empty.passed, empty.scores, "input" in empty.error) == (False, {}, True)
     assert oslo.result.output == "dry in Oslo; paid 5; dry in Rome"
     assert not oslo.passed
     assert oslo.error.startswith("judge_dry: It was asked of Oslo.")

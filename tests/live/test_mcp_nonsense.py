@@ -228,8 +228,7 @@ async def test_a_call_whose_answer_is_none_may_have_been_made(
         await runner.run_task(task)
         asked = await runner.pending_approvals(task)
         await server.cleanup()
-    assert [approval.kind for approval in asked] == kinds
-    assert calls == ["go"]
+    assert ([approval.kind for approval in asked], calls) == (kinds, ["go"])
     if not kinds:
         assert model.requests[1].holds("its result of 3145728 bytes is over the limit")
 

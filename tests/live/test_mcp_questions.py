@@ -47,8 +47,7 @@ async def test_an_answer_that_fits_completes_the_call_also_with_a_server_started
     # The first worker process is gone: it would be asked about a call in which it is stopped.
     runner = await serve(place.stdio(protocol_mode=mode))
     await runner.respond(approval, by="ann", result=answer)
-    assert (await runner.run_task(task)).output == "done"
-    assert place.calls == {"stay:x:3": 1}
+    assert ((await runner.run_task(task)).output, place.calls) == ("done", {"stay:x:3": 1})
     assert model.requests[1].holds("3 nights in x")
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 2
 
@@ -62,8 +61,7 @@ async def test_a_call_whose_question_is_declined_is_not_made_again(
     runner = await serve(place.stdio(protocol_mode=mode))
     task, approval = await asked(runner, model, name)
     await runner.reject(approval, by="ann", reason="not now")
-    assert (await runner.run_task(task)).output == "done"
-    assert place.calls == calls
+    assert ((await runner.run_task(task)).output, place.calls) == ("done", calls)
     assert model.requests[1].holds("nothing booked in x") is (name == "pushes")
     [call] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
     assert call.decision == "rejected"

@@ -81,8 +81,7 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         await until(lambda: len(model.requests) == 2)
         model.release()
         result = await called
-    assert result.content[0].text == "42"
-    assert result.structured_content["status"] == "done"
+    assert (result.content[0].text, result.structured_content["status"]) == ("42", "done")
     assert seen[0] == f"task mcp-progress-{mode}"
 
 
@@ -158,8 +157,7 @@ async def test_a_call_with_the_same_key_is_the_same_task(
     async with connect() as client:
         first = await client.call_tool("agent", {"message": "q"}, meta=meta)
         second = await client.call_tool("agent", {"message": "q"}, meta=meta)
-    assert first.structured_content == second.structured_content
-    assert len(model.requests) == 1
+    assert (first.structured_content, len(model.requests)) == (second.structured_content, 1)
 
 
 async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_refused(

@@ -244,8 +244,7 @@ def test_a_task_has_those_of_its_active_steps_the_newest_of_each_name() -> None:
     assert told(newest(found)) == ["s2@0 b v1", "s2@0 a v3"]
     again = step(2, outcome("a=4"), branch=1)
     found = artifacts_in([first, second, undone(2), again])
-    assert told(found) == ["s1@0 a v1", "s2@1 a v2"]
-    assert artifacts_in([first, undone(1)]) == []
+    assert (told(found), artifacts_in([first, undone(1)])) == (["s1@0 a v1", "s2@1 a v2"], [])
 
 
 def test_an_open_step_has_those_of_calls_that_have_ended_or_wait() -> None:

@@ -62,8 +62,7 @@ def test_calls_are_collected_until_they_are_old_or_many_or_large() -> None:
     assert hand.next(now=1.0) == (0.0, ("collect", 0))
     assert hand.collected() == ["a", "b", "c"]
     large = hand_of("a", "b", size=MOST_BYTES)
-    assert large.next(now=0.0)[0] == 0.0
-    assert large.collected() == ["a"]
+    assert (large.next(now=0.0)[0], large.collected()) == (0.0, ["a"])
 
 
 def test_one_batch_is_made_after_the_other() -> None:
@@ -197,8 +196,7 @@ def test_of_two_lines_for_a_call_the_answer_counts() -> None:
 def test_lines_that_a_provider_names_as_wrong_are_asked_directly_and_the_others_go_on() -> None:
     hand = submitted("a", "b")
     hand.refused(1, Seen(why="Line 2 is wrong.", lines=("b",)), now=AGE)
-    assert states(hand) == {"a": "waits", "b": "direct"}
-    assert hand.collected() == ["a"]
+    assert (states(hand), hand.collected()) == ({"a": "waits", "b": "direct"}, ["a"])
 
 
 def test_an_activity_that_was_given_up_adds_no_second_line_of_its_call() -> None:
@@ -281,8 +279,7 @@ def test_a_call_that_is_asked_twice_is_one_and_one_too_many_comes_again() -> Non
     hand = hand_of(*map(str, range(MOST_CALLS)))
     hand.take(ask("0"), now=5.0)
     hand.take(ask("more"), now=5.0)
-    assert hand.calls["0"].since == 0.0
-    assert hand.reply("more").state == "unknown"
+    assert (hand.calls["0"].since, hand.reply("more").state) == (0.0, "unknown")
     assert "the most" in hand.reply("more").why
     hand.make([f"{n}" for n in range(MOST_CALLS)], now=5.0)
     hand.refused(1, Seen(), now=5.0)

@@ -38,5 +38,4 @@ def test_what_the_page_exports_is_what_a_client_connects_with(
     assert found.address == "shop.a1b2c.tmprl.cloud:7233"
     assert found.api_key is None
     assert isinstance(found.tls, TLSConfig)
-    assert found.tls.client_cert == b"certificate"
-    assert found.tls.client_private_key == b"key"
+    assert (found.tls.client_cert, found.tls.client_private_key) == (b"certificate", b"key")

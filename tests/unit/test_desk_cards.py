@@ -137,8 +137,7 @@ def test_secrets_are_not_on_a_card() -> None:
 
 def test_typed_values_are_read_by_their_kind() -> None:
     to, euros, *_ = fields_of(PAY.arguments, SCHEMA)
-    assert parsed("93", to) == "93"
-    assert parsed("93", euros) == 93
+    assert (parsed("93", to), parsed("93", euros)) == ("93", 93)
     with pytest.raises(InvalidArgumentError, match="euros must be a whole number"):
         parsed("many", euros)
 

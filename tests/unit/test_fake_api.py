@@ -41,8 +41,7 @@ async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
     ]
     chat = second.choices[0].message.tool_calls
     assert chat is not None
-    assert chat[0].id == "call_3"
-    assert chat[0].type == "function"
+    assert (chat[0].id, chat[0].type) == ("call_3", "function")
     assert chat[0].function.arguments == '{"a": '
 
 
@@ -111,8 +110,7 @@ async def test_both_endpoints_are_seen_in_one_form(api: FakeOpenAI) -> None:
             model="m", input=items, instructions="Be brief.", tools=[TOOL]
         )
     first, second = api.requests
-    assert first.messages == second.messages
-    assert first.tools == second.tools
+    assert (first.messages, first.tools) == (second.messages, second.tools)
     assert first.instructions == second.instructions == "Be brief."
     assert first.headers["authorization"] == second.headers["authorization"] == "[redacted]"
     assert "fake-key" not in repr(api.requests)
@@ -138,8 +136,7 @@ def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
             assert started["pid"] == process.pid
             body = {"model": "m", "input": "hello"}
             texts = [http(f"{root}/v1/responses", body)["output"][0] for _ in range(2)]
-            assert texts[0]["content"][0]["text"] == "first"
-            assert texts[1]["call_id"] == "call_1"
+            assert (texts[0]["content"][0]["text"], texts[1]["call_id"]) == ("first", "call_1")
             assert http(f"{root}/_fake/script", ["third"]) == {"left": 1}
             seen = http(f"{root}/_fake/calls")
             assert [each["body"] for each in seen["requests"]] == [body, body]

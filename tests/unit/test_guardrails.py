@@ -117,8 +117,7 @@ def test_the_result_of_a_trip_gets_the_output_type_that_this_process_has() -> No
     result: Any = tripped_result(failure)
     known = Known.of(Agent("a", output_type=Party))
     typed: Any = with_known(result, known)
-    assert typed.agent_output == Party(name="x")
-    assert with_known(typed, known) == typed
+    assert (typed.agent_output, with_known(typed, known)) == (Party(name="x"), typed)
     elsewhere: Any = with_known(result, Known.of(Agent("b", output_type=Party)))
     assert elsewhere.agent_output == {"name": "x"}
     large = Failure(type=failure.type, message="m", data={**facts, "output": None})
@@ -144,6 +143,5 @@ def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     )
     kept = after_block(current)
     assert [message.role for message in kept] == ["user", "assistant", "tool"]
-    assert kept[1] == assistant("", calls=(call,))
-    assert kept[-1].content == WITHHELD
+    assert (kept[1], kept[-1].content) == (assistant("", calls=(call,)), WITHHELD)
     assert after_block(current, "gone")[-1].content == "gone"

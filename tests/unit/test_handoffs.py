@@ -158,8 +158,7 @@ def test_of_two_handoffs_of_one_name_the_last_is_offered(people: list[Agent]) ->
 def test_what_is_never_offered_clashes_with_nothing() -> None:
     off = handoff(Agent(name="bob"), is_enabled=False)
     ann = Agent(name="ann", handoffs=[BOB, off])
-    assert ann.name_clashes == []
-    assert [each.agent for each in ann.made_handoffs] == [BOB]
+    assert (ann.name_clashes, [each.agent for each in ann.made_handoffs]) == ([], [BOB])
 
 
 # ---- recognising them
@@ -242,8 +241,7 @@ def test_remove_all_tools_leaves_messages() -> None:
     assert data.input_history == (given[0], SAID)
     assert [each.raw_item for each in data.pre_handoff_items] == [ASKED]
     assert [each.raw_item for each in data.new_items] == [SAID]
-    assert data.input_items == data.new_items
-    assert remove_all_tools(DATA).input_history == "hi"
+    assert (data.input_items, remove_all_tools(DATA).input_history) == (data.new_items, "hi")
 
 
 def test_a_nested_history_folds_around_what_was_said_last() -> None:
@@ -275,8 +273,7 @@ def test_a_folded_history_unfolds_to_the_same_items() -> None:
     items = conversation(DATA)
     [message] = default_handoff_history_mapper(items)
     assert message["content"].endswith(f"\n{END}")
-    assert unfolded([message]) == items
-    assert unfolded(default_handoff_history_mapper([])) == []
+    assert (unfolded([message]), unfolded(default_handoff_history_mapper([]))) == (items, [])
 
 
 @pytest.mark.parametrize("made", [None, "text", [1]])

@@ -167,8 +167,7 @@ def test_the_state_of_a_pipeline_is_recorded_and_each_copy_has_its_own() -> None
     pipeline.set_state({"seen": []})
     assert pipeline.run(input="one") == "one"
     made = restored({"qp": pipeline}, {"pipeline": pipeline})["qp"]
-    assert made.run(input="two") == "one two"
-    assert pipeline.state == {"seen": ["one"]}
+    assert (made.run(input="two"), pipeline.state) == ("one two", {"seen": ["one"]})
     again = restored({"qp": made}, {"pipeline": pipeline})["qp"]
     assert again.state == {"seen": ["one", "two"]}
     again.reset_state()
@@ -193,8 +192,7 @@ def test_tasks_and_steps_become_plain_data() -> None:
     step = TaskStep("t", "s1", "6 times 7?")
     output = TaskStepOutput(AgentChatResponse("42", [source]), step, [step], is_last=True)
     made = output.model_dump()
-    assert made == output.dict()
-    assert made["output"]["response"] == "42"
+    assert (made, made["output"]["response"]) == (output.dict(), "42")
     assert made["output"]["sources"][0]["raw_output"] == 42
     assert made["next_steps"][0]["input"] == "6 times 7?"
     assert output.dict(include={"is_last"}) == {"is_last": True}
@@ -299,5 +297,4 @@ def test_a_memory_that_is_written_back_is_not_doubled_by_what_chat_messages_cann
     memory = TaskMemory(before)
     memory.put(ChatMessage(role="user", content="more"))
     memory.set(memory.get_all())
-    assert memory.messages[:3] == before
-    assert [each.text for each in memory.added] == ["more"]
+    assert (memory.messages[:3], [each.text for each in memory.added]) == (before, ["more"])

@@ -258,8 +258,7 @@ async def test_a_prefix_chooses_the_provider() -> None:
     assert given.has_prefix("own")
     given.remove_provider("own")
     given.set_mapping({"openai": Named("mine")})
-    assert list(given.get_mapping()) == ["openai"]
-    assert provider.get_model("openai/a") == "mine:a"
+    assert (list(given.get_mapping()), provider.get_model("openai/a")) == (["openai"], "mine:a")
     await provider.aclose()
 
 

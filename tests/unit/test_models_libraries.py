@@ -112,8 +112,7 @@ async def test_a_text_with_its_cost(asked: Asked, api: FakeOpenAI) -> None:
     assert (answer.text, answer.finish) == ("Hello, my friend.", "stop")
     usage = answer.usage
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (1, 70, 9)
-    assert usage.cached_tokens == 20
-    assert answer.model == NAMES[asked.provider].partition("/")[2]
+    assert (usage.cached_tokens, answer.model) == (20, NAMES[asked.provider].partition("/")[2])
     assert asked.told("text") == (answer.text if asked.is_stream else "")
     [request] = api.requests
     assert (request.endpoint, request.is_stream) == (asked.provider, asked.is_stream)

@@ -70,8 +70,7 @@ async def test_extra_fields_of_the_body_join_what_stands_there(
     await (model.stream(request, lambda _: None) if is_streamed else model.respond(request))
     await model.close()
     body = body_of(api)
-    assert body["service_tier"] == "flex"
-    assert body["metadata"] == {"k": "v"}
+    assert (body["service_tier"], body["metadata"]) == ("flex", {"k": "v"})
     assert body[place]["verbosity"] == "low"
     format_ = body["text"]["format"] if kind is ResponsesModel else body["response_format"]
     assert format_["type"] == "json_schema"

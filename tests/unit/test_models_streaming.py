@@ -78,8 +78,7 @@ async def test_a_streamed_answer_is_the_answer_and_its_pieces_make_it_up(
     answer, told = await stream(kind)
     ids = {"call_1": "call_3", "call_2": "call_4"}
     calls = tuple(c.model_copy(update={"id": ids[c.id]}) for c in plain.message.calls)
-    assert answer.message.calls == calls
-    assert answer.message.content == plain.message.content
+    assert (answer.message.calls, answer.message.content) == (calls, plain.message.content)
     assert answer.usage.output_tokens == plain.usage.output_tokens
     same = {f: getattr(answer, f) for f in ("message", "response_id", "usage")}
     assert answer == plain.model_copy(update=same)
@@ -160,8 +159,7 @@ async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: A
     api.release()
     answer = await asking
     await model.close()
-    assert answer.text == "one two"
-    assert "".join(delta.text for delta in told) == "one two"
+    assert (answer.text, "".join(delta.text for delta in told)) == ("one two", "one two")
 
 
 def test_events_are_read_whatever_the_pieces_of_bytes_are() -> None:
@@ -181,8 +179,7 @@ def test_a_frame_gives_what_comes_after_a_place() -> None:
         draft.add(delta)
     assert list(draft.frame().after(0)) == told
     assert list(draft.frame(3).after(3)) == [Delta("text", "lo"), *told[1:]]
-    assert list(draft.frame(5).after(5)) == told[1:]
-    assert draft.frame(8) == Frame(1, 8, ())
+    assert (list(draft.frame(5).after(5)), draft.frame(8)) == (told[1:], Frame(1, 8, ()))
     assert list(Frame(1, 5, tuple(told[1:])).after(3)) == []
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.models import ModelRequest, ToolSpec
-from holdfast.models.offline import answer, find_question
+from holdfast.models import ModelRequest, ToolSpec, offline
+from holdfast.models.offline import answer, find_question, number
 from holdfast.values.messages import Message, user
 
 Calculator = dict[str, Callable[[Any, Any], Any]]
@@ -73,6 +73,20 @@ def run(messages: list[Message], *, tools: tuple[ToolSpec, ...] = TOOLS) -> tupl
 def test_questions_as_people_write_them(question: str, expected: float) -> None:
     text, _ = run([user(question)])
     assert text.endswith(f" is {expected}.")
+
+
+def test_what_leads_nowhere_is_read_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(text: str) -> float:
+        read.append(text)
+        return number(text)
+
+    monkeypatch.setattr(offline, "number", counted)
+    for text in ("(1+" * 33, "((1 + 1 / " * 15, "1 * (" * 25):
+        find_question(text)
+    assert len(read) <= 3 * 3 * 100
+    assert find_question(f"{'9' * 5000} + 1") is None  # more digits than a number may have
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,7 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
         conversation_id="conv_1",
     )
     assert isinstance(failure, ModelUnavailableError)
-    assert failure.retry_after == 3
-    assert [each.max_retries for each in told] == [9]
+    assert (failure.retry_after, [each.max_retries for each in told]) == (3, [9])
     [about] = told
     assert (about.previous_response_id, about.conversation_id) == ("resp_1", "conv_1")
     assert (about.stateful_request, about.response_started) == (True, False)

@@ -89,8 +89,7 @@ async def test_two_calls_at_once_are_answered_one_after_the_other() -> None:
     assert (await work.advance()).result is None
     advanced = await work.advance()
     assert advanced.result is not None
-    assert advanced.result.output == "re onere two"
-    assert len(work.paid) == 2
+    assert (advanced.result.output, len(work.paid)) == ("re onere two", 2)
 
 
 async def test_an_answer_that_did_not_reach_the_task_is_not_paid_again() -> None:
@@ -103,8 +102,7 @@ async def test_an_answer_that_did_not_reach_the_task_is_not_paid_again() -> None
     work.journal.clear()
     advanced = await work.advance(unrecorded=kept[0])
     assert advanced.answer is not None
-    assert advanced.answer.text == "re q"
-    assert len(work.paid) == 1
+    assert (advanced.answer.text, len(work.paid)) == ("re q", 1)
 
 
 # ---- interruptions
@@ -175,8 +173,7 @@ async def test_a_worker_that_wants_more_after_the_last_call_ends_with_its_answer
     result = advanced.result
     assert result is not None
     assert (result.echo, result.last, result.next, result.calls) == (True, True, (), ())
-    assert [m.role for m in work.paid[0].messages] == ["system"]
-    assert len(work.paid) == 1
+    assert ([m.role for m in work.paid[0].messages], len(work.paid)) == (["system"], 1)
 
 
 async def test_the_last_call_is_made_in_the_middle_of_a_step() -> None:
@@ -224,8 +221,7 @@ async def test_dicts_are_messages_and_tool_choices_of_a_model_call() -> None:
     of_messages, of_dicts = bench(plain), bench(dicts)
     await of_messages.advance()
     await of_dicts.advance()
-    assert of_dicts.paid == of_messages.paid
-    assert of_dicts.paid[0].tool_choice == "look"
+    assert (of_dicts.paid, of_dicts.paid[0].tool_choice) == (of_messages.paid, "look")
 
 
 USES: list[tuple[Callable[[Any], Any], str]] = [

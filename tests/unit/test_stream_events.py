@@ -82,8 +82,7 @@ def test_events_are_the_clients_own_objects() -> None:
     last = events[-1]
     assert type(last).__name__ == "ResponseCompletedEvent"
     assert [item.type for item in last.response.output] == ["reasoning", "message", "function_call"]
-    assert last.response.output_text == "text"
-    assert last.response.output[2].call_id == "c1"
+    assert (last.response.output_text, last.response.output[2].call_id) == ("text", "c1")
     done = [e.item for e in events if e.type == "response.output_item.done"]
     assert [item.type for item in done] == ["reasoning", "message", "function_call"]
     added = {e.item.id for e in events if e.type == "response.output_item.added"}
@@ -121,8 +120,7 @@ def test_a_heartbeat_carries_an_answer(made: ModelAnswer, size: int) -> None:
     said = write_progress(KEY, draft.window())
     got = read_progress("task", said)
     assert got is not None
-    assert got[0] == KEY
-    assert got[1].attempt == 2
+    assert (got[0], got[1].attempt) == (KEY, 2)
     assert list(got[1].after(0)) == deltas_of(made)
 
 
@@ -173,8 +171,7 @@ def test_an_undo_leaves_what_ran_beside_the_undone_step_standing() -> None:
     told = undone([entry(1, 1, 3), entry(2, 2, 4), Entry(event=event), entry(2, 9)], undo, "a")
     assert int(told.at) == int(Offset(8))
     pairs = [(first >> 34, end >> 34) for first, end in told.void]
-    assert pairs == [(2, 3), (4, 8)]
-    assert told.agent == "a"
+    assert (pairs, told.agent) == ([(2, 3), (4, 8)], "a")
     shown = StepUndoneStreamEvent(steps=("s2",), void=told.void)
     assert [shown.is_void(int(Offset(mark, 1, 5))) for mark in range(1, 9)] == [
         mark in (2, 4, 5, 6, 7) for mark in range(1, 9)

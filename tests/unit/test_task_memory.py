@@ -72,8 +72,7 @@ def test_an_activity_of_an_earlier_run_does_not_change_the_new_memory() -> None:
     remember(old, user("a"))
     new = cache.task("t", "run2")
     remember(old, user("b"))
-    assert len(new.recorded) == 1
-    assert cache.size == new.size
+    assert (len(new.recorded), cache.size) == (1, new.size)
 
 
 # ---- paid answers
@@ -82,8 +81,7 @@ def test_an_activity_of_an_earlier_run_does_not_change_the_new_memory() -> None:
 def test_an_answer_is_given_again_until_it_was_handed_over() -> None:
     memory = TaskMemory()
     memory.keep(2, ENTRY)
-    assert memory.unrecorded(2, "7") == ENTRY
-    assert memory.unrecorded(2, "8") == ENTRY
+    assert (memory.unrecorded(2, "7"), memory.unrecorded(2, "8")) == (ENTRY, ENTRY)
     assert memory.unrecorded(1, "7") is None
     memory.handed_over(2, "7")
     assert memory.unrecorded(2, "7") == ENTRY
@@ -314,8 +312,7 @@ def test_an_idempotency_key_names_a_call_at_its_place() -> None:
     other: dict[str, Any] = {"task": "fork", "i": 1, "n": 2, "batch": 1, "branch": 1}
     places: list[dict[str, Any]] = [{}, *({name: value} for name, value in other.items())]
     keys = [key(**place) for place in places]
-    assert len(set(keys)) == len(keys)
-    assert keys == [key(**place) for place in places]
+    assert (len(set(keys)), keys) == (len(keys), [key(**place) for place in places])
 
 
 async def test_an_answer_too_large_for_history_waits_for_the_archive(

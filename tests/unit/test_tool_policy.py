@@ -9,8 +9,7 @@ def test_a_plain_tool_costs_no_bytes() -> None:
     def plain(x: int) -> int:
         return x
 
-    assert plain.policy() == ToolPolicy()
-    assert plain.policy().wire() == {}
+    assert (plain.policy(), plain.policy().wire()) == (ToolPolicy(), {})
 
 
 def test_every_option_that_a_task_needs_is_in_the_policy() -> None:

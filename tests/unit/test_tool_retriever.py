@@ -133,8 +133,7 @@ def test_words_are_found_where_no_spaces_divide_them() -> None:
 def test_a_task_knows_the_whole_catalogue() -> None:
     agent = Agent(name="a", tool_retriever=Fixed())
     snapshot = agent.snapshot("m")
-    assert [spec.name for spec in snapshot.tools] == NAMES
-    assert list(snapshot.policies) == NAMES
+    assert ([spec.name for spec in snapshot.tools], list(snapshot.policies)) == (NAMES, NAMES)
     assert snapshot.policies["weather"].effect == "read"
     assert snapshot.retriever == f"{__name__}.Fixed"
     assert agent.tool("convert_currency") is not None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import math
+import operator
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,7 +30,7 @@ from holdfast.cli.output import table
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
-from holdfast.models.offline import find_question
+from holdfast.models.offline import Expression, Operation, find_question
 from holdfast.reading.queries import Presence
 from holdfast.task.data.records import StepRecord
 from holdfast.values.base import Json, Value
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"[-\u2212]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def expected_value(question: str) -> tuple[str, float]:
-    """Find the arithmetic in a question and compute it with Python's own parser.
+    """Find the arithmetic in a question and compute it.
 
     Returns:
         The expression and its value.
@@ -61,15 +61,13 @@ def expected_value(question: str) -> tuple[str, float]:
             f"There is no arithmetic in {question!r}. Ask something like 'What is (121 * 3) + 42?';"
             " the signs are + - * / ^ and parentheses."
         )
-    plain = re.sub(r"(?<=\d),(?=\d)", "", found.text)
-    plain = re.sub(r"(?<![\d.])0+(?=\d)", "", plain).replace("^", "**")
     try:
-        value = _value(ast.parse(plain, mode="eval").body)
+        value = _value(found.root)
         size = abs(value)
     except ZeroDivisionError as cause:
         msg = f"{found.text} divides by zero and has no value. Ask another question."
         raise InvalidArgumentError(msg) from cause
-    except (SyntaxError, OverflowError, ValueError, TypeError) as cause:
+    except (OverflowError, ValueError, TypeError) as cause:
         msg = f"{found.text} cannot be worked out here: {cause}. Ask another question."
         raise InvalidArgumentError(msg) from cause
     if size > LARGEST_VALUE:
@@ -78,34 +76,21 @@ def expected_value(question: str) -> tuple[str, float]:
     return found.text, float(value)
 
 
-def _value(node: ast.expr) -> Fraction:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return Fraction(str(number))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand)
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _power(_value(left), _value(right))
-        case ast.BinOp(left=left, op=op, right=right):
-            return _combined(op, _value(left), _value(right))
-        case _:
-            raise ValueError(f"{ast.unparse(node)} is not arithmetic")
+def _value(expression: Expression) -> Fraction:
+    if not isinstance(expression, Operation):
+        return Fraction(str(expression))
+    left, right = _value(expression.left), _value(expression.right)
+    return (
+        _power(left, right) if expression.name == "power" else _PLAIN[expression.name](left, right)
+    )
 
 
-def _combined(op: ast.operator, left: Fraction, right: Fraction) -> Fraction:
-    match op:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.Div():
-            return left / right
-        case _:
-            raise ValueError(f"{type(op).__name__} is not one of + - * / ^")
+_PLAIN: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+}
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:

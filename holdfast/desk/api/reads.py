@@ -306,10 +306,7 @@ async def verify(asked: Asked, task_id: str) -> Findings:
 
 
 @reads.get("/approvals", response_class=DecisionJSON)
-async def list_approvals(
-    asked: Asked,
-    wanted: Annotated[InboxFilter, Query()],
-) -> list[Approval]:
+async def list_approvals(asked: Asked, wanted: Annotated[InboxFilter, Query()]) -> list[Approval]:
     """List what waits for a person over all tasks, oldest first.
 
     With `mine`, only what the sender of the request can decide.

@@ -7,14 +7,11 @@ import time
 from dataclasses import replace
 from datetime import UTC, timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.worker.v1 import WorkerSlotsInfo
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from holdfast.desk.views.workers import Queue, Worker, queues_of
-from holdfast.engine.cluster import POLLER_SECONDS, known_workers
+from holdfast.engine.cluster import POLLER_SECONDS, known_workers, pollers_of
 from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
 from holdfast.reading.listing import agent_of
 from holdfast.reading.queries import server_errors
@@ -74,16 +71,10 @@ async def _pollers(
     client: Client, queue: str, known: dict[tuple[str, str], Worker]
 ) -> tuple[Worker, ...]:
     """Return who has polled a queue a moment ago."""
-    asked = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
     with server_errors():
-        found = await client.workflow_service.describe_task_queue(asked, timeout=_SECONDS)
-    oldest = time.time() - POLLER_SECONDS
+        found = await pollers_of(client, queue, _SECONDS)
     return tuple(
-        replace(known.get((queue, each.identity), Worker(identity=each.identity)), seen=at)
-        for each in found.pollers
-        if (at := each.last_access_time.ToDatetime(tzinfo=UTC).timestamp()) >= oldest
+        replace(known.get((queue, each), Worker(identity=each)), seen=at)
+        for each, at in found.items()
+        if at >= time.time() - POLLER_SECONDS
     )

@@ -333,11 +333,7 @@ class Context:
     messages: Sequence[Message] = field(default_factory=tuple[Message, ...])
 
 
-_EFFECTS = {
-    "read": "Reads only",
-    "reversible": "Can be undone",
-    "irreversible": "Cannot be undone",
-}
+_EFFECTS = {"read": "Reads only", "reversible": "Can be undone", "irreversible": "Cannot be undone"}
 _AFTER: Mapping[ApprovalKind, str] = {
     "tool": "the call is rejected, and the agent reads that no one decided in time",
     "unknown": "the call is given up, and the agent reads that its outcome is unknown",

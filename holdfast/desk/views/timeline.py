@@ -100,10 +100,7 @@ def timeline_of(found: Sequence[Happening], *, now: float) -> Timeline:
     bars = [bar for lane in lanes for bar in (lane.step, *lane.bars)]
     busy = [bar for lane in lanes for bar in lane.bars if bar.kind != "wait"] or bars
     return Timeline(
-        lanes=lanes,
-        waits=waits,
-        marks=tuple(_marks(found)),
-        axis=axis_of(busy, [*bars, *waits]),
+        lanes=lanes, waits=waits, marks=tuple(_marks(found)), axis=axis_of(busy, [*bars, *waits])
     )
 
 

@@ -13,13 +13,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
+from holdfast.engine.cluster import pollers_of
 from holdfast.engine.listening import listening_socket
 from holdfast.engine.target import check_namespace
 from holdfast.errors import (
@@ -148,13 +146,7 @@ class Polls:
         """
         client = self._workers.client
         for queue in sorted(self._unseen):
-            asked = DescribeTaskQueueRequest(
-                namespace=client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-            )
-            found = await client.workflow_service.describe_task_queue(asked, timeout=PATIENCE)
-            if client.identity not in {each.identity for each in found.pollers}:
+            if client.identity not in await pollers_of(client, queue, PATIENCE):
                 msg = f"The server knows no poll of this process for the queue {queue!r} yet."
                 raise ConnectError(msg)
             self._unseen.discard(queue)

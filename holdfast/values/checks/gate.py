@@ -392,7 +392,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-"""0 is none, too."""
+"""0 means none as well."""
 
 _OF_RANGE = ("greater_than", "less_than", "finite_number", "literal_error")
 """How the kinds of misfits begin that are of the right type."""

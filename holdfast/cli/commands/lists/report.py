@@ -211,7 +211,7 @@ def _effects(calls: Sequence[AuditEvent]) -> list[tuple[str, ...]]:
     return [
         (output.clock(e.started or e.time), _call(e), e.status, e.result, _let_by(e), e.undone_by)
         for e in calls
-        if e.status != "not run"
+        if e.status not in ("not run", "asked")
     ]
 
 

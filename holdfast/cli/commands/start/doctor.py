@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeVar
 
-from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
-    DescribeTaskQueueRequest,
     GetSystemInfoRequest,
     PollWorkflowTaskQueueRequest,
 )
@@ -32,7 +30,7 @@ from holdfast.cli import output
 from holdfast.cli.connection import load_agents
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.engine.cluster import are_usable, has_workers
+from holdfast.engine.cluster import are_usable, has_workers, pollers_of
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import ConnectError, HoldfastError
 from holdfast.serving.names import check_archive
@@ -62,9 +60,9 @@ async def clock_difference(client: Client) -> float | None:
     polling = asyncio.create_task(_poll(client, identity))
     try:
         for _ in range(_TIMES):
-            polled = await _polled(client, identity)
-            if polled is not None:
-                return begun - polled
+            polled = await pollers_of(client, _QUEUE, _CLOCK_SECONDS)
+            if identity in polled:
+                return begun - polled[identity]
             await asyncio.sleep(_PAUSE_SECONDS)
     except RPCError:
         return None
@@ -82,22 +80,6 @@ async def _poll(client: Client, identity: str) -> None:
             ),
             timeout=_POLL,
         )
-
-
-async def _polled(client: Client, identity: str) -> float | None:
-    """Return when the server has seen this poller, in seconds since 1970."""
-    found = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=_QUEUE),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        ),
-        timeout=_CLOCK_SECONDS,
-    )
-    for poller in found.pollers:
-        if poller.identity == identity:
-            return poller.last_access_time.ToNanoseconds() / 1e9
-    return None
 
 
 Level = Literal["ok", "warning", "error"]

@@ -30,11 +30,7 @@ from holdfast.desk.pages.parts import (
 from holdfast.desk.views.cards import Card, Field, waits_for
 from holdfast.task.people.choices import TITLES, Choice
 
-_EFFECT_TONES: dict[str, Tone] = {
-    "read": "calm",
-    "reversible": "good",
-    "irreversible": "bad",
-}
+_EFFECT_TONES: dict[str, Tone] = {"read": "calm", "reversible": "good", "irreversible": "bad"}
 _LOOKS = {
     "positive": "bg-emerald-700 text-white",
     "primary": "bg-indigo-700 text-white",

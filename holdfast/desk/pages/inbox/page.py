@@ -57,10 +57,7 @@ class Row:
     """One approval in the list."""
 
     def __init__(
-        self,
-        approval: Approval,
-        choose: Callable[[str], None],
-        mark: Callable[[str, bool], None],
+        self, approval: Approval, choose: Callable[[str], None], mark: Callable[[str, bool], None]
     ) -> None:
         """Draw it.
 
@@ -73,9 +70,7 @@ class Row:
         self._is_chosen = False
         self._item = ui.element("li").classes("w-full")
         with self._item, ui.row().classes("w-full items-center flex-nowrap gap-0"):
-            self._mark = ui.checkbox(
-                on_change=lambda event: mark(approval.id, bool(event.value)),
-            )
+            self._mark = ui.checkbox(on_change=lambda event: mark(approval.id, bool(event.value)))
             self._mark.props["aria-label"] = f"Mark {approval.id}"
             self._mark.props("dense size=sm")
             self._row = ui.element("button").classes(
@@ -559,25 +554,14 @@ class Inbox:
         else:
             self._open(card, chosen, send)
 
-    def _open(
-        self,
-        card: Card,
-        chosen: Choice,
-        send: Send,
-        others: Sequence[Card] = (),
-    ) -> None:
+    def _open(self, card: Card, chosen: Choice, send: Send, others: Sequence[Card] = ()) -> None:
         self._keyboard.active = False
         ask(card, chosen, send, self._listen, others)
 
     def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         ui.timer(0, work, once=True)
 
-    async def _send(
-        self,
-        approvals: list[Approval],
-        chosen: Choice,
-        said: Said,
-    ) -> None:
+    async def _send(self, approvals: list[Approval], chosen: Choice, said: Said) -> None:
         """Send a decision, once, and go on to the next card."""
         if self._is_sending:
             return
@@ -591,20 +575,14 @@ class Inbox:
             await self._after(approvals, gone)
 
     async def _send_each(
-        self,
-        approvals: list[Approval],
-        chosen: Choice,
-        said: Said,
+        self, approvals: list[Approval], chosen: Choice, said: Said
     ) -> list[Approval]:
         """Send a decision on each; return the ones that were decided meanwhile."""
         gone: list[Approval] = []
         done = 0
         for approval in approvals:
             is_done = await self._frame.act(
-                _of(chosen.verb),
-                approval.id,
-                self._decision(approval, chosen, said, gone),
-                "",
+                _of(chosen.verb), approval.id, self._decision(approval, chosen, said, gone), ""
             )
             if is_done and approval not in gone:
                 self._mine[approval.id] = time.time() + SETTLING_SECONDS
@@ -616,11 +594,7 @@ class Inbox:
         return gone
 
     def _decision(
-        self,
-        approval: Approval,
-        chosen: Choice,
-        said: Said,
-        gone: list[Approval],
+        self, approval: Approval, chosen: Choice, said: Said, gone: list[Approval]
     ) -> Callable[[str], Awaitable[None]]:
         async def run(by: str) -> None:
             runner, person = self._frame.desk.runner, replace(self._person, name=by)

@@ -54,12 +54,7 @@ from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of
 from holdfast.desk.views.cards import shown_rule
 from holdfast.desk.views.markdown import rendered
 from holdfast.desk.views.tasks import COLOURS, MEANING
-from holdfast.desk.views.timeline import (
-    Lane,
-    Timeline,
-    effects_of,
-    timeline_of,
-)
+from holdfast.desk.views.timeline import Lane, Timeline, effects_of, timeline_of
 from holdfast.desk.views.words import cut
 from holdfast.errors import EngineError, HoldfastError, StuckTaskError, TaskNotFoundError
 from holdfast.reading.artifacts import artifacts_in

@@ -62,10 +62,7 @@ class Steps:
         self._open: set[tuple[int, int]] = set()
 
     def show(
-        self,
-        bodies: Sequence[StepBody],
-        undone: set[tuple[int, int]],
-        rewind: OnStep | None,
+        self, bodies: Sequence[StepBody], undone: set[tuple[int, int]], rewind: OnStep | None
     ) -> None:
         """Show these steps; unchanged ones stay as they are.
 

@@ -299,10 +299,7 @@ class Verbs:
 
         def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
             return self._runner.undo_step(
-                self._task_id,
-                "keep" if given["keep"] else "refuse",
-                by=by,
-                reason=given["reason"],
+                self._task_id, "keep" if given["keep"] else "refuse", by=by, reason=given["reason"]
             )
 
         more = "Its effects are taken back by their tools' own undo, newest first."
