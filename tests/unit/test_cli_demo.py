@@ -28,7 +28,8 @@ from holdfast.values.steps import TaskStep, ToolOutput
 )
 def test_the_value_is_worked_out_apart(question: str, expression: str, value: float) -> None:
     found, worked_out = expected_value(question)
-    assert (found, worked_out) == (expression, pytest.approx(value))
+    assert found == expression
+    assert worked_out == pytest.approx(value)
 
 
 @pytest.mark.parametrize(

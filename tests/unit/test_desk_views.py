@@ -164,7 +164,8 @@ def test_a_long_gap_is_compressed_and_said() -> None:
     axis = axis_of(bars, bars)
     [gap] = axis.gaps
     assert (gap.words, axis.place(0.0)) == ("nothing ran for 2 h 46 min", 0.0)
-    assert (axis.place(10.0), axis.place(10_000.0)) == (pytest.approx(44.0), pytest.approx(56.0))
+    assert axis.place(10.0) == pytest.approx(44.0)
+    assert axis.place(10_000.0) == pytest.approx(56.0)
     assert axis.place(10_010.0) == pytest.approx(100.0)
     ticks = [(round(place), words) for place, words in axis.ticks]
     assert ticks == [(0, "0"), (22, "5.0 s"), (44, "10 s"), (78, "2 h 46 min")]

@@ -41,7 +41,8 @@ async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
     ]
     chat = second.choices[0].message.tool_calls
     assert chat is not None
-    assert (chat[0].id, chat[0].type) == ("call_3", "function")
+    assert chat[0].id == "call_3"
+    assert chat[0].type == "function"
     assert chat[0].function.arguments == '{"a": '
 
 
