@@ -55,8 +55,7 @@ def _http_api() -> str:
     app = FastAPI()
     for router in (reads, events, writes):
         app.include_router(router)
-    head = ["| route | what it does | body |", "| --- | --- | --- |"]
-    return "\n".join(["# HTTP API\n", f"{about}\n", *head, *_routes(app.openapi()), ""])
+    return "\n".join(["# HTTP API\n", f"{about}\n", *_routes(app.openapi()), ""])
 
 
 def _routes(described: dict[str, Any]) -> Iterator[str]:
@@ -64,7 +63,7 @@ def _routes(described: dict[str, Any]) -> Iterator[str]:
         for method, facts in methods.items():
             says = " ".join(facts["description"].partition("\n\nRaises:")[0].split())
             body = ", ".join(f"`{name}`" for name in _fields(facts, described["components"]))
-            yield f"| `{method.upper()} {path}` | {says} | {body} |"
+            yield f"* `{method.upper()} {path}`: {says}{body and f' Body: {body}.'}"
 
 
 def _fields(facts: dict[str, Any], components: dict[str, Any]) -> list[str]:

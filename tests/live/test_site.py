@@ -128,7 +128,7 @@ def test_language_models_the_search_and_the_reference_have_what_the_code_has(sit
         text = (SITE / "reference" / f"{page}.md").read_text("utf-8")
         assert [name for name in names if f"`{name}`" not in text] == []
     routes = (SITE / "reference" / "http_api.md").read_text("utf-8")
-    assert "| `POST /approvals/{approval_id}/snooze` |" in routes
+    assert "* `POST /approvals/{approval_id}/snooze`: " in routes
     known = json.loads((SITE / "search" / "search_index.json").read_text("utf-8"))["docs"]
     places = {each["location"] for each in known}
     assert "reference/agent_runner.html#holdfast.AgentRunner.create_task" in places
