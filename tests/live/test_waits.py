@@ -63,22 +63,6 @@ async def test_people_see_that_a_call_sleeps_and_wake_it(rig: Rig) -> None:
         await runner.wake(task, "anna")
 
 
-async def test_a_time_that_is_none_is_told_to_the_model(rig: Rig) -> None:
-    turns: Script = [
-        call("sleep_until", when="soon", note=""),
-        call("sleep_until", when="2020-01-01T00:00:00Z", note=""),
-        call("sleep_until", when="2990-01-01T00:00:00", note=""),
-        "done",
-    ]
-    runner = await served(rig, sleep_until, turns)
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    soon, past, zone = await results(runner, task)
-    assert "names no time" in soon
-    assert "is over" in past
-    assert "time zone" in zone
-
-
 async def ordering(rig: Rig, **options: Any) -> tuple[AgentRunner, list[str]]:
     """Serve an agent whose tool hands out tokens; return them as they come."""
     tokens: list[str] = []

@@ -156,13 +156,18 @@ def test_events_are_given_across_rollovers_of_the_task() -> None:
     assert not played.violation
 
 
-def test_a_match_that_can_never_fit_is_refused_at_once() -> None:
+def test_a_match_that_can_never_fit_and_a_time_that_is_none_are_refused_at_once() -> None:
     odd = ["wait_for_event", {"name": "paid", "match": {"order": {"id": 7}}}]
     empty = ["wait_for_event", {"name": "paid", "match": {"order..id": 7}}]
     soon = ["wait_for_event", {"name": "paid", "timeout": "soon"}]
     ever = ["wait_for_event", {"name": "paid", "timeout": "900 d"}]
     name = ["wait_for_event", {"name": "a~b"}]
-    played = held(Schedule(plan=[[odd, empty, soon, ever, name], "done"], choices=[RUN, SETTLE]))
-    text = "".join(recorded(played))
-    for said in ("plain values", "empty part", "names no time", "400 days", "character '~'"):
+    past, zone, none = (
+        ["sleep_until", {"when": when, "note": ""}]
+        for when in ("1960-01-01T00:00:00Z", "2990-01-01T00:00:00", "soon")
+    )
+    calls = [odd, empty, soon, ever, name, past, zone, none]
+    text = "".join(recorded(held(Schedule(plan=[calls, "done"], choices=[RUN, SETTLE]))))
+    for said in ("plain values", "empty part", "400 days", "character '~'", "is over", "time zone"):
         assert said in text, (said, text)
+    assert text.count("names no time") == len([soon, zone, none]), text
