@@ -368,6 +368,7 @@ class Presence:
         self._queues: dict[str, str] = {}
         self._seen: dict[str, float] = {}
         self._silent_since: float | None = None
+        self._asking: dict[str, asyncio.Task[bool]] = {}
 
     def started(self, task_id: str, queue: str) -> None:
         """Remember the queue of a task."""
@@ -413,7 +414,12 @@ class Presence:
 
     async def is_served(self, queue: str) -> bool:
         """Say whether a worker process polls a queue. True may be 70 s old, False is current."""
-        if not await has_workers(self._client, queue):
+        asking = self._asking.get(queue)
+        if asking is None:  # one request for all who ask at once
+            asking = self._asking[queue] = asyncio.create_task(has_workers(self._client, queue))
+            asking.add_done_callback(heard)
+            asking.add_done_callback(lambda _: self._asking.pop(queue, None))
+        if not await asyncio.shield(asking):
             self._seen.pop(queue, None)
             return False
         self._seen[queue] = time.monotonic()

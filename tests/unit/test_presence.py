@@ -1,5 +1,6 @@
 """Who serves a queue, when the server does not say."""
 
+import asyncio
 import time
 
 import pytest
@@ -15,9 +16,11 @@ class Server:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.says: bool | None = True
+        self.asked = 0
         monkeypatch.setattr(queries, "has_workers", self._has_workers)
 
     async def _has_workers(self, client: Client, queue: str) -> bool:
+        self.asked += 1
         if self.says is None:
             raise ConnectError("The Temporal server did not answer.")
         return self.says
@@ -64,3 +67,8 @@ async def test_a_server_that_stays_silent_ends_a_wait(
     clock[0] += queries.SILENCE_SECONDS
     with pytest.raises(ConnectError, match="did not answer"):
         await known.require("task")
+
+
+async def test_one_request_answers_all_who_ask_at_once(server: Server, known: Presence) -> None:
+    await asyncio.gather(*(known.require("task") for _ in range(9)))
+    assert server.asked == 1

@@ -185,6 +185,10 @@ LONGEST_LOOK_SECONDS = 5.0
 """Pauses between looks whether a task that is awaited rests, growing from one to the other. A look
 is in no history and on no bill, but costs the server time."""
 
+LOOKS_A_SECOND = 10
+"""Most looks of one client, on average: who awaits many tasks looks at each less often. A task that
+has ended says so by itself, and one that runs in this process says that it rests."""
+
 
 class TaskEnds:
     """Reads how tasks have ended."""
@@ -192,6 +196,7 @@ class TaskEnds:
     def __init__(self, reader: Reader) -> None:
         """Read with this reader."""
         self.reader = reader
+        self._awaited = 0
 
     async def closed(self, task_id: str) -> TaskRecord:
         """Wait until a task that has accepted its end is closed, and return its record.
@@ -250,11 +255,13 @@ class TaskEnds:
         ending = asyncio.ensure_future(handle.result())
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())
         resting = asyncio.ensure_future(rests.wait())
+        self._awaited += 1
         try:
             pause = FIRST_LOOK_SECONDS
             while True:
+                wait = max(pause, self._awaited / LOOKS_A_SECOND)
                 await asyncio.wait(
-                    {ending, resting}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+                    {ending, resting}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
                 if ending.done() or resting.done() or await self._rests(task_id, request_id):
                     break
@@ -264,6 +271,7 @@ class TaskEnds:
             self.reader.records.ended(task_id, ending.result().seal.record)
             return True
         finally:
+            self._awaited -= 1
             ending.cancel()
             resting.cancel()
 
