@@ -186,8 +186,8 @@ LONGEST_LOOK_SECONDS = 5.0
 is in no history and on no bill, but costs the server time."""
 
 LOOKS_A_SECOND = 10
-"""Most looks of one client, on average: who awaits many tasks looks at each less often. A task that
-has ended says so by itself, and one that runs in this process says that it rests."""
+"""Most looks of one client, on average: who awaits many tasks looks at each less often. The server
+reports the end of each task, and a task in this process reports that it rests."""
 
 
 class TaskEnds:
