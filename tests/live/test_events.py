@@ -9,21 +9,19 @@ import json
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import httpx2 as httpx
 import pytest
 
-from holdfast import Agent, AgentRunner, Task, wait_for_event
+from holdfast import AgentRunner, Task, wait_for_event
 from holdfast.desk.api.hooks import SECRETS_VARIABLE, WINDOW_SECONDS, checked, secrets_of
 from holdfast.desk.identity.protection import LONGEST_HOOK, Limits
 from holdfast.desk.identity.tokens import NotAuthenticatedError
 from holdfast.desk.server import desk_app
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.mailbox import LARGEST_EVENT, mailbox_id
-from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
-from tests.live.test_waits import results, until_waits
+from tests.live.test_waits import results, served, until_waits
 from tests.support.rig import Rig, until_status
 
 KEY = bytes(range(32))
@@ -34,18 +32,10 @@ async def waiting(rig: Rig) -> tuple[AgentRunner, Task]:
     """Serve an agent, and begin a task of it whose first call waits for the order 7."""
     wanted = {"name": "paid", "match": {"order.id": 7}, "timeout": "1 d"}
     wait = ToolCall(id="", name="wait_for_event", arguments=json.dumps(wanted))
-    model = ScriptedModel([wait, "done"])
-    await rig.serve(Agent(name="agent", model=model, tools=[wait_for_event]))
-    runner = rig.runner()
+    runner = await served(rig, wait_for_event, [wait, "done"])
     task = await runner.create_task("q", step_mode="automatic")
     assert "waits for event 'paid' since 20" in await until_waits(runner, task, "event")
     return runner, task
-
-
-def read(text: str) -> dict[str, Any]:
-    """Read the result of a wait."""
-    found: dict[str, Any] = json.loads(text)
-    return found
 
 
 async def test_an_event_that_fits_ends_the_wait_and_is_its_result(rig: Rig) -> None:
@@ -56,7 +46,7 @@ async def test_an_event_that_fits_ends_the_wait_and_is_its_result(rig: Rig) -> N
     assert (sent.id, sent.status, sent.waiters) == ("e1", "kept", 1)
     await until_status(runner, task, "answered")
     [text] = await results(runner, task)
-    assert {**read(text), "at": ""} == {
+    assert {**json.loads(text), "at": ""} == {
         "event": "paid",
         "id": "e1",
         "at": "",
@@ -72,9 +62,7 @@ async def test_a_tenant_s_task_gets_the_events_that_name_it_whatever_the_model_s
 ) -> None:
     wanted = {"name": "paid", "match": {"tenant": "other"}, "timeout": "1 d"}
     wait = ToolCall(id="", name="wait_for_event", arguments=json.dumps(wanted))
-    model = ScriptedModel([wait, "done"])
-    await rig.serve(Agent(name="agent", model=model, tools=[wait_for_event]))
-    runner = rig.runner()
+    runner = await served(rig, wait_for_event, [wait, "done"])
     task = await runner.create_task("q", step_mode="automatic", tenant="acme")
     await until_waits(runner, task, "event")
     for data in ({}, {"tenant": "other"}, {"tenant": True}):
@@ -137,15 +125,16 @@ async def test_a_signed_webhook_is_an_event_and_no_other_request_is(
         assert again.status_code == 202
     await until_status(runner, task, "answered")
     [text] = await results(runner, task)
-    assert read(text)["id"] == "e1"
+    assert json.loads(text)["id"] == "e1"
 
 
 async def test_strangers_take_nothing_from_webhooks(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRETS_VARIABLE, "whsec_c2hvcnQ=")
-    with pytest.raises(InvalidArgumentError, match="Part 1 of"):
+    with pytest.raises(InvalidArgumentError, match="Part 1 of") as raised:
         desk_app(rig.runner())
+    assert "c2hvcnQ" not in str(raised.value)
     monkeypatch.setenv(SECRETS_VARIABLE, SECRET)
     large = b"x" * (LONGEST_HOOK + 1)
 
@@ -168,7 +157,7 @@ async def test_strangers_take_nothing_from_webhooks(
 def test_a_signature_is_that_of_the_standard() -> None:
     """The example of Standard Webhooks 1.0."""
     key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-    [secret] = secrets_of("x", key)
+    [secret] = secrets_of("x", f"y={SECRET} {key}")
     body = b'{"test": 2432232314}'
     headers = {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -181,10 +170,3 @@ def test_a_signature_is_that_of_the_standard() -> None:
         assert checked("x", headers, body, now=1614265331) == headers["webhook-id"]
         with pytest.raises(NotAuthenticatedError, match="No secret"):
             checked("x", headers, body + b" ", now=1614265331)
-
-
-def test_a_part_that_is_no_secret_is_named_and_not_shown() -> None:
-    with pytest.raises(InvalidArgumentError, match="Part 2 of") as raised:
-        [*secrets_of("x", f"{SECRET} whsec_c2hvcnQ=")]
-    assert "c2hvcnQ" not in str(raised.value)
-    assert [*secrets_of("x", f"y={SECRET}")] == []

@@ -1,5 +1,6 @@
 """Tools that the provider runs: passed on, recorded, streamed, given back, approved by people."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -158,28 +159,20 @@ async def test_a_model_without_the_responses_api_is_refused_before_the_call(rig:
 
 
 def test_a_prompt_without_an_id_and_tools_that_are_none_are_refused() -> None:
-    odd: Any = {"version": "1"}
-    ids: Any = "vs_1"
-    crm_config: Any = {"type": "mcp"}
-    kinds: Any = ["video"]
-    images: Any = 3
-    with pytest.raises(UserError, match="'id'"):
-        Agent(name="a", prompt=odd)
-    with pytest.raises(UserError, match="FileSearchTool cannot use vector_store_ids='vs_1'"):
-        FileSearchTool(ids)
-    with pytest.raises(
-        UserError, match=r"cannot use max_num_results=51: .* less than or equal to 50"
-    ):
-        FileSearchTool(["vs_1"], max_num_results=51)
-    with pytest.raises(UserError, match="should be 'text' or 'image'"):
-        WebSearchTool(search_content_types=kinds)
-    with pytest.raises(UserError, match="WebSearchTool cannot use image_settings=3"):
-        WebSearchTool(image_settings=images)
-    with pytest.raises(UserError, match="only the Responses API"):
-        Agent(name="a", tools=[WebSearchTool()], model="chat:gpt-5-mini")
-    with pytest.raises(UserError, match="it must be 'code_interpreter'"):
-        CodeInterpreterTool(crm_config)
-    with pytest.raises(UserError, match="More than one HostedMCPTool"):
-        Agent(name="a", tools=[crm(), crm()])
-    with pytest.raises(UserError, match="ReActAgentWorker has the model call tools by text"):
-        Agent(name="a", tools=[WebSearchTool()], worker=ReActAgentWorker())
+    values: tuple[Any, ...] = ({"version": "1"}, "vs_1", {"type": "mcp"}, ["video"], 3)
+    odd, ids, crm_config, kinds, images = values
+    web = [WebSearchTool()]
+    cases: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: Agent(name="a", prompt=odd), "'id'"),
+        (lambda: FileSearchTool(ids), "FileSearchTool cannot use vector_store_ids='vs_1'"),
+        (lambda: FileSearchTool(["v"], max_num_results=51), "=51: .* less than or equal to 50"),
+        (lambda: WebSearchTool(search_content_types=kinds), "should be 'text' or 'image'"),
+        (lambda: WebSearchTool(image_settings=images), "WebSearchTool cannot use image_settings=3"),
+        (lambda: Agent(name="a", tools=web, model="chat:gpt-5-mini"), "only the Responses API"),
+        (lambda: CodeInterpreterTool(crm_config), "it must be 'code_interpreter'"),
+        (lambda: Agent(name="a", tools=[crm(), crm()]), "More than one HostedMCPTool"),
+        (lambda: Agent(name="a", tools=web, worker=ReActAgentWorker()), "call tools by text"),
+    )
+    for make, said in cases:
+        with pytest.raises(UserError, match=said):
+            make()

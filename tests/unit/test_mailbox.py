@@ -94,12 +94,6 @@ def test_fields_fit_by_type_and_place() -> None:
     assert not same(1, True)
 
 
-def test_an_event_has_an_id_and_a_time() -> None:
-    for odd in ({"id": ""}, {"id": "x", "keep": 0}, {"id": "x", "keep": float("nan")}, {}):
-        with pytest.raises(ValidationError):
-            Event.model_validate(odd)
-
-
 def test_a_newer_attempt_of_a_call_has_its_event_by_its_own_token() -> None:
     box, old = Mailbox(), waiter("a")
     new = old.model_copy(update={"token": "t:0.1.0.0:new", "until": 200.0})
@@ -163,8 +157,11 @@ def test_an_event_that_very_many_calls_have_had_is_given_to_no_more(
     assert box.size == len("e") + len("f") + len("{}") * 2
 
 
-def test_a_call_that_waits_has_bounds() -> None:
+def test_events_and_calls_that_wait_have_bounds() -> None:
     odd = [("key", ""), ("key", "k" * 201), ("token", "t" * 1301), ("until", -1), ("until", 1e300)]
     for name, value in [*odd, ("until", float("nan")), ("until", float("inf"))]:
         with pytest.raises(ValidationError):
             Waiter.model_validate({"key": "k", "token": "t"} | {name: value})
+    for event in ({"id": ""}, {"id": "x", "keep": 0}, {"id": "x", "keep": float("nan")}, {}):
+        with pytest.raises(ValidationError):
+            Event.model_validate(event)
