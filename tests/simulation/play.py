@@ -388,8 +388,8 @@ class Played:
     ledger: list[str] = field(default_factory=list[str])
 
 
-def play(schedule: Schedule) -> Played:
-    """Play a schedule to its end, or to the first violation."""
+def play(schedule: Schedule, of: str = TASK) -> Played:
+    """Play a schedule to its end, or to the first violation; tell the ledger of this task."""
     clock = Clock()
     with virtual_time(clock):
         simulation = Simulation(schedule, clock)
@@ -398,7 +398,7 @@ def play(schedule: Schedule) -> Played:
             for choice in schedule.choices:
                 simulation.choose(choice)
             simulation.invariants.check_chains()
-            found.ledger = simulation.invariants.ledger_of(TASK)
+            found.ledger = simulation.invariants.ledger_of(of)
         except (Exception, StuckError) as error:  # noqa: BLE001  each is a find
             found.violation = f"{type(error).__name__}: {error}"
         finally:

@@ -221,10 +221,7 @@ def note(name: str) -> str:
 if __name__ == "__main__":
     with (ROOT / "pids").open("a") as pids:
         pids.write(f"{os.getpid()}\n")
-    kind = sys.argv[2] if len(sys.argv) > 2 else "stdio"
-    if kind == "stdio":
-        mcp.run()
-    elif kind == "sse":
-        mcp.run(transport="sse", port=int(sys.argv[3]), host="127.0.0.1")
-    else:
-        mcp.run(transport="streamable-http", port=int(sys.argv[3]), host="127.0.0.1")
+    place: dict[str, Any] = {}
+    if len(sys.argv) > 3:
+        place = {"transport": sys.argv[2], "port": int(sys.argv[3]), "host": "127.0.0.1"}
+    mcp.run(**place)
