@@ -55,6 +55,7 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrail,
 )
 from holdfast.agents.tools.waiting import made_as
+from holdfast.archive import Keys
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
@@ -66,6 +67,8 @@ from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 
 AGENT = "crash"
+KEYS = "keys.txt"
+"""A file with master keys in the directory of a test: then all is encrypted."""
 HEARTBEAT = 2.0
 POLL_SECONDS = 0.01
 
@@ -106,7 +109,9 @@ class Job:
     def archive(self) -> Archive:
         """The archive of the data directory."""
         assert self.server.data_dir is not None
-        return Archive(self.server.data_dir / "archive")
+        keys = self.home / KEYS
+        found = Keys.read(str(keys)) if keys.exists() else None
+        return Archive(self.server.data_dir / "archive", keys=found)
 
 
 def note(home: Path, event: str, **facts: object) -> None:
@@ -141,21 +146,10 @@ def make_tools(job: Job) -> dict[str, Tool]:
         note(home, "end", **facts)
         return f"{ctx.tool_name}({thing})"
 
-    @tool(effect="read")
-    async def look(ctx: ToolContext, thing: str) -> str:
-        return await act(ctx, thing)
-
-    @tool(effect="read", inline_seconds=30.0)
-    async def peek(ctx: ToolContext, thing: str) -> str:
-        return await act(ctx, thing)
-
-    @tool(effect="irreversible", idempotent=True)
-    async def book(ctx: ToolContext, thing: str) -> str:
-        return await act(ctx, thing)
-
-    @tool(effect="irreversible")
-    async def charge(ctx: ToolContext, thing: str) -> str:
-        return await act(ctx, thing)
+    look = tool(act, name="look", effect="read")
+    peek = tool(act, name="peek", effect="read", inline_seconds=30.0)
+    book = tool(act, name="book", effect="irreversible", idempotent=True)
+    charge = tool(act, name="charge", effect="irreversible")
 
     @tool(effect="read", inline=False)
     async def nap(ctx: ToolContext, thing: str) -> str:
@@ -400,27 +394,25 @@ class Deadly(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        deadly = self
+        def acts(place: str, kind: str) -> None:
+            if not workflow.unsafe.is_replaying():
+                self.passed(place, kind)
 
         class Outbound(WorkflowOutboundInterceptor):
             def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
-                if not workflow.unsafe.is_replaying():
-                    deadly.passed("schedule", input.activity)
+                acts("schedule", input.activity)
                 return super().start_activity(input)
 
             def start_local_activity(
                 self, input: StartLocalActivityInput
             ) -> workflow.ActivityHandle[Any]:
-                if not workflow.unsafe.is_replaying():
-                    deadly.passed("schedule", input.activity)
+                acts("schedule", input.activity)
                 return super().start_local_activity(input)
 
             async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
-                if not workflow.unsafe.is_replaying():
-                    deadly.passed("signal", input.signal)
+                acts("signal", input.signal)
                 await super().signal_external_workflow(input)
-                if not workflow.unsafe.is_replaying():
-                    deadly.passed("signalled", input.signal)
+                acts("signalled", input.signal)
 
         class Inbound(WorkflowInboundInterceptor):
             def init(self, outbound: WorkflowOutboundInterceptor) -> None:

@@ -3,10 +3,14 @@
 `make soak CAMPAIGN=60` runs one of 60 minutes and ends with exit code 1 when a task was lost, an
 effect was doubled or is told by no audit, a decision was not kept, or a record is not intact. The
 seed is printed first; HOLDFAST_SOAK_SEED repeats what is drawn, though not the machine's timing.
+
+All is encrypted, and tasks are erased meanwhile, by people and by a retention: what is left of one,
+or stands anywhere in plain text, is a violation as well.
 """
 
 import argparse
 import asyncio
+import base64
 import json
 import os
 import random
@@ -19,21 +23,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import AgentRunner
+from holdfast.archive.bytestore import key_in
 from holdfast.engine.dev_server.server import ensure_server, stop_server
-from holdfast.errors import HoldfastError
+from holdfast.errors import ErasedError, HoldfastError
 from holdfast.testing import FakeOpenAI
+from holdfast.values.checks.gate import as_object
 from holdfast.values.messages import Message
 from holdfast.values.steps import ListedTask
-from tests.crash.programs import Job, make_runner
+from tests.crash.programs import AGENT, KEYS, Job, make_runner
 from tests.soak.agents import answer
 from tests.soak.checks import Told, summary, violations
 from tests.soak.clients import HEARTBEAT_SECONDS, OPEN, Person, settle
 from tests.soak.faults import Cluster, Kind
 from tests.soak.world import World
+from tests.support.rig import until
 
 FAULTS_A_MINUTE = 40.0
 SETTLE_SECONDS = 300.0
 """How long people have, once nothing is killed any more, to bring one task to its end."""
+APP = "soak"
+PLAIN = f"run {APP} ".encode()
+"""Stands in the input of each task."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +86,20 @@ async def campaign(home: Path, *, faults: int, seed: int) -> Report:
     """
     chance = random.Random(seed)
     began = time.monotonic()
+    (home / KEYS).write_text(f"k1 {base64.b64encode(os.urandom(32)).decode()}\n", "utf-8")
     with FakeOpenAI(answer, strict=False) as api:
         async with _cluster(home, api, chance) as cluster:
+            runner = await make_runner(cluster.job, heartbeat=HEARTBEAT_SECONDS)
+            days = faults / FAULTS_A_MINUTE / 2 / 1440  # half as long as this takes
+            await runner.set_retention(AGENT, days, by="soak", every="5 s", rate=600)
+            cluster.start()
             while sum(cluster.faults.values()) < faults:
                 await asyncio.sleep(chance.expovariate(FAULTS_A_MINUTE / 60))
                 await cluster.hit()
             seconds = time.monotonic() - began
             await cluster.calm()
-            runner = await make_runner(cluster.job, heartbeat=HEARTBEAT_SECONDS)
+            await runner.end_retention(AGENT)
+            erased, left = await _erased(runner, home / "server")
             tasks = await _settled(Person(cluster.job, runner))
             world = World(home)
             lines = world.lines()
@@ -92,8 +108,8 @@ async def campaign(home: Path, *, faults: int, seed: int) -> Report:
             return Report(
                 seconds=seconds,
                 faults=dict(cluster.faults),
-                violations=violations(lines, tasks, sessions),
-                counts=summary(lines, tasks),
+                violations=left + violations(lines, tasks, sessions, erased),
+                counts=summary(lines, tasks) | {"erased": len(erased)},
                 requests=len(api.requests),
             )
 
@@ -102,11 +118,10 @@ async def campaign(home: Path, *, faults: int, seed: int) -> Report:
 async def _cluster(home: Path, api: FakeOpenAI, chance: random.Random) -> AsyncGenerator[Cluster]:
     data_dir = home / "server"
     server = await ensure_server(data_dir)
-    job = Job(server=server, home=home, app="soak", base_url=api.base_url)
+    job = Job(server=server, home=home, app=APP, base_url=api.base_url)
     cluster = Cluster(job, chance)
     try:
         await make_runner(job)  # the archive is recorded before anything is killed
-        cluster.start()
         yield cluster
     finally:
         await cluster.end()
@@ -146,11 +161,36 @@ async def _settle(person: Person, task: ListedTask) -> None:
             await asyncio.sleep(1)
 
 
+async def _erased(runner: AgentRunner, data_dir: Path) -> tuple[set[str], list[str]]:
+    """Wait for all erasures; return the erased tasks, and what is left of them."""
+
+    async def are_over() -> bool:
+        running = "ExecutionStatus = 'Running' AND WorkflowType = 'Erasure'"
+        return not (await runner.client.count_workflows(running)).count
+
+    await until(are_over, seconds=SETTLE_SECONDS)
+    erased, left = set[str](), list[str]()
+    for name in await runner.archive.alist_records("tasks"):
+        record = as_object(await runner.archive.afind_record(name))
+        if "erased" in record:
+            erased.add(key_in(name))
+            if not await runner.archive.ahas_record(str(record["by"])):
+                left.append(f"{name} is erased without a certificate")
+    there = {each.id async for each in runner.client.list_workflows()}
+    left += [f"Temporal has {each}, which is erased" for each in erased & there]
+    files = [each for each in data_dir.rglob("*") if each.is_file()]
+    left += [f"{each} has plain text" for each in files if PLAIN in each.read_bytes()]
+    return erased, left
+
+
 async def _remembered(runner: AgentRunner, session: str) -> list[str]:
     def is_asked(message: Message) -> bool:
         return message.role == "user"
 
-    history = await runner.session(session).chat_history()
+    try:
+        history = await runner.session(session).chat_history()
+    except ErasedError:
+        return []
     return [message.text for message in filter(is_asked, history)]
 
 

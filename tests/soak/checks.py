@@ -4,7 +4,7 @@ Pure: takes the lines of the world and what was read of the tasks, returns viola
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.reading.audit.audit import AuditEvent, Finding
@@ -44,7 +44,10 @@ class Told:
 
 
 def violations(
-    lines: list[Line], tasks: Mapping[str, Told], sessions: Mapping[str, list[str]]
+    lines: list[Line],
+    tasks: Mapping[str, Told],
+    sessions: Mapping[str, list[str]],
+    erased: Collection[str] = (),
 ) -> list[str]:
     """List what must not be.
 
@@ -52,23 +55,26 @@ def violations(
         lines: What the world saw.
         tasks: What each task says.
         sessions: The texts of the users' messages that each session remembers.
+        erased: Tasks that were erased.
     """
     found = [line["text"] for line in lines if line["event"] == "violation"]
-    found += lost_tasks(lines, tasks)
+    found += lost_tasks(lines, tasks, erased)
     found += doubled_effects(lines)
     found += untold_effects(lines, tasks)
     found += untold_calls(lines, tasks)
     found += effects_against_a_decision(lines)
     found += missing_undos(lines, tasks)
-    found += wrong_sessions(lines, tasks, sessions)
+    found += wrong_sessions(lines, tasks, sessions, erased)
     found += [f"{task}: {told.findings}" for task, told in tasks.items() if told.findings]
     return found
 
 
-def lost_tasks(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
+def lost_tasks(
+    lines: list[Line], tasks: Mapping[str, Told], erased: Collection[str]
+) -> Iterator[str]:
     """Name tasks whose creation returned and that are not there, or are not closed at the end."""
     for line in lines:
-        if line["event"] == "created" and line["task"] not in tasks:
+        if line["event"] == "created" and line["task"] not in {*tasks, *erased}:
             yield f"{line['task']} was created and is lost"
     for task, told in tasks.items():
         if told.status not in {"finished", "abandoned"}:
@@ -141,17 +147,21 @@ def missing_undos(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]
 
 
 def wrong_sessions(
-    lines: list[Line], tasks: Mapping[str, Told], sessions: Mapping[str, list[str]]
+    lines: list[Line],
+    tasks: Mapping[str, Told],
+    sessions: Mapping[str, list[str]],
+    erased: Collection[str],
 ) -> Iterator[str]:
     """Name tasks that a session does not remember once if finished, and never otherwise."""
+    statuses = {each: told.status for each, told in tasks.items()} | dict.fromkeys(erased, "erased")
     for line in lines:
-        if line["event"] != "intends" or not line["session"] or line["task"] not in tasks:
+        if line["event"] != "intends" or not line["session"] or line["task"] not in statuses:
             continue
-        told = tasks[line["task"]]
-        wanted = 1 if told.status == "finished" else 0
+        status = statuses[line["task"]]
+        wanted = 1 if status == "finished" else 0
         got = sum(text == line["input"] for text in sessions.get(line["session"], ()))
         if got != wanted:
-            yield f"{line['task']} is {told.status}; session {line['session']} has it {got} times"
+            yield f"{line['task']} is {status}; session {line['session']} has it {got} times"
 
 
 def summary(lines: list[Line], tasks: Mapping[str, Told]) -> dict[str, object]:

@@ -158,6 +158,24 @@ async def abandon(person: Person) -> str:
     return (await person.runner.abandon(task, "chance", by=person.name)).status
 
 
+async def erase(person: Person) -> str:
+    """Erase a task: a closed one as a rule, or a session with all of its tasks."""
+    closed = [task for task in await person.runner.list_tasks("finished") if not task.parent]
+    task = person.chance.choice(closed) if closed else await person.any_open()
+    session = (await person.runner.get_task(task)).session
+    whole = session if session and person.chance.random() < 0.2 else None
+    erased = await person.runner.erase(
+        None if whole else task,
+        session=whole,
+        by=person.name,
+        reason="chance",
+        forks="erase",
+        open_tasks="abandon",
+    )
+    note(person.job.home, "erased", tasks=erased["tasks"])
+    return str(erased["kind"])
+
+
 async def read(person: Person) -> str:
     """Read what an auditor reads; what was recorded is intact at any moment."""
     task = await person.any_open()
@@ -225,6 +243,7 @@ VERBS: dict[Verb, float] = {
     rewind: 1,
     fork: 0.5,
     abandon: 0.5,
+    erase: 0.5,
     read: 2,
 }
 

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.soak.campaign import campaign
+from tests.support.master_keys import logs_are_told_again
+
+__all__ = ["logs_are_told_again"]
 
 FAULTS = 20
 SEED = int(os.environ.get("HOLDFAST_SOAK_SEED", "0")) or random.SystemRandom().randrange(10**6)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("logs_told")
 @pytest.mark.timeout(600)
 async def test_a_short_campaign_violates_nothing(tmp_path: Path) -> None:
     report = await campaign(tmp_path, faults=FAULTS, seed=SEED)
