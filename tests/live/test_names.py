@@ -11,7 +11,13 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.errors import HoldfastError, InvalidArgumentError, NoWorkerError, UserError
+from holdfast.errors import (
+    CommandRefusedError,
+    HoldfastError,
+    InvalidArgumentError,
+    NoWorkerError,
+    UserError,
+)
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers
@@ -154,6 +160,9 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
             await local.give_feedback(task, "more", request_id=name)
         with pytest.raises(InvalidArgumentError, match="request_id"):
             await local.run_step(task, request_id=name)
+    await local.give_feedback(task, "more", request_id="r")
+    with pytest.raises(CommandRefusedError, match="'r' was given to an earlier feedback"):
+        await local.pause(task, request_id="r")
     assert (await local.get_task(task)).steps == 0
 
 

@@ -760,6 +760,9 @@ class TaskClient(TaskUpdates):
         except RPCError as error:
             raise await self._missing(task_id, error) from error
         receipt = await self._receipt(task_id, sent)
+        if receipt.verb != verb:  # a task takes one command for each id
+            msg = f"request_id {name!r} was given to an earlier {receipt.verb} of task {task_id!r}"
+            raise CommandRefusedError(f"{msg}, so this {verb} did nothing. Give it another one.")
         if receipt.status == "refused":
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
             raise CommandRefusedError(msg, is_decided=receipt.is_decided)
