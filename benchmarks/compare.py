@@ -175,8 +175,8 @@ class Run:
 def begin(plan: Plan) -> None:
     """Forget the last run, and note what this one is."""
     FRESH.mkdir(parents=True, exist_ok=True)
-    for peer in (OURS, *PEERS):
-        (FRESH / f"{peer.name}.jsonl").unlink(missing_ok=True)
+    for name in ("paced", *(peer.name for peer in (OURS, *PEERS))):
+        (FRESH / f"{name}.jsonl").unlink(missing_ok=True)
     about = {
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "python": platform.python_version(),

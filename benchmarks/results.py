@@ -138,10 +138,10 @@ class Results(BaseModel):
 
 
 def collected(directory: Path) -> Results:
-    """Read the rows that benchmarks/compare.py and benchmarks/paced.py have written.
+    """Read the rows that benchmarks/compare.py has written, and those of benchmarks/paced.py.
 
     Raises:
-        FileNotFoundError: One of them has not run here.
+        FileNotFoundError: The first has not run here.
     """
     stacks: list[Measured] = []
     about = json.loads((directory / "run.json").read_text("utf-8"))
@@ -150,8 +150,9 @@ def collected(directory: Path) -> Results:
         if file.exists():
             lines = file.read_text("utf-8").splitlines()
             stacks.append(_measured(peer, [json.loads(line) for line in lines]))
-    paced = (directory / "paced.jsonl").read_text("utf-8").splitlines()
-    rows = [Paced.model_validate_json(line) for line in paced]
+    paced = directory / "paced.jsonl"
+    lines = paced.read_text("utf-8").splitlines() if paced.exists() else []
+    rows = [Paced.model_validate_json(line) for line in lines]
     return Results(**about, stacks=stacks, paced=rows)
 
 

@@ -162,7 +162,7 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
             await local.run_step(task, request_id=name)
     await local.give_feedback(task, "more", request_id="r")
     with pytest.raises(CommandRefusedError, match="'r' was given to an earlier feedback"):
-        await local.pause(task, request_id="r")
+        await local.reject(f"{task.task_id}:1", by="ann", reason="no", request_id="r")
     assert (await local.get_task(task)).steps == 0
 
 

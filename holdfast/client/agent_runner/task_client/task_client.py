@@ -186,7 +186,8 @@ LONGEST_LOOK_SECONDS = 5.0
 is in no history and on no bill, but costs the server time."""
 
 LOOKS_A_SECOND = 10
-"""Most looks of one client, on average: who awaits many tasks looks at each less often. The server
+SPREAD_SECONDS = 15.0
+"""Looks that a client spreads over the tasks it awaits, and the longest pause for that. The server
 reports the end of each task, and a task in this process reports that it rests."""
 
 
@@ -259,7 +260,7 @@ class TaskEnds:
         try:
             pause = FIRST_LOOK_SECONDS
             while True:
-                wait = max(pause, self._awaited / LOOKS_A_SECOND)
+                wait = max(pause, min(self._awaited / LOOKS_A_SECOND, SPREAD_SECONDS))
                 await asyncio.wait(
                     {ending, resting}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
