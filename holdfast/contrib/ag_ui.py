@@ -115,13 +115,12 @@ async def _task(asked: Access, given: ui.RunAgentInput, agent: str) -> tuple[str
     texts = [_text(each) for each in given.messages if isinstance(each, ui.UserMessage)]
     if not texts:
         raise InvalidArgumentError("A run begins with a user message: send one.")
-    who = asked.visitor
     begun = await begin(
         asked,
         texts[-1],
         agent=agent,
         thread_id=given.thread_id,
-        task_id=f"ag-ui-{names_digest(who.tenant, who.name, given.thread_id, given.run_id)}",
+        task_id=f"ag-ui-{names_digest(asked.visitor.key, given.thread_id, given.run_id)}",
         extra_state=given.state or None,
     )
     return begun, 0

@@ -11,8 +11,8 @@ Source: AI SDK 6, "Stream Protocols" (the UI message stream), and its `UIMessage
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field
@@ -33,6 +33,7 @@ with needing("fastapi", "holdfast.contrib.ai_sdk"):
         question_of,
         resumed,
         settled,
+        thread,
     )
     from holdfast.desk.api.access import Access, Asked, IdRoute, unread
     from holdfast.desk.api.events import streamed
@@ -40,7 +41,7 @@ with needing("fastapi", "holdfast.contrib.ai_sdk"):
     from holdfast.desk.views.words import without_secrets
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import HoldfastError, InvalidArgumentError, message_of
+from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, message_of
 from holdfast.reading.streams.reader import (
     RawResponsesStreamEvent,
     RunItemStreamEvent,
@@ -93,9 +94,9 @@ def ai_sdk_router(
     """Make a router with the endpoints that `useChat` asks: to send a message, and to read on.
 
     The last message is the input; the session has what was said before. Each text and call
-    has the offset of its event as `providerMetadata.holdfast.offset`. A part `data-void` has the
-    pairs of offsets, from the first one on and before the second one, of parts that do not count
-    any more, as an answer was made again or a step undone.
+    has its task and the offset of its last event as `providerMetadata.holdfast`. A part `data-void`
+    has a task, and the pairs of offsets, from the first one on and before the second one, of its
+    parts that do not count any more, as an answer was made again or a step undone.
 
     Args:
         runner: Runs the tasks. Your app starts and closes it.
@@ -108,25 +109,25 @@ def ai_sdk_router(
     router = APIRouter(dependencies=[sender], route_class=IdRoute)
 
     async def send(asked: Asked, given: ChatRequest) -> StreamingResponse:
-        task_id, after = await _task(asked, given, agent or runner.agent)
-        last = given.messages[-1]
-        answered = last.id if last.role == "assistant" else task_id
-        return _streamed(asked, _parts(asked, given.id, answered, task_id, after))
+        task_id, known = await _task(asked, given, agent or runner.agent)
+        said = [each.id for each in given.messages if each.role == "assistant"]
+        said = said if given.messages[-1].role == "assistant" else [task_id]
+        return _streamed(asked, _parts(asked, given.id, said, task_id, known))
 
     async def read_on(asked: Annotated[Access, Depends(unread)], chat: str) -> Response:
         if not (line := await line_of(asked, chat)):
             return Response(status_code=204)
         asked.reads = line[:1]
-        await asked.check()
-        return _streamed(asked, _parts(asked, chat, line[-1], line[0], 0))
+        await asked.check(asked.reads)
+        return _streamed(asked, _parts(asked, chat, line[-1:], line[-1], {}))
 
     router.post(path, response_class=StreamingResponse)(send)
     router.get(path + "/{chat:path}/stream", response_class=StreamingResponse)(read_on)
     return router
 
 
-async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int]:
-    """Begin the task of a message, or decide what it waits for; return it, and where to go on.
+async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, dict[str, int]]:
+    """Begin the task of a message, or decide what it waits for; return it, and what is known.
 
     Raises:
         InvalidArgumentError: The request asks for what tasks do not have.
@@ -139,19 +140,18 @@ async def _task(asked: Access, given: ChatRequest, agent: str) -> tuple[str, int
         raise InvalidArgumentError(msg)
     if last.role == "assistant" and (answers := [*_answers(last.parts)]):
         task_id, after = await resumed(asked, answers, given.id)
-        return task_id, after or max(_offsets(last.parts), default=0)
+        return task_id, _known(given.messages) | ({task_id: after} if after else {})
     if last.role != "user":
         raise InvalidArgumentError("The last message is one of the user, or answers approvals.")
-    who = asked.visitor
     begun = await begin(
         asked,
         only_text([p.get("text") if p.get("type") == "text" else None for p in last.parts]),
         agent=agent,
         thread_id=given.id,
         on_busy="queue",
-        task_id=f"ai-sdk-{names_digest(who.tenant, who.name, given.id, last.id)}",
+        task_id=f"ai-sdk-{names_digest(asked.visitor.key, given.id, last.id)}",
     )
-    return begun, 0
+    return begun, {}
 
 
 def _answers(parts: list[Part]) -> Iterator[Answer]:
@@ -164,22 +164,33 @@ def _answers(parts: list[Part]) -> Iterator[Answer]:
         said = as_object(part.get("approval"))
         if part.get("state") != "approval-responded":
             continue
-        approved, reason = said.get("approved"), str(said.get("reason") or "")
+        approved = said.get("approved")
+        reason = str(said.get("reason") or ("" if approved else "It was denied."))
         if not isinstance(approved, bool):
             msg = f"approved is true or false; it was {shown(approved)}."
             raise InvalidArgumentError(msg)
-        yield Answer(
-            str(said.get("id")), approved, reason or ("" if approved else "It was denied.")
-        )
+        yield Answer(str(said.get("id")), approved, reason)
 
 
-def _offsets(parts: list[Part]) -> Iterator[int]:
-    """Yield the offsets of what a message has."""
-    for part in parts:
-        known = as_object(part.get("providerMetadata") or part.get("callProviderMetadata"))
-        offset = as_object(known.get("holdfast")).get("offset")
-        if isinstance(offset, int):
-            yield offset
+def _known(messages: Sequence[UIMessage]) -> dict[str, int]:
+    """Return the offset of the last event that messages have of each task."""
+    found = dict[str, int]()
+    for part in (part for each in messages for part in each.parts):
+        made = as_object(part.get("providerMetadata") or part.get("callProviderMetadata"))
+        at = as_object(made.get("holdfast"))
+        task, offset = at.get("task"), at.get("offset")
+        if isinstance(task, str) and isinstance(offset, int):
+            found[task] = max(offset, found.get(task, 0))
+    return found
+
+
+async def _is_of(asked: Access, chat: str, message: str) -> bool:
+    """Whether a message is the answer of a task of a chat."""
+    session = asked.runner.session
+    with suppress(NotFoundError, InvalidArgumentError):  # the ids of messages are the frontend's
+        task = await asked.runner.get_task(message)
+        return session(task.session).id == session(thread(asked.visitor, chat)).id
+    return False
 
 
 def _streamed(asked: Access, parts: AsyncGenerator[str]) -> StreamingResponse:
@@ -189,26 +200,29 @@ def _streamed(asked: Access, parts: AsyncGenerator[str]) -> StreamingResponse:
 
 
 async def _parts(
-    asked: Access, chat: str, message: str, task_id: str, after: int
+    asked: Access, chat: str, said: Sequence[str], task_id: str, known: Mapping[str, int]
 ) -> AsyncGenerator[str]:
-    """Yield the parts of a message of the assistant.
+    """Yield the parts of the last message of the assistant.
 
     Args:
         asked: The request.
         chat: The chat.
-        message: Id of the message: that of a task, whose answer ends it.
+        said: Ids of the messages of the assistant: those of tasks. The last one's answer ends it.
         task_id: The task whose answer begins it.
-        after: Offset of the last event of that task which is known.
+        known: Offset of the last event of each task which is known.
     """
-    yield _sent({"type": "start", "messageId": message})
+    yield _sent({"type": "start", "messageId": said[-1]})
     line, told = await line_of(asked, chat), cast("_Told | None", None)
-    tasks = line[: line.index(message) + 1] if message in line else ()
+    tasks = line[: line.index(said[-1]) + 1] if said[-1] in line else ()
+    if task_id not in tasks:  # it has ended, and maybe some that came after it
+        later = said[said.index(task_id) + 1 :] if task_id in said else said[-1:]
+        over = [each for each in later if each not in line and await _is_of(asked, chat, each)]
+        tasks = (task_id, *over, *tasks)
     ended: Task | None = None
-    for each in tasks if task_id in tasks else (task_id, *tasks):
+    for each in tasks:
         asked.reads = [each]
-        told = _Told() if told or each == task_id else None  # what comes before it has been told
-        offset = after if each == task_id else 0
-        following = asked.runner.stream_events(each, offset=offset, until="waiting")
+        told = _Told(each) if told or each == task_id else None  # what comes before has been told
+        following = asked.runner.stream_events(each, offset=known.get(each, 0), until="waiting")
         async with aclosing(following):
             async for event in following:
                 for part in told.parts(event) if told else ():
@@ -225,13 +239,14 @@ async def _parts(
 class _Told:
     """Makes parts of a task's events."""
 
-    def __init__(self) -> None:
+    def __init__(self, task_id: str) -> None:
+        self._task = task_id
         self._open: Part = {}
         self._begun: int | None = None
 
     def parts(self, event: StreamEvent) -> Iterator[Part]:
         """Yield what tells of an event."""
-        at = {"providerMetadata": {"holdfast": {"offset": event.offset}}}
+        at = {"providerMetadata": {"holdfast": {"task": self._task, "offset": event.offset}}}
         match event:
             case RawResponsesStreamEvent(data=data):
                 yield from self._raw(data, event, at)
@@ -249,7 +264,7 @@ class _Told:
                 }
             case StepUndoneStreamEvent(void=void):
                 yield from self.close()
-                yield _void(void)
+                yield self._void(void)
             case _:
                 pass
 
@@ -257,7 +272,7 @@ class _Told:
         if data.type == "response.created":
             yield from self.close()
             if self._begun is not None:  # and was cut off
-                yield _void([(self._begun, event.offset)])
+                yield self._void([(self._begun, event.offset)])
             self._begun = event.offset
             yield {"type": "start-step"}
         elif kind := _TEXTS.get(data.type):
@@ -273,7 +288,10 @@ class _Told:
             yield from self.close()
             self._open = now
             yield {"type": f"{kind}-start", "id": id} | at
-        yield {"type": f"{kind}-delta", "id": id, "delta": text}
+        yield {"type": f"{kind}-delta", "id": id, "delta": text} | at
+
+    def _void(self, offsets: Any) -> Part:
+        return {"type": "data-void", "data": {"task": self._task, "offsets": [*map(list, offsets)]}}
 
     def close(self) -> Iterator[Part]:
         """Yield the end of a text that is open."""
@@ -310,10 +328,6 @@ def _call(id: str, name: str, arguments: str) -> Part:
     except ValueError:
         given = arguments
     return {"type": "tool-input-available", "toolCallId": id, "toolName": name, "input": given}
-
-
-def _void(offsets: Any) -> Part:
-    return {"type": "data-void", "data": {"offsets": [list(each) for each in offsets]}}
 
 
 def _sent(part: Part, clean: Callable[[str], str] = redact) -> str:

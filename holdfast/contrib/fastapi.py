@@ -71,7 +71,7 @@ def known_by(
 def tasks_router(
     runner: AgentRunner, *, identity: Callable[..., Any], may: May | None = None
 ) -> APIRouter:
-    """Make a router with the routes of the desk's API, as `docs/desk_api.md` lists them.
+    """Make a router with the routes of the desk's API, as the site's reference lists them.
 
     Requests that other sites send, their size and their number are your app's to check. `identity`
     is asked once for each request, `may` for each event of a stream as well: only `may` ends the

@@ -111,16 +111,9 @@ async def test_a_run_is_told_and_told_on_from_wherever_it_was_cut_off(
     model.reply("Take no umbrella to Oslo.")
     body = given("Oslo?", "r1", state={"units": "metric"})
     events = await told(client, body)
-    assert kinds(events) == [
-        "RUN_STARTED",
-        "TOOL_CALL_CHUNK",
-        "TOOL_CALL_RESULT",
-        "TEXT_MESSAGE_START",
-        "TEXT_MESSAGE_CONTENT",
-        "TEXT_MESSAGE_END",
-        "STATE_SNAPSHOT",
-        "RUN_FINISHED",
-    ]
+    assert kinds(events)[:3] == ["RUN_STARTED", "TOOL_CALL_CHUNK", "TOOL_CALL_RESULT"]
+    assert kinds(events)[3:5] == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"]
+    assert kinds(events)[5:] == ["TEXT_MESSAGE_END", "STATE_SNAPSHOT", "RUN_FINISHED"]
     assert text_of(events) == "Take no umbrella to Oslo."
     [chunk] = [e for _, e in events if isinstance(e, ui.ToolCallChunkEvent)]
     [result] = [e for _, e in events if isinstance(e, ui.ToolCallResultEvent)]

@@ -93,7 +93,7 @@ class Access:
     Attributes:
         runner: Reads and steers the tasks.
         visitor: Who sends the request.
-        reads: What the sender must be allowed to read: by default what the address names.
+        reads: What is read, and the sender must be allowed to: by default what the address names.
     """
 
     def __init__(self, request: Request) -> None:
@@ -130,15 +130,15 @@ class Access:
         """Whether the visitor may do this."""
         return await self._guard.allows(self.visitor, verb, subject)
 
-    async def check(self) -> None:
-        """Return if the sender may still read: a token can be revoked while a stream is open.
+    async def check(self, reads: Sequence[str]) -> None:
+        """Return if the sender may still read this: a token can be revoked while a stream is open.
 
         Raises:
             NotAuthenticatedError: They are no longer known.
             NotAllowedError: They may no longer read.
         """
         visitor = await self._guard.visitor(self._request)
-        for subject in ("", *self.reads):
+        for subject in ("", *reads):
             await self._guard.ensure(visitor, READ, subject)
 
     async def begun(self, task_id: str, running: Coroutine[Any, Any, object]) -> Task:
@@ -171,7 +171,7 @@ async def unread(request: Request) -> Access:
 async def _asked(request: Request) -> Access:
     made = Access(request)
     if request.method in SAFE and request.path_params:
-        await made.check()
+        await made.check(made.reads)
     return made
 
 

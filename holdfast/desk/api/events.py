@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal
 
@@ -132,34 +132,37 @@ async def _alive(
     The client reconnects after an error and goes on behind the last event that it has.
     """
     yield f"retry: {RETRY_MS}\n\n"
-    queue: asyncio.Queue[str | None] = asyncio.Queue(100)
+    queue: asyncio.Queue[tuple[str | None, Sequence[str]]] = asyncio.Queue(100)
+
+    async def put(each: str | None) -> None:
+        await queue.put((each, asked.reads))  # of what it tells; what follows may read other things
 
     async def read() -> None:
         try:
             async with aclosing(sent):
                 async for each in sent:
-                    await queue.put(each)
-            await queue.put(end)
+                    await put(each)
+            await put(end)
         except HoldfastError as error:
-            await queue.put(failed(error))
+            await put(failed(error))
         except Exception:
-            await queue.put(None)
+            await put(None)
             raise
-        await queue.put(None)
+        await put(None)
 
-    reading = asyncio.create_task(read())
+    reading, reads = asyncio.create_task(read()), asked.reads
     try:
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-                    each = await queue.get()
+                    each, reads = await queue.get()
             except TimeoutError:
                 each = ": still here\n\n"
             if each is None:
                 await reading
                 return
             try:
-                await asked.check()
+                await asked.check(reads)
             except HoldfastError as error:
                 yield failed(error)
                 return
