@@ -284,9 +284,7 @@ class _Tasks(RequestHandler):
             return message.task_id
         if not text:
             raise errors.InvalidParamsError("A message that begins a task has a text.")
-        who = asked.visitor
-        key = names_digest(who.tenant, who.name, self._agent, message.message_id)
-        task_id = self._prefix + key
+        task_id = self._prefix + names_digest(asked.visitor.key, self._agent, message.message_id)
         if message.context_id:
             check_name("The id of a context", message.context_id)
         thread_id = message.context_id or task_id
@@ -304,7 +302,7 @@ class _Tasks(RequestHandler):
         data = next(map(_whole, get_data_parts(message.parts)), None)
         waits = await runner.pending_approvals(task_id) if task.status == "waiting" else ()
         # Sent again, it has one effect: it decides nothing that the task asks meanwhile.
-        key = names_digest(asked.visitor.name, message.message_id)
+        key = names_digest(asked.visitor.key, message.message_id)
         if waits:
             await _decide(asked, waits, data, text, key)
         elif text and data is None:

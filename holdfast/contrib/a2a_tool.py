@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from typing_extensions import Unpack
 
@@ -115,29 +115,26 @@ async def _client(url: str, http: httpx.AsyncClient) -> Client:
     return await create_client(card, ClientConfig(streaming=False, polling=True, httpx_client=http))
 
 
-class _Limited(httpx.AsyncByteStream):
-    """The body of an answer, which is not read on once it is too long."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        self._inner: Any = answer.stream
-        self._is_card = answer.request.method == "GET"
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        left = MOST_BYTES
-        async for chunk in self._inner:
-            left -= len(chunk)
-            if left < 0:
-                msg = f"The remote agent has answered by more than {MOST_BYTES:,} bytes."
-                raise RuntimeError(msg) if self._is_card else OutcomeUnknownError(msg)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
 async def _limited(answer: httpx.Response) -> None:
-    answer.stream = _Limited(answer)
-    answer.headers.pop("content-encoding", None)  # unpacked, it could be much longer
+    """Read an answer that is neither too long nor packed: unpacked, it could be of any length.
+
+    Raises:
+        RuntimeError: It is too long or packed, and the card of the agent.
+        OutcomeUnknownError: Likewise, and it answers a message.
+    """
+    kind = RuntimeError if answer.request.method == "GET" else OutcomeUnknownError
+    packed, body = answer.headers.pop("content-encoding", "identity"), bytearray()
+    if packed.lower() != "identity" and answer.is_success:
+        raise kind(
+            f"The remote agent has answered by content-encoding {packed[:40]!r}, which is not"
+            " unpacked here. Let its server send what Accept-Encoding asks for: identity."
+        )
+    async with aclosing(cast("Any", answer.stream)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise kind(f"The remote agent has answered by more than {MOST_BYTES:,} bytes.")
+    answer.stream = httpx.ByteStream(bytes(body))
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -8,24 +8,18 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from a2a import helpers
 from a2a.client import Client, ClientConfig, create_client
-from a2a.helpers import (
-    get_artifact_text,
-    get_data_parts,
-    get_message_text,
-    get_stream_response_text,
-    new_data_part,
-    new_text_part,
-)
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request, Response
 
 from holdfast import AgentRunner, ToolContext, tool
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.contrib.a2a import MOST_BYTES, a2a_router
 from holdfast.contrib.a2a_tool import a2a_tool
 from holdfast.contrib.fastapi import Identity
+from holdfast.errors import OutcomeUnknownError
 from holdfast.task.data.calls import Asks, Question
 from holdfast.testing import FakeOpenAI
 from tests.support.desk import serve_app
@@ -35,6 +29,7 @@ ROLES = {
     "ann": Identity("ann", frozenset({"operator", "approver"}), tenant="acme"),
     "eve": Identity("eve", frozenset({"operator", "approver"}), tenant="other"),
     "vic": Identity("vic", frozenset({"viewer"}), tenant="acme"),
+    "all": Identity("ann", frozenset({"operator", "approver"})),
 }
 NIGHTS: dict[str, Any] = {"properties": {"nights": {"type": "integer"}}, "required": ["nights"]}
 
@@ -71,6 +66,13 @@ def known(request: Request) -> Identity:
 async def url(runner: AgentRunner, rig: Rig) -> AsyncGenerator[str]:
     """Serve the agent; return its address."""
     app = FastAPI()
+
+    @app.middleware("http")
+    async def packed(asked: Request, answer: Any) -> Response:
+        found: Response = await answer(asked)
+        found.headers["content-encoding"] = asked.headers.get(f"{asked.method}-packed", "identity")
+        return found
+
     async with serve_app(app) as base:
         agents = [rig.agent(handoff_description="Pays bills."), rig.agent(name="other")]
         router = a2a_router(
@@ -98,7 +100,8 @@ async def ann(url: str) -> AsyncGenerator[Client]:
 
 
 def message(*said: object, id: str = "", **more: Any) -> a2a.SendMessageRequest:
-    parts = [new_text_part(p) if isinstance(p, str) else new_data_part(p) for p in said]
+    text, data = helpers.new_text_part, helpers.new_data_part
+    parts = [text(each) if isinstance(each, str) else data(each) for each in said]
     made = a2a.Message(message_id=id or uuid4().hex, role=a2a.ROLE_USER, parts=parts, **more)
     return a2a.SendMessageRequest(message=made)
 
@@ -109,7 +112,7 @@ async def sent(client: Client, *said: object, **more: Any) -> a2a.Task:
 
 
 def texts(artifacts: Sequence[a2a.Artifact]) -> list[str]:
-    return [*map(get_artifact_text, artifacts)]
+    return [*map(helpers.get_artifact_text, artifacts)]
 
 
 async def test_a_card_says_what_there_is_and_a_message_is_a_task_once(
@@ -148,7 +151,7 @@ async def test_an_approval_is_input_that_is_required_and_a_data_part_decides(
     model.reply("Paid.")
     task = await sent(ann, "Pay.")
     assert task.status.state == a2a.TASK_STATE_INPUT_REQUIRED
-    assert get_message_text(task.status.message) == 'May pay run with {"euros": 5}?'
+    assert helpers.get_message_text(task.status.message) == 'May pay run with {"euros": 5}?'
     decides = {"task_id": task.id, "context_id": task.context_id}
     for said in ("Yes!", {"approved": "yes"}, {"approval": "none", "approved": True}):
         with pytest.raises(errors.InvalidParamsError):
@@ -168,7 +171,7 @@ async def test_an_approval_is_input_that_is_required_and_a_data_part_decides(
 
 
 async def test_an_answer_that_is_sent_again_decides_nothing_else(
-    ann: Client, model: FakeOpenAI
+    ann: Client, url: str, model: FakeOpenAI
 ) -> None:
     model.call("pay", {"euros": 5})
     model.call("pay", {"euros": 500})
@@ -176,13 +179,14 @@ async def test_an_answer_that_is_sent_again_decides_nothing_else(
     task = await sent(ann, "Pay.")
     yes = message({"approved": True}, task_id=task.id)
     found = [each.task for _ in range(2) async for each in ann.send_message(yes)]
-    assert ["500" in get_message_text(each.status.message) for each in found] == [True, True]
-    asked: Any = get_data_parts(found[1].status.message.parts)[0]
+    assert all("500" in helpers.get_message_text(each.status.message) for each in found)
+    asked: Any = helpers.get_data_parts(found[1].status.message.parts)[0]
     decides = {"approved": True, "approval": asked["approval"]}
     with pytest.raises(errors.UnsupportedOperationError, match="other arguments"):
         await sent(ann, {**decides, "digest": "0" * 64}, task_id=task.id)
-    done = await sent(ann, {**decides, "digest": asked["digest"]}, task_id=task.id)
-    assert texts(done.artifacts) == ["Paid."]
+    decides["digest"], again = asked["digest"], {"task_id": task.id, "id": yes.message.message_id}
+    async with client_of("all", url) as other:  # of this name too, and of no tenant
+        assert texts((await sent(other, decides, **again)).artifacts) == ["Paid."]
 
 
 async def test_a_question_is_answered_by_text_or_data(ann: Client, model: FakeOpenAI) -> None:
@@ -192,7 +196,7 @@ async def test_a_question_is_answered_by_text_or_data(ann: Client, model: FakeOp
         model.reply("Booked.")
         task = await sent(ann, "Book.")
         assert task.status.state == a2a.TASK_STATE_INPUT_REQUIRED
-        assert f"How long in {city}?" in get_message_text(task.status.message)
+        assert f"How long in {city}?" in helpers.get_message_text(task.status.message)
         done = await sent(ann, answer, task_id=task.id)
         assert texts(done.artifacts) == ["Booked."]
         assert [*model.requests[-1].results.values()] == [f"{city}: 3 nights"]
@@ -210,7 +214,7 @@ async def test_a_stream_has_the_answer_in_pieces_and_is_joined_again(
                 break
         task = events[0].task
         assert task.status.state == a2a.TASK_STATE_WORKING
-        assert "".join(map(get_stream_response_text, events[1:])) in "one two three"
+        assert "".join(map(helpers.get_stream_response_text, events[1:])) in "one two three"
         joined: list[a2a.StreamResponse] = []
         async for each in client.subscribe(a2a.SubscribeToTaskRequest(id=task.id)):
             joined.append(each)
@@ -219,7 +223,7 @@ async def test_a_stream_has_the_answer_in_pieces_and_is_joined_again(
         done = await client.get_task(a2a.GetTaskRequest(id=task.id))
         again = [e async for e in client.subscribe(a2a.SubscribeToTaskRequest(id=task.id))]
     pieces = [each for each in joined if each.HasField("artifact_update")]
-    assert "".join(map(get_stream_response_text, pieces)) == "one two three"
+    assert "".join(map(helpers.get_stream_response_text, pieces)) == "one two three"
     assert [e.artifact_update.append for e in pieces][:1] == [False]
     assert joined[-1].status_update.status.state == a2a.TASK_STATE_COMPLETED
     assert [each.task for each in again] == [done]
@@ -337,13 +341,18 @@ async def test_a_huge_body_is_not_read(url: str) -> None:
         assert (await http.post(url, content=chunks())).status_code == 413
 
 
-async def test_a_remote_agent_whose_answer_has_no_end_is_not_read_on(
-    url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("packed", "most"), [("GET", 2000), ("POST", 2000), ("", 100), ("", 2000)])
+async def test_a_remote_agent_whose_answer_has_no_end_is_not_read_on_nor_unpacked(
+    url: str, packed: str, most: int, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.contrib.a2a_tool.MOST_BYTES", 100)
-    clerk = a2a_tool(url, headers={"authorization": "Bearer ann"}, name="clerk")
-    with pytest.raises(RuntimeError, match="more than 100 bytes"):
-        await clerk.run(ToolContext[Any, Any](), '{"message": "Book."}')
+    monkeypatch.setattr("holdfast.contrib.a2a_tool.MOST_BYTES", most)
+    headers = {"authorization": "Bearer ann", f"{packed}-packed": "gzip"}
+    clerk = a2a_tool(url, headers=headers, name="clerk")
+    kind = RuntimeError if packed == "GET" or most == 100 else OutcomeUnknownError
+    if kind is OutcomeUnknownError:
+        model.reply("A long answer. " * 200)
+    with pytest.raises(kind, match="'gzip'" if packed else f"more than {most:,} bytes"):
+        await clerk.run(ToolContext[Any, Any](idempotency_key=uuid4().hex), '{"message": "Book."}')
 
 
 async def test_a_remote_agent_is_a_tool_and_what_it_asks_a_person_is_asked(
