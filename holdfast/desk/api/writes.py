@@ -173,22 +173,8 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
     by = await asked.may("create", body.agent or "")
     if body.session and (verb := BUSY_VERBS.get(body.on_busy or "")):
         await asked.may(verb, body.session)
-    task_id = _new_id(asked, key, body.task_id)
-    return await asked.runner.create_task(
-        body.input,
-        agent=body.agent,
-        task_id=task_id,
-        session=body.session,
-        on_busy=body.on_busy,
-        extra_state=body.extra_state,
-        budget=body.budget,
-        tool_choice=body.tool_choice,
-        step_mode=body.step_mode,
-        streams=body.streams,
-        max_output_attempts=body.max_output_attempts,
-        exist_ok=key is not None,
-        by=by,
-    )
+    given = dict(body) | {"task_id": _new_id(asked, key, body.task_id)}
+    return await asked.runner.create_task(**given, exist_ok=key is not None, by=by)
 
 
 @writes.post("/tasks/{task_id:path}/run", status_code=202)
@@ -263,17 +249,7 @@ async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
     by = await asked.may("fork", task_id)
     new = _new_id(asked, key, body.task_id)
     try:
-        return await asked.runner.fork(
-            task_id,
-            body.at,
-            body.input,
-            agent=body.agent,
-            feedback=body.feedback,
-            task_id=new,
-            session=body.session,
-            by=by,
-            reason=body.reason,
-        )
+        return await asked.runner.fork(task_id, **dict(body) | {"task_id": new}, by=by)
     except TaskExistsError:
         if key is None or new is None or not await _is_fork(asked, new, task_id):
             raise
