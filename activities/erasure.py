@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import CONTENTS_SCOPE, record_name, writing_for
-from holdfast.archive.holds import ERASURE, certificate_name, refuse_held
+from holdfast.archive.holds import ERASURE, certificate_name, refuse_held, without_names
 from holdfast.archive.kept_answers import drop_rest
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn, find_run
@@ -45,7 +45,7 @@ REMAINS = (
     "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
     "Tasks that began meanwhile, until it is asked again.",
     "Events, up to 30 days in their mailboxes, and in the histories of these.",
-    "Names in holds/, and in this certificate those of sessions.",
+    "Names in holds/; those of sessions in sessions/, and here unless a person was erased.",
     "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (
@@ -196,7 +196,7 @@ class ErasingActivities:
                 or await find_run(client, each) is not None
             ]
         certificate: dict[str, Json] = {
-            **given.model_dump(mode="json"),
+            **(await without_names(archive, given)).model_dump(mode="json"),
             "values": values,
             "done": time.time(),
             "remains": list[Json](

@@ -9,14 +9,13 @@ import os
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Literal
 from urllib.parse import unquote
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import ERASURES, HOLDS, folder_of, key_in, record_name
 from holdfast.errors import CommandRefusedError, NotFoundError
 from holdfast.task.data.records import check_signature, signed
-from holdfast.task.data.wire import Erasure
+from holdfast.task.data.wire import Erasure, Kind
 from holdfast.values.base import Value
 from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import MADE, outermost, session_name
@@ -24,7 +23,6 @@ from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
 from holdfast.values.text.shown import time_shown
 
-Kind = Literal["task", "session", "person"]
 _ENDED = ".ended"
 HOLD, HOLD_END = "holdfast hold", "holdfast hold end"
 """What the signatures of a hold, and of its end, are of."""
@@ -111,6 +109,29 @@ def names_in(session: str, *, is_thread: bool = False) -> set[str]:
     owner, slash, _ = name.partition("/")
     of_thread = [unquote(owner.rpartition(MADE)[2])] if is_thread and slash else []
     return {*map(person_key, (name, name.rpartition(MADE)[2], *of_thread))}
+
+
+async def coded(archive: Archive, code: str) -> str:
+    """Return the code of a session so that it does not tell the name; other codes as they are.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    kind, _, name = code.partition(" ")
+    return f"{kind} {await archive.amac(name)}" if kind == "session" else code
+
+
+async def without_names(archive: Archive, given: Erasure) -> Erasure:
+    """Return what a certificate keeps: a person's does not name sessions, which may name them.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    if given.kind != "person":
+        return given
+    sessions = [await coded(archive, f"session {each}") for each in given.sessions]
+    held_by = sorted([await coded(archive, each) for each in given.held_by])
+    return given.model_copy(update={"sessions": tuple(sessions), "held_by": tuple(held_by)})
 
 
 async def codes_of_session(archive: Archive, session: str) -> set[str]:
@@ -227,7 +248,7 @@ async def refuse_held(archive: Archive, codes: Iterable[str]) -> None:
     holds = await read_holds(archive)
     wanted = set(codes)
     for each in holds:
-        mine = {each.code}
+        mine = {each.code, await coded(archive, each.code)}
         if each.kind == "person":  # a session may have the `hashed` of the name
             mine |= {await code_of(archive, "person", name) for name in names_of(each.name)}
         if mine & wanted:

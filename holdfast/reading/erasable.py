@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.archive.bytestore import key_in, record_name
-from holdfast.archive.holds import Kind, code_of, codes_of_session, names_in, names_of, refuse_held
+from holdfast.archive.holds import code_of, coded, codes_of_session, names_in, names_of, refuse_held
 from holdfast.archive.segments import committing_tasks, forks_of
 from holdfast.archive.session_commits import find_run
 from holdfast.engine.search_attributes import SESSIONS, TASKS
@@ -28,10 +28,10 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import children_of
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import record_digest
-from holdfast.task.data.wire import ErasedTurn, Erasure
+from holdfast.task.data.wire import ErasedTurn, Erasure, Kind
 from holdfast.values.base import Value
 from holdfast.values.checks.gate import as_object, as_text, is_object
-from holdfast.values.checks.ids import is_nested, outermost, session_name
+from holdfast.values.checks.ids import is_nested, is_session, outermost, session_name
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
 from holdfast.values.runs.status import CLOSED
@@ -283,11 +283,29 @@ async def _sessions_of(reader: Reader, heads: dict[str, TaskHead], person: str) 
     names = names_of(person)
     refs = [(head.session.id, person_key(head.asker)) for head in heads.values() if head.session]
     own = {id for id, by in refs if by in names & names_in(id, is_thread=True)}
-    known = {id for id, _ in refs}
-    known |= {key_in(each) for each in await reader.archive.alist_records("sessions")}
-    with server_errors():
-        known |= {each.id async for each in reader.client.list_workflows(SESSIONS)}
+    known = {id for id, _ in refs} | await _known_sessions(reader)
     return own | {each for each in known if names_in(each) & names}
+
+
+async def _known_sessions(reader: Reader) -> set[str]:
+    """Return the sessions that the archive or Temporal has, also erased ones."""
+    known = {key_in(each) for each in await reader.archive.alist_records("sessions")}
+    with server_errors():
+        return known | {each.id async for each in reader.client.list_workflows(SESSIONS)}
+
+
+async def with_names(reader: Reader, proof: Erasure) -> Erasure:
+    """Return what a certificate is of, with the ids of its sessions as far as these are known.
+
+    Raises:
+        EngineError: As for `all_tasks`.
+    """
+    if proof.kind != "person" or all(map(is_session, proof.sessions)):
+        return proof
+    known = await _known_sessions(reader)
+    named = {await coded(reader.archive, f"session {each}"): each for each in known}
+    found = tuple(named[each] for each in proof.sessions if each in named)
+    return proof.model_copy(update={"sessions": found})
 
 
 async def _refuse_below(reader: Reader, task_id: str) -> None:

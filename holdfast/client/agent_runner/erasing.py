@@ -18,7 +18,6 @@ from temporalio.service import RPCStatusCode
 from holdfast.archive.bytestore import ERASURES, record_name
 from holdfast.archive.holds import (
     Hold,
-    Kind,
     add_hold,
     certificate_name,
     certificates_of,
@@ -32,11 +31,11 @@ from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import unique_id
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
-from holdfast.reading.erasable import Plan, plan_erasure
+from holdfast.reading.erasable import Plan, plan_erasure, with_names
 from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import origin_of
 from holdfast.task.data.undo import UndoRequest
-from holdfast.task.data.wire import Erasure
+from holdfast.task.data.wire import Erasure, Kind
 from holdfast.values.base import Json, pauses
 from holdfast.values.checks.gate import as_object, check_arguments
 from holdfast.values.checks.ids import check_by, check_name
@@ -145,7 +144,7 @@ class TaskErasing(RunnerBase):
             msg = f"This does not hold the certificate of an erasure: {shown(certificate)}."
             raise InvalidArgumentError(msg, remedy="`erase` returns one.") from error
         await refuse_held(self.archive, given.held_by)
-        return await self._erased(given)
+        return await self._erased(await with_names(self._read, given))
 
     async def plan_erasure(
         self,

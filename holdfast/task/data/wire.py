@@ -284,6 +284,10 @@ class ErasedTurn(Value):
     queue: str
 
 
+Kind = Literal["task", "session", "person"]
+"""What can be erased, or held."""
+
+
 class Erasure(Value):
     """An erasure that a person, or a rule of retention, asks for.
 
@@ -292,7 +296,8 @@ class Erasure(Value):
             which does not tell who that is.
         kind: Which of these it is.
         tasks: All tasks that are erased: child tasks too, and forks if these were named as well.
-        sessions: Workflow ids of the sessions that are erased as a whole.
+        sessions: Workflow ids of the sessions that are erased as a whole; in the certificate of a
+            person codes of them, which do not tell the names.
         records: Digests of the records of the tasks.
         turns: Turns of the tasks in sessions that stay.
         unread: Tasks that may belong to it or not, as their records are
@@ -306,7 +311,7 @@ class Erasure(Value):
     """
 
     task: str
-    kind: Literal["task", "session", "person"] = "task"
+    kind: Kind = "task"
     tasks: tuple[str, ...]
     sessions: tuple[str, ...] = ()
     records: dict[str, str] = Field(default_factory=dict)

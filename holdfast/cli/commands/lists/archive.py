@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import ERASURES, HOLDS, key_in
-from holdfast.archive.holds import broken_signatures
+from holdfast.archive.holds import broken_signatures, coded
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -84,7 +84,8 @@ async def _erased(archive: Archive, names: list[str]) -> list[Broken]:
             proof = as_object(await archive.afind_record(as_text(record.get("by"))))
         except HoldfastError:
             return None  # it is listed as a file that is broken
-        if key_in(name) in {*as_array(proof.get("tasks")), *as_array(proof.get("sessions"))}:
+        key, named = key_in(name), {*as_array(proof.get("tasks")), *as_array(proof.get("sessions"))}
+        if key in named or await coded(archive, f"session {key}") in named:
             return None
         why = "it was erased, and no certificate says so, unless the erasure is still in progress"
         return Broken(name, why)

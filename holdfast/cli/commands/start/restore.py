@@ -20,6 +20,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.engine.search_attributes import OPEN_TASKS
 from holdfast.errors import CommandRefusedError, ErasedError, HoldfastError, TaskNotFoundError
+from holdfast.reading.erasable import with_names
 from holdfast.reading.queries import server_errors
 from holdfast.task.data.wire import EffectMark, Erasure
 from holdfast.values.base import Json, Value
@@ -165,9 +166,10 @@ async def brought_back(
         given = Erasure.model_validate(proof)
         if (done := float(str(proof["done"]))) < since:
             return
+        sessions = (await with_names(engine.runner().reader, given)).sessions
         known = [
             each
-            for each in (*given.tasks, *given.sessions)
+            for each in (*given.tasks, *sessions)
             if await find_run(engine.client, each) is not None
         ]
         text = f"erased by {given.by}: {given.reason}"
