@@ -102,7 +102,12 @@ async def test_a_submission_whose_answer_was_lost_is_found_by_its_lines_when_it_
     async with runner_of(api) as runner:
         task = await runner.create_task("a", step_mode="automatic")
         await until(lambda: api.lines)
+        api.fails["POST /v1/messages/batches"] = 429, {"message": "Too many."}
+        unlisted = api.batches.pop("msgbatch_1")
         api.breaks.clear()
+        await until(lambda: "Too many" in caplog.text)
+        api.batches["msgbatch_1"] = unlisted
+        api.fails.clear()
         await until(lambda: "msgbatch_1 is this batch shows when it has ended" in caplog.text)
         theirs = {"custom_id": "theirs", "params": api.batches["msgbatch_1"]["given"][0]["params"]}
         other = {"id": "msgbatch_0", "status": "completed", "looks": 0, "given": [theirs]}

@@ -159,7 +159,9 @@ class AnthropicBatches(BatchActivities):
                     "/v1/messages/batches", body={"requests": requests}, cast_to=MessageBatch
                 )
             except anthropic.AnthropicError as error:
-                raise trouble(self.cause(error), UNTAKEN * _is_untaken(error)) from None
+                # An attempt before may have submitted it, though no list has it yet.
+                untaken = "" if is_again or not _is_untaken(error) else UNTAKEN
+                raise trouble(self.cause(error), untaken) from None
             return str(made.id)
 
     @staticmethod

@@ -142,8 +142,7 @@ class Batch(Value):
         look: When to submit it, or to look at it.
         gap: Seconds between the last two looks.
         why: Why the last attempt to reach the provider failed; empty for none.
-        tries: Attempts to submit it that have failed since it is known not to be submitted: it may
-            be all the same.
+        tries: Attempts to submit it that have failed, and may have submitted it all the same.
         late: When it was first reached for after the deadline of one of its calls; 0 for never.
         is_cancelled: Whether the provider was told to end it.
         is_over: Whether its answers were read.
@@ -417,8 +416,8 @@ class Hand(BaseModel):
         self._note(n, is_cancelled=is_cancelled, tries=batch.tries + (not batch.id), **note)
 
     def untaken(self, n: int) -> None:
-        """Note that the provider has nothing of a batch that was to be submitted."""
-        self._note(n, tries=0)
+        """Note that the last attempt has submitted nothing; one before it may have."""
+        self._note(n, tries=self.batches[n].tries - 1)
 
     def ended(self, n: int, outcomes: Iterable[Outcome], seen: Seen, *, now: float) -> None:
         """Give the calls of a batch their answers; those without one go on."""
