@@ -20,14 +20,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.engine.search_attributes import (
-    HF_AGENT,
-    HF_APPROVALS,
-    HF_RULES,
-    HF_STATUS,
-    HF_TENANT,
-    SEARCH_ATTRIBUTES,
-)
+from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from holdfast.errors import ConnectError
 
 POLLER_SECONDS = 70.0
@@ -36,9 +29,9 @@ POLLER_SECONDS = 70.0
 VISIBLE_SECONDS = 60.0
 """How long to wait for added search attributes: frontends cache their list for about 30 s."""
 
-_PROBE = (
-    f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
-    f" AND {HF_RULES.name} = 0 AND {HF_TENANT.name} = '-'"
+_PROBE = " AND ".join(
+    f"{name} = '-'" if kind == "Keyword" else f"{name} = 0"
+    for name, kind in SEARCH_ATTRIBUTES.items()
 )
 _RPC_TIMEOUT = timedelta(seconds=10)
 _POLLERS_TIMEOUT = timedelta(seconds=3)

@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import time
-from contextlib import suppress
 from datetime import timedelta
 
 from temporalio.common import MetricMeter
@@ -54,7 +53,11 @@ def set_runtime() -> None:
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     log = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
     metrics = _exporters[-1] if _exporters else None
-    with suppress(RuntimeError):  # the process has a runtime already
+    try:
+        Runtime.prevent_default()  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        pass  # there is one; if it is that of a parent process, the SDK says so on its use
+    else:
         telemetry = TelemetryConfig(logging=log, metrics=metrics, attach_service_name=False)
         # Workers tell the server their host, process and load as often; the first time is as late.
         runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=timedelta(seconds=10))

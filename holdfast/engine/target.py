@@ -26,7 +26,7 @@ from temporalio.service import (
 )
 
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.engine.runtime import set_runtime
+from holdfast.engine.runtime import forked, set_runtime
 from holdfast.errors import ConnectError
 
 CONNECT_SECONDS = 10.0
@@ -140,10 +140,13 @@ async def connecting(target: Target) -> AsyncGenerator[None]:
         ) from None
     except RPCError as error:
         raise connect_error(error, target) from error
-    # The SDK reports a failed connection as a RuntimeError, and a runtime of a parent process as an
-    # AssertionError. Its text may hold the API key, so ours
+    except AssertionError as error:  # so Temporal's SDK says it
+        if "across forks" not in str(error):
+            raise
+        raise forked() from error
+    # The SDK reports a failed connection as a RuntimeError. Its text may hold the API key, so ours
     # has a redacted copy, and the original is not chained to it.
-    except (RuntimeError, ValueError, AssertionError) as error:
+    except (RuntimeError, ValueError) as error:
         raise _transport_error(target, str(error)) from None
 
 

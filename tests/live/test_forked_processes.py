@@ -10,9 +10,11 @@ import asyncio, os, sys, warnings
 
 import holdfast
 from holdfast import Agent, AgentRunner, Runner
+from holdfast.engine.connect import connect_client
 from holdfast.errors import ConnectError
 from holdfast.sync import AgentRunner as SyncRunner
 from holdfast.testing import ScriptedModel
+from temporalio.runtime import Runtime
 
 warnings.simplefilter("ignore", DeprecationWarning)
 agent = Agent(name="a", model=ScriptedModel(lambda _: "done"))
@@ -43,7 +45,15 @@ async def connected():
     return await (await AgentRunner.connect(agent="a", data_dir=sys.argv[2])).chat("q")
 
 
+def of_temporal():
+    Runtime.default()  # as Temporal's own client does
+    Runtime.__init__ = None  # from now on none is made
+    in_child("a child's new runner", lambda: new(sys.argv[1]))
+    in_child("its connection", lambda: asyncio.run(connect_client("localhost:1")))
+
+
 in_child("before the parent", lambda: new(sys.argv[1]))
+in_child("Temporal's client", of_temporal)
 holdfast.configure(data_dir=sys.argv[1])
 assert Runner.run_sync(agent, "q").final_output == "done"
 in_child("Runner", lambda: Runner.run_sync(agent, "q").final_output)
@@ -64,6 +74,9 @@ print("the parent", Runner.run_sync(agent, "q").final_output)
 
 SAID = """
 before the parent done
+a child's new runner refused
+its connection refused
+Temporal's client None
 Runner refused
 a started runner refused
 its session refused
