@@ -4,16 +4,12 @@ from collections.abc import Mapping
 
 from holdfast import Task
 from tests.crash.lab import Lab
-from tests.support.rig import until
+from tests.support.rig import until, until_task
 
 
 async def until_waits(lab: Lab, task: Task) -> None:
     """Wait until a call of a task waits."""
-
-    async def condition() -> bool:
-        return bool((await lab.runner.get_task(task)).waits)
-
-    await until(condition)
+    await until_task(lab.runner, task, lambda found: found.waits)
 
 
 async def scheduled(lab: Lab, name: str) -> set[str]:

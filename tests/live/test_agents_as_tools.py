@@ -24,7 +24,7 @@ from holdfast.errors import (
 from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.testing import call, calls, hang
 from holdfast.workflows.children import children
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig, until, until_status, until_task
 from tests.support.runs import look, serve_nested
 
 
@@ -171,11 +171,7 @@ async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_a
     with pytest.raises(CommandRefusedError, match="resume that one"):
         await runner.resume(lowest)
     await runner.resume(task, by="ann")
-
-    async def goes_on() -> bool:
-        return (await runner.get_task(task)).paused != "ann: stop"
-
-    await until(goes_on)
+    await until_task(runner, task, lambda found: found.paused != "ann: stop")
     assert (await runner.get_task(child)).paused == "bob"  # by itself
     rig.model.add(call("look", {}), hang("never read"))  # a cost alone is not reported
     await runner.resume(child, by="bob")

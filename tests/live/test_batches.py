@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowHandle
 
-from holdfast import Agent, AgentRunner, Task
+from holdfast import Agent, AgentRunner
 from holdfast.archive import Keys
 from holdfast.errors import (
     BlobMissingError,
@@ -27,7 +27,7 @@ from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import until, until_status
+from tests.support.rig import until, until_blocked, until_status
 from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
@@ -58,24 +58,6 @@ def batches_of(runner: AgentRunner) -> WorkflowHandle[Any, Any]:
     return runner.client.get_workflow_handle(f"{QUEUE}.openai.responses.gpt-5-mini")
 
 
-async def until_blocked(runner: AgentRunner, task: Task, text: str) -> None:
-    """Wait until a task says that it waits for something."""
-
-    async def waits() -> bool:
-        return text in (await runner.get_task(task)).blocked_by
-
-    await until(waits)
-
-
-async def until_true(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-
-    async def holds() -> bool:
-        return bool(condition())
-
-    await until(holds)
-
-
 async def test_calls_of_many_tasks_are_one_batch_at_half_the_price(api: BatchApi) -> None:
     words = ["a", "b", "b"]
     async with AgentRunner.local(agent_of(api), data_dir=None, prices=PRICES) as runner:
@@ -84,7 +66,7 @@ async def test_calls_of_many_tasks_are_one_batch_at_half_the_price(api: BatchApi
             assert str(await runner.run_task(task)) == f"<{word}>"
             used = (await runner.get_task(task)).usage
             assert (used.requests, used.input_tokens, float(used.paid)) == (1, 1000, HALF)
-        await until_true(lambda: not api.files)  # the provider keeps nothing
+        await until(lambda: not api.files)  # the provider keeps nothing
         [batch] = api.batches.values()
         assert batch["completion_window"] == "24h"
         assert "key-of-test" not in str(await batches_of(runner).query(Batches.hand))
@@ -123,8 +105,7 @@ async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_d
     agent = agent_of(api, wait="4 s")
     async with AgentRunner.local(agent, data_dir=None, prices=PRICES) as runner:
         tasks = [await runner.create_task(word, step_mode="automatic") for word in ("late", "done")]
-        await until_blocked(runner, tasks[0], "batch_")
-        why = (await runner.get_task(tasks[0])).blocked_by
+        why = await until_blocked(runner, tasks[0], "batch_")
         assert "The call waits for batch batch_2, submitted" in why
         assert "at the latest" in why
         paid: list[float] = []
@@ -143,9 +124,9 @@ async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_f
     api.auto = 0
     async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
         task = await runner.create_task("a", step_mode="automatic")
-        await until_true(lambda: len(api.batches) == 1)
+        await until(lambda: len(api.batches) == 1)
         api.end("failed", "token_limit_exceeded")
-        await until_true(lambda: len(api.batches) == 2)
+        await until(lambda: len(api.batches) == 2)
         api.end("failed", "model_not_found")
         failed = await until_status(runner, task, "needs_attention")
         assert "has failed: It is so" in failed.error
@@ -181,7 +162,7 @@ async def test_one_line_that_a_provider_refuses_fails_no_other(api: BatchApi) ->
     api.auto, api.line = 0, 1
     async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
         tasks = [await runner.create_task(word, step_mode="automatic") for word in ("a", "b")]
-        await until_true(lambda: len(api.batches) == 1)
+        await until(lambda: len(api.batches) == 1)
         [batch] = api.batches.values()
         api.auto = 1
         api.end("failed", "invalid_request")
@@ -209,7 +190,7 @@ async def test_what_may_have_reached_the_provider_is_found_there_before_it_is_as
         await until(is_late)
         api.fails.clear()
         assert str(await runner.run_task(task)) == "<a>"
-        await until_true(lambda: not api.files)
+        await until(lambda: not api.files)
     assert (api.lines, api.uploads) == ({"a": 1}, 1)
     assert not api.direct
 
@@ -226,7 +207,7 @@ async def test_a_batch_that_is_over_when_the_workers_come_back_is_read_whatever_
         await until_blocked(runner, task, "batch_")
         late = time.time() + 15.5
     api.end()
-    await until_true(lambda: time.time() > late)
+    await until(lambda: time.time() > late)
     async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
         assert str(await runner.run_task(task)) == "<a>"
     assert (api.lines, api.direct) == ({"a": 1}, {})
@@ -276,7 +257,7 @@ async def test_nothing_of_erased_tasks_is_left_in_the_batches_and_others_get_the
     async with AgentRunner.local(agent_of(api, size=2), data_dir=tmp_path, keys=own) as runner:
         done = await runner.create_task("MKdone", step_mode="automatic")
         late = await runner.create_task("MKlate", step_mode="automatic")
-        await until_true(lambda: len(api.batches) == 1)
+        await until(lambda: len(api.batches) == 1)
         await runner.erase(late, by="ann", reason="asked to", open_tasks="abandon")
         api.end()
         assert str(await runner.run_task(done)) == "<MKdone>"
@@ -287,7 +268,7 @@ async def test_nothing_of_erased_tasks_is_left_in_the_batches_and_others_get_the
         for each in (call.body, call.answer):
             assert b"MKdone" in await stored.read(done.task_id, each)
         await runner.erase(done, by="ann", reason="asked to")
-        await until_true(lambda: not api.files)
+        await until(lambda: not api.files)
         events = [*(await batches_of(runner).fetch_history()).events]
         told = str([hand, await batches_of(runner).query(Batches.hand), *events])
         assert not re.search("MK(done|late)", told)

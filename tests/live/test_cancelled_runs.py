@@ -10,7 +10,7 @@ from holdfast import Runner, RunState, tool
 from holdfast.reading.streams.hub import local_turns
 from holdfast.reading.streams.reader import RunItemStreamEvent, StreamEvent
 from holdfast.testing.fake_api.replies import call, paced
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig, until_status, until_task
 from tests.support.runs import Runs, look, outputs
 
 
@@ -43,11 +43,7 @@ async def read_and(
 
 async def until_asked(runs: Runs, task_id: str, times: int) -> None:
     """Wait until a task has so many answers of a model."""
-
-    async def is_asked() -> bool:
-        return (await runs.runner.get_task(task_id)).usage.requests >= times
-
-    await until(is_asked)
+    await until_task(runs.runner, task_id, lambda found: found.usage.requests >= times)
 
 
 async def test_a_cancelled_stream_tells_nothing_more(run: Runs) -> None:

@@ -22,7 +22,7 @@ from holdfast.serving.governor.workflow import QUEUE, TENANTS
 from holdfast.serving.worker_process import build_worker
 from holdfast.testing import FakeOpenAI, ScriptedModel, hang
 from holdfast.values.messages import Message, ToolCall, Usage
-from tests.support.rig import until, until_status
+from tests.support.rig import until, until_blocked, until_status
 from tests.support.scale import all_of
 
 MORE_THAN_FAILURES = 4
@@ -61,10 +61,6 @@ async def test_a_call_that_waits_for_its_turn_says_so_costs_no_attempt_and_gives
         await model.until_held()
         second = await runner.create_task("second", step_mode="automatic", tenant="b")
 
-        async def waits() -> bool:
-            found = await runner.get_task(second)
-            return "waits for its turn at provider 'openai'" in found.blocked_by
-
         async def has_come_again() -> bool:
             handle = runner.client.get_workflow_handle(second.task_id)
             pending = (await handle.describe()).raw_description.pending_activities
@@ -73,7 +69,7 @@ async def test_a_call_that_waits_for_its_turn_says_so_costs_no_attempt_and_gives
         async def has_told() -> bool:
             return (await known(runner)).calls == CALLS
 
-        await until(waits)
+        await until_blocked(runner, second, "waits for its turn at provider 'openai'")
         await until(has_come_again)
         await runner.abandon(second, "no more")
         await until_status(runner, second, "abandoned")

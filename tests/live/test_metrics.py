@@ -14,7 +14,7 @@ from holdfast import AgentRunner
 from holdfast.engine.dev_server.process import free_port
 from holdfast.serving.observed.metrics import METRICS
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import until
+from tests.support.rig import until, until_status
 from tests.support.serving import running
 
 AGENTS = """
@@ -95,12 +95,7 @@ async def test_a_port_has_all_metrics_of_the_table_and_no_label_is_an_id(
             ids = [(await runner.chat("first")).task_id]
             waiting = await runner.create_task("second", step_mode="automatic")
             ids.append(waiting.task_id)
-
-            async def waits() -> bool:
-                return (await runner.get_task(waiting.task_id)).status == "waiting"
-
-            await until(waits)
-
+            await until_status(runner, waiting, "waiting")
             with running(*counts, home=tmp_path / "c", **environment) as counter:
                 counter.wait_for("Counting")
 
@@ -167,12 +162,8 @@ async def test_a_collector_gets_them_by_otlp(tmp_path: Path) -> None:
     with collector() as (port, got):
         url = f"otlp=http://127.0.0.1:{port}/v1/metrics"
         with running(*arguments, home=tmp_path / "w", agents=agents, HOLDFAST_METRICS=url):
-
-            async def has_come() -> bool:
-                sent = b"".join(got)
-                return b"holdfast_counted_at_seconds" in sent and b"temporal_request" in sent
-
-            await until(has_come)
+            names = (b"holdfast_counted_at_seconds", b"temporal_request")
+            await until(lambda: all(name in b"".join(got) for name in names))
     assert got[0].startswith(b"/v1/metrics")
 
 

@@ -20,7 +20,7 @@ from holdfast.reading.queries import why_blocked
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.follower import Attempts
 from holdfast.values.steps import ListedTask
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, until, until_blocked
 
 
 class Sealed(PayloadCodec):
@@ -100,11 +100,7 @@ async def test_why_something_is_tried_again_is_decoded_for_every_reader(rig: Rig
     runner = await rig.make()
     rig.model.fail(429, message="slow down", retry_after=3000)
     task = await runner.create_task("q", step_mode="automatic")
-
-    async def says_why() -> str:
-        return (await runner.get_task(task)).blocked_by
-
-    assert "slow down" in str(await until(says_why))
+    await until_blocked(runner, task, "slow down")
     found = await Attempts(runner.reader, task.task_id).new([], number=0)
     assert ["slow down" in each.why for each in found] == [True]
     printed = io.StringIO()

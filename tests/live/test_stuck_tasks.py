@@ -22,7 +22,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import Log
 from holdfast.workflows.core import Core
 from tests.support.desk import person, serve_desk
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, until, until_blocked, until_task
 from tests.support.runs import pay
 from tests.support.scale import all_of
 from tests.support.workers import Counting
@@ -98,11 +98,7 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
     bugs.clear()
     with pytest.raises(StuckTaskError, match="a deploy too early"):
         await asked
-
-    async def goes_on() -> bool:
-        return not (await runner.get_task(task)).blocked_by
-
-    await until(goes_on)
+    await until_task(runner, task, lambda found: not found.blocked_by)
     assert (await runner.run_step(task)).output["count"] == 2
 
 
@@ -226,12 +222,7 @@ async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
         runner = await rig.serving(rig.agent(mcp_servers=[down]))
         parts = ("'describe' begins at 20", "MCP server 'git' cannot be reached")
     task = await runner.create_task("q", step_mode="automatic")
-
-    async def says_why() -> bool:
-        return "begins at" in (await runner.get_task(task)).blocked_by
-
-    await until(says_why)
-    told = [(await runner.get_task(task)).blocked_by]
+    told = [await until_blocked(runner, task, "begins at")]
     told.append((await runner.audit(task))[-1].reason)
     assert (await runner.audit(task, secrets=["begins"]))[-1].kind == "blocked"
     assert "begins" not in (await runner.audit(task, secrets=["begins"]))[-1].reason

@@ -14,7 +14,7 @@ from holdfast.agents.tools.waiting import LaterTool
 from holdfast.errors import CommandRefusedError, DeclarationError, InvalidArgumentError
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig, until, until_status, until_task
 
 Script = list[ToolCall | str]
 LATER = datetime(2990, 1, 1, tzinfo=UTC)
@@ -33,12 +33,7 @@ async def served(rig: Rig, made: Tool, script: Script) -> AgentRunner:
 
 async def until_waits(runner: AgentRunner, task: Task, said: str) -> str:
     """Wait until a task says what its calls wait for; return that."""
-
-    async def condition() -> str:
-        waits = (await runner.get_task(task)).waits
-        return waits if said in waits else ""
-
-    return await until(condition)
+    return (await until_task(runner, task, lambda found: said in found.waits)).waits
 
 
 async def results(runner: AgentRunner, task: Task) -> list[str]:

@@ -379,29 +379,33 @@ async def until(
             every = min(1.3 * every, max(every, 0.25))
 
 
-async def until_status(runner: AgentRunner, task: ListedTask | str, *statuses: str) -> Task:
-    """Wait until a task has one of these statuses."""
+async def until_task(
+    runner: AgentRunner, task: ListedTask | str, is_so: Callable[[Task], object]
+) -> Task:
+    """Wait until something holds of a task, and return it as it is then."""
 
     async def condition() -> Task | None:
         found = await runner.get_task(task)
-        return found if found.status in statuses else None
-
-    found = await until(condition)
-    if found is None:
-        raise TimeoutError
-    return found
-
-
-async def until_steps(runner: AgentRunner, task: Task | str, count: int) -> Task:
-    """Wait until this many steps of a task are done and not undone."""
-
-    async def condition() -> Task | None:
-        found = await runner.get_task(task)
-        return found if found.steps == count else None
+        return found if is_so(found) else None
 
     found = await until(condition)
     assert found is not None
     return found
+
+
+async def until_status(runner: AgentRunner, task: ListedTask | str, *statuses: str) -> Task:
+    """Wait until a task has one of these statuses."""
+    return await until_task(runner, task, lambda found: found.status in statuses)
+
+
+async def until_steps(runner: AgentRunner, task: Task | str, count: int) -> Task:
+    """Wait until this many steps of a task are done and not undone."""
+    return await until_task(runner, task, lambda found: found.steps == count)
+
+
+async def until_blocked(runner: AgentRunner, task: Task, text: str) -> str:
+    """Wait until a task says that it waits for something; return what it says."""
+    return (await until_task(runner, task, lambda found: text in found.blocked_by)).blocked_by
 
 
 async def forget(runner: AgentRunner, task: Task) -> None:
