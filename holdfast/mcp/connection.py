@@ -387,7 +387,7 @@ def checked(**given: Any) -> Any:
         InvalidArgumentError: It is too small, or not finite.
     """
     [(name, limit)] = given.items()
-    of_time: Any = (int, float), "a number of seconds", 0
+    of_time: Any = (int, float), "a number of seconds, at least 0 and finite,", 0
     kind, wanted, least = of_time if "seconds" in name else (int, "a positive integer", 1)
     msg = f"{name} must be {wanted} or None; it was {shown(limit)}."
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, kind)):

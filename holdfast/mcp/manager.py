@@ -30,7 +30,7 @@ class MCPServerManager:
     Tasks do not need one: a worker process connects the servers of its agents.
 
     Attributes:
-        connect_timeout_seconds: Longest time for each server to connect; None for no limit.
+        connect_timeout_seconds: Longest time for each server to connect; None or 0 for no limit.
         cleanup_timeout_seconds: Longest time for each to end.
         drop_failed_servers: Whether `active_servers` leaves out servers that did not connect.
         strict: Whether a server that does not connect raises.
@@ -112,7 +112,7 @@ class MCPServerManager:
         """End all connections; what goes wrong is logged."""
         for server in reversed(self._servers):
             try:
-                async with asyncio.timeout(self.cleanup_timeout_seconds):
+                async with asyncio.timeout(self.cleanup_timeout_seconds or None):
                     await server.cleanup()
             except Exception:
                 log.exception("MCP server %r could not be ended", server.name)
@@ -134,7 +134,7 @@ class MCPServerManager:
         self._errors.pop(server, None)
         self._connected.pop(server, None)
         try:
-            async with asyncio.timeout(self.connect_timeout_seconds):
+            async with asyncio.timeout(self.connect_timeout_seconds or None):
                 await server.connect()
         except asyncio.CancelledError as error:
             ours = asyncio.current_task()

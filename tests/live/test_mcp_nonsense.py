@@ -15,6 +15,7 @@ from holdfast import Agent
 from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import (
+    MCPServerManager,
     MCPServerSse,
     MCPServerStdio,
     MCPServerStreamableHttp,
@@ -145,10 +146,18 @@ async def test_lists_have_pages_that_end_and_no_more_of_them_than_the_program_al
             await server.list_tools()
         with pytest.raises(UserError, match=r"its prompts on more pages: .* max_list_pages=1"):
             await server.list_prompts()
-    odd: tuple[tuple[Any, type[Exception]], ...] = ((0, ValueError), (True, TypeError))
-    for most, expected in odd:
-        with pytest.raises(expected, match="must be a positive integer or None"):
-            answering({}, max_list_pages=most)
+    first_pause, pages = "retry_backoff_seconds_base", "a positive integer or None; it was"
+    odd: tuple[tuple[str, Any, type[Exception], str], ...] = (
+        ("max_list_pages", 0, ValueError, pages),
+        ("max_list_pages", True, TypeError, pages),
+        (first_pause, -1, ValueError, "a number of seconds, at least 0 and finite, or None; it"),
+    )
+    for name, limit, expected, said in odd:
+        with pytest.raises(expected, match=f"{name} must be {said}"):
+            answering({}, **{name: limit})
+    unlimited: Any = {"connect_timeout_seconds": 0, "cleanup_timeout_seconds": 0}
+    async with MCPServerManager([answering(answers)], **unlimited) as manager:
+        assert (len(manager.active_servers), manager.errors) == (1, {})
 
 
 @contextmanager
@@ -239,12 +248,8 @@ async def started(place: Place, kind: str, port: int) -> AsyncGenerator[None]:
     before = len(place.pids)
     command = forked.command(str(PROGRAM), str(place.path), kind, str(port))
     with subprocess.Popen(command) as process:
-
-        async def is_up() -> bool:
-            return len(place.pids) > before
-
         try:
-            await until(is_up)
+            await until(lambda: len(place.pids) > before)
             yield
         finally:
             process.kill()

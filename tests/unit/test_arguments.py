@@ -37,6 +37,7 @@ SAID: list[tuple[Callable[[], Any], str]] = [
     (holdfast.Agent, r"^Agent\(\) missing 1 required .*'name'$"),
     (lambda: agent().as_tool(tool_nam="x"), "of Agent.as_tool: .* mean 'tool_name'"),
     (lambda: holdfast.tool(effects="read")(len), "of a tool: effects. Did you mean 'effect'"),
+    (lambda: holdfast.tool(effect=5)(no_task), "Tool 'no_task'.* effect"),
     (lambda: holdfast.FunctionTool(nme="x"), "of Tool: nme. Did you mean 'name'"),
     (lambda: holdfast.RunConfig(workflow="x"), "of RunConfig: .* mean 'workflow_name'"),
     (lambda: holdfast.handoff(agent(), on_hand=1), "of handoff: .* mean 'on_handoff'"),

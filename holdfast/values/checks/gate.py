@@ -394,7 +394,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
 """0 means none as well."""
 
-_OF_RANGE = ("greater_than", "less_than", "finite_number", "literal_error")
+_OF_RANGE = ("greater_than", "less_than", "finite_number")
 """How the kinds of misfits begin that are of the right type."""
 
 
@@ -433,9 +433,9 @@ def check_fields(kind: type[Any], given: object, names: Collection[str], owner: 
     try:
         _model_of(cast("Any", kind), tuple(names)).model_validate(vars(given))
     except ValidationError as error:
-        made = (
-            DeclarationError if error.errors()[0]["type"].startswith(_OF_RANGE) else WrongTypeError
-        )
+        first = error.errors()[0]
+        fits = first["type"] == "literal_error" and isinstance(first["input"], str)
+        made = DeclarationError if fits or first["type"].startswith(_OF_RANGE) else WrongTypeError
         raise made(misfit(owner or kind.__name__, error)) from None
 
 
