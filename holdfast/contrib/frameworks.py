@@ -7,7 +7,6 @@ whole when the call is made again, unless a graph has a checkpointer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, cast
 
 from typing_extensions import Unpack
@@ -54,15 +53,11 @@ def langgraph_tool(
         options: As for `@tool`; `name` and `description` say what the graph is good for.
 
     Raises:
-        InvalidArgumentError: It was given something else, or has a checkpointer of LangGraph < 1.2.
+        InvalidArgumentError: It was given something else.
     """
     if not hasattr(graph, "ainvoke"):
         msg = f"langgraph_tool takes a compiled graph; it was given {shown(graph)}."
         raise InvalidArgumentError(msg, remedy="Call compile() on a StateGraph first.")
-    found = version("langgraph") if getattr(graph, "checkpointer", None) else "1.2"
-    if [int(part) for part in found.split(".")[:2]] < [1, 2]:
-        msg = f"Two interrupts of LangGraph {found} may have one id: answers would be mixed up."
-        raise InvalidArgumentError(msg, remedy="Install langgraph>=1.2, or leave checkpointer out.")
     make, read = to_input or _message, to_output or _last_text
 
     async def ask_graph(ctx: ToolContext[Any, Any], request: str) -> Any:
@@ -79,7 +74,7 @@ def langgraph_tool(
                 given = _resumed(state.interrupts, ctx.answers)
         said = await graph.ainvoke(given, config)
         if waits := as_object(said).get("__interrupt__"):
-            raise QuestionAskedError(_asks(waits))
+            raise QuestionAskedError(_asks(waits, ctx.answers))
         return read(said)
 
     return Tool.from_function(ask_graph, **options)
@@ -99,8 +94,14 @@ def _last_text(state: Any) -> Any:
     return "".join(each if isinstance(each, str) else each.get("text", "") for each in content)
 
 
-def _asks(waits: Sequence[Any]) -> Asks:
-    """Return the interrupts of a graph as questions for a person."""
+def _asks(waits: Sequence[Any], answered: Mapping[str, Json]) -> Asks:
+    """Return the interrupts of a graph as questions for a person.
+
+    Raises:
+        RuntimeError: Two have one id, as those of one node before LangGraph 1.2.
+    """
+    if len({*answered, *(each.id for each in waits)}) < len(answered) + len(waits):
+        raise RuntimeError("Two interrupts of one node share an id. Install langgraph>=1.2.")
     questions = (
         Question(key=each.id, message=str(each.value)[:LONGEST], fields=ONE_TEXT) for each in waits
     )

@@ -10,6 +10,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from holdfast import ToolContext
+from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.contrib.frameworks import langgraph_tool, strands_tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
@@ -109,10 +110,13 @@ async def test_an_interrupt_is_a_question_for_a_person_and_the_graph_goes_on(
     [again.idempotency_key] = graph.checkpointer.storage
     assert await trip.run(again, '{"request": "Rome"}') == "go to Rome; stay two nights at Roma"
     assert RAN == ["plan"]
-    monkeypatch.setattr("holdfast.contrib.frameworks.version", lambda _: "1.1.9")
-    langgraph_tool(graph_of(talk), name="graph")
-    with pytest.raises(InvalidArgumentError, match=r"LangGraph 1\.1\.9 may have one id"):
-        langgraph_tool(graph, name="graph")
+    monkeypatch.setattr("langgraph.types._interrupt_id", lambda *_: "0" * 32)  # before 1.2
+    again.idempotency_key = "another"
+    with pytest.raises(QuestionAskedError, match="How long in Rome"):
+        await trip.run(again, '{"request": "Rome"}')
+    again.answers["0" * 32] = {"action": "accept", "content": {"answer": "two nights"}}
+    with pytest.raises(RuntimeError, match="share an id"):
+        await trip.run(again, '{"request": "Rome"}')
 
 
 async def test_an_agent_of_strands_is_made_for_each_call() -> None:
