@@ -42,6 +42,7 @@ CHANCE = {
     "TaskQueries.describe",
     "_has_recent",
     "has_workers",
+    "pollers_of",
     # A thread is made when the others are busy.
     "DaemonThreads._serve",
     "DaemonThreads._start",
