@@ -320,11 +320,13 @@ def test_a_report_answers_what_is_open_and_a_session_is_exported(run: Here, cli:
     ]  # not what waits
     run("approve", task, "--by", "ann", "--note", "small <b>", "--wait")
     run("resume", task, "--by", "kim", expect=1)  # it is not paused
+    run("feedback", task, "cheaper", "--by", "kim")
     run("step", task)
     run("step", task)
     run("finalize", task)
     said = run("report", task, "--json").json
-    asked, decided, refused = said["Who decided what, and why?"]
+    asked, decided, refused, wished = said["Who decided what, and why?"]
+    assert (wished["what"], wished["why"]) == ("feedback", "cheaper")
     assert (asked["who"], asked["what"]) == ("zoe", "created")
     assert (refused["who"], refused["what"]) == ("kim", "resume (refused)")
     assert decided["about"] == 'pay {"what": "7"}'

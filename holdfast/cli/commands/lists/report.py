@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.reading.audit.verification import Verification
+from holdfast.task.data.commands import said_in
 from holdfast.task.ledger.recording import CREATED
 from holdfast.values.base import Json, as_text
 from holdfast.values.checks.gate import as_array, as_object
@@ -242,7 +243,7 @@ def _decisions(events: Sequence[AuditEvent], asked: Mapping[str, str]) -> list[t
         edited = f" as {as_text(said['arguments'])}" if "arguments" in said else ""
         refused = " (refused)" if each.status == "refused" else ""
         what = f"{each.decision or each.verb or each.kind}{edited}{refused}"
-        why = each.reason or as_text(said.get("note"))
+        why = each.reason or said_in(said)
         rows.append((output.clock(each.time), each.actor, what, about, why))
     return rows
 
