@@ -66,12 +66,20 @@ def set_runtime() -> None:
     _used[os.getpid()] = Runtime.default()
 
 
-def forked() -> ConnectError:
+def forked(error: AssertionError | None = None) -> ConnectError:
     """Make the error of a process that was forked from one that had used the native part.
 
     The native part keeps a table of waiting threads. In a child it points to memory of threads
     that are gone, which the C library gives to others: a new runtime may write there, or crash.
+
+    Args:
+        error: What the SDK asserts, if it has found that out.
+
+    Raises:
+        AssertionError: It asserts something else.
     """
+    if error is not None and "across forks" not in str(error):
+        raise error
     return ConnectError(
         "This process was forked from one that had used Temporal's client, and cannot use it.",
         remedy="Make the AgentRunner in each process, after the fork (gunicorn's post_fork), and"

@@ -140,10 +140,8 @@ async def connecting(target: Target) -> AsyncGenerator[None]:
         ) from None
     except RPCError as error:
         raise connect_error(error, target) from error
-    except AssertionError as error:  # so Temporal's SDK says it
-        if "across forks" not in str(error):
-            raise
-        raise forked() from error
+    except AssertionError as error:
+        raise forked(error) from error
     # The SDK reports a failed connection as a RuntimeError. Its text may hold the API key, so ours
     # has a redacted copy, and the original is not chained to it.
     except (RuntimeError, ValueError) as error:

@@ -111,10 +111,8 @@ def server_errors(*passing: RPCStatusCode) -> Generator[None]:
         raise ConnectError(
             f"The Temporal server did not answer in time: {error}.", remedy="Ask again."
         ) from error
-    except AssertionError as error:  # so Temporal's SDK says it
-        if "across forks" not in str(error):
-            raise
-        raise forked() from error
+    except AssertionError as error:
+        raise forked(error) from error
 
 
 def failure_in(error: BaseException | None) -> Failure | None:

@@ -209,8 +209,8 @@ async def wait_ready(
         # RuntimeError is how the SDK reports a refused connection.
         except (RPCError, RuntimeError, TimeoutError):
             await asyncio.sleep(POLL_SECONDS)
-        except AssertionError as error:  # the SDK's word for a runtime of a parent process
-            raise forked() from error
+        except AssertionError as error:
+            raise forked(error) from error
     return None
 
 
