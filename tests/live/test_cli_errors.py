@@ -1,5 +1,6 @@
 """Bad input and engine trouble: a clear line, the right exit code, no traceback, nothing lost."""
 
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -8,27 +9,27 @@ from typer.main import get_command
 
 from holdfast.cli.app import app
 from holdfast.cli.groups import GROUPS
-from tests.support.cli import Cli, Here, make_cli
+from holdfast.reading import queries
+from tests.support.cli import Here, make_cli
 
 NO_SERVER = ("--address", "127.0.0.1:1")
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Here:
-    return Here(tmp_path, tmp_path / "data")
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Generator[Cli]:
-    """Give commands that import agents, or start a server, in processes of their own."""
-    cli = make_cli(tmp_path)
-    yield cli
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Here]:
+    """Give commands in this process, which import agents and start a server."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.2)  # nobody comes
+    home = make_cli(tmp_path).home
+    yield (cli := Here(home, tmp_path / "data"))
     cli("stop")
+    for file in home.glob("*.py"):
+        sys.modules.pop(file.stem, None)
 
 
-def test_agents_that_cannot_be_loaded_are_a_usage_error(program: Cli) -> None:
-    (program.home / "my_bug.py").write_text("agents = []\n1 / 0\n")
-    (program.home / "my_typo.py").write_text("agents = [\n")
+def test_agents_that_cannot_be_loaded_are_a_usage_error(cli: Here) -> None:
+    (cli.home / "my_bug.py").write_text("agents = []\n1 / 0\n")
+    (cli.home / "my_typo.py").write_text("agents = [\n")
     for command, target, said in (
         ("dev", "my_missing:agents", "no such module"),
         ("worker", "my_missing:agents", "no such module"),
@@ -39,41 +40,39 @@ def test_agents_that_cannot_be_loaded_are_a_usage_error(program: Cli) -> None:
         ("worker", "my_bug:agents", "ZeroDivisionError: division by zero (my_bug.py, line 2)"),
         ("worker", "my_typo:agents", "SyntaxError"),
     ):
-        failed = program(command, target, "--json", expect=2)
+        failed = cli(command, target, "--json", expect=2)
         assert said in failed.json["error"]["message"]
         assert said in failed.err
         assert "Traceback" not in failed.err
-    failed = program("run", "nobody", "hi", "--agents", "my_agents:agents", "--json", expect=4)
+    failed = cli("run", "nobody", "hi", "--agents", "my_agents:agents", "--json", expect=4)
     assert failed.json["error"]["type"] == "AgentNotFoundError"
     assert "It has: calc, sick, slow." in failed.err
-    failed = program("run", "clac", "hi", "--agents", "my_agents:agents", expect=4)
+    failed = cli("run", "clac", "hi", "--agents", "my_agents:agents", expect=4)
     assert "Did you mean 'calc'? It has" in failed.err
-    assert not program.data_dir.exists()
+    assert not cli.data_dir.exists()
 
 
-def test_run_without_a_worker_creates_nothing_and_says_what_to_start(program: Cli) -> None:
-    failed = program("run", "calc", "What is 1 + 1?", "--json", expect=5)
+def test_run_without_a_worker_creates_nothing_and_says_what_to_start(cli: Here) -> None:
+    failed = cli("run", "calc", "What is 1 + 1?", "--json", expect=5)
     assert failed.json["error"]["type"] == "NoWorkerError"
     assert failed.err.count("holdfast worker my_module:agents") == 1
-    failed = program("run", "calc", "What is 1 + 1?", "--queue", "mine", "--json", expect=5)
+    failed = cli("run", "calc", "What is 1 + 1?", "--queue", "mine", "--json", expect=5)
     assert failed.json["error"]["type"] == "NoWorkerError"
     assert "queue 'mine', so no task was created. Start yours" in failed.err
     here = ("--queue", "mine", "--agents", "my_agents:agents")
-    assert "give one of them" in program("run", "calc", "q", *here, expect=2).err
-    assert program("tasks", "--json").out == ""
-    program("run", "calc", "q", "--detach", "--task-id", "early")
-    assert "Or serve the agents here, with --agents" in program("undo", "early", expect=5).err
+    assert "give one of them" in cli("run", "calc", "q", *here, expect=2).err
+    assert cli("tasks", "--json").out == ""
+    cli("run", "calc", "q", "--detach", "--task-id", "early")
+    assert "Or serve the agents here, with --agents" in cli("undo", "early", expect=5).err
 
 
-def test_a_closed_port_is_told_in_one_line_and_no_key_with_it(cli: Here, program: Cli) -> None:
+def test_a_closed_port_is_told_in_one_line_and_no_key_with_it(cli: Here) -> None:
     archive = ("--archive", str(cli.home / "archive"))
     key = {"TEMPORAL_API_KEY": "tmprl-of-the-tests-0123456789"}
     question = ("run", "calc", "What is 1 + 1?")
-    here: list[tuple[str, ...]] = [("tasks",), ("show", "a"), question, ("pause", "a")]
     served = [(*question, "--agents", "my_agents:agents"), ("worker", "my_agents:agents")]
-    for command in (*here, *served):
-        run: Cli | Here = cli if command in here else program
-        failed = run(*command, *NO_SERVER, *archive, "--json", expect=5, environment=key)
+    for command in (("tasks",), ("show", "a"), question, ("pause", "a"), *served):
+        failed = cli(*command, *NO_SERVER, *archive, "--json", expect=5, environment=key)
         assert failed.json["error"]["type"] == "ConnectError"
         assert "'127.0.0.1:1' cannot be reached" in failed.err
         assert "Traceback" not in failed.err

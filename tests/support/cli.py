@@ -210,7 +210,7 @@ class Here:
     """Runs commands in this process: what is claimed is what they print and their exit code.
 
     Attributes:
-        home: The directory with the agents, which no command here may import.
+        home: The directory with the agents; who imports them here takes them out of `sys.modules`.
         data_dir: The data directory.
     """
 
