@@ -1,31 +1,44 @@
 """Agents as tools: a call is a task of its own, which its parent starts, waits for and owns."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from holdfast import ToolContext, tool
+from holdfast import Agent, Runner, ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.activities.tools import child_result as collecting
+from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 from holdfast.cli.commands.open_questions import find_task
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
     DigestMismatchError,
+    InvalidArgumentError,
     NoWorkerError,
     StepFailedError,
     TaskNotFoundError,
     UndoRefusedError,
     UserError,
+    WrongTypeError,
 )
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.testing import call, calls, hang
+from holdfast.testing import ScriptedModel, call, calls, hang
+from holdfast.values.messages import ToolCall
 from holdfast.workflows.children import children
-from tests.support.rig import Rig, until, until_status, until_task
-from tests.support.runs import look, serve_nested
+from tests.support.people import ask
+from tests.support.rig import Rig, until, until_rolled, until_status, until_task
+from tests.support.runs import look, pay, serve_nested
 
 
 async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_with_its_parent(
@@ -247,3 +260,201 @@ async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(
     receipt = await runner.undo_step(task, "keep")
     assert rig.world.done[2:] == ["cancel rome"]
     assert ("send" in receipt.remains[0], len(receipt.undone)) == (True, 1)
+
+
+# ---- guardrails and hooks of calls of agents as tools: they come before the task that a call is
+
+Check = Callable[[Any], ToolGuardrailFunctionOutput]
+
+
+class Telling(AgentHooks):
+    """Writes down the calls that it is told of, and changes what they see."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self.told.append(f"start {tool.name}")
+        context.state["started"] = tool.name
+        context.context["seen"].append("start")
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        self.told.append(f"end {tool.name}: {result}")
+        assert context.state["started"] == tool.name
+        context.context["seen"].append("end")
+
+
+def allow(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow({"given": data.context.arguments})
+
+
+def make_parent(rig: Rig, *tools: Any, check: Check = allow, hooks: Any = None) -> Agent:
+    """Make an agent whose calls of a helper with these tools are checked, and their results."""
+    guarded = replace(
+        rig.agent(*tools, name="helper").as_tool(),
+        tool_input_guardrails=[ToolInputGuardrail(check, "before")],
+        tool_output_guardrails=[ToolOutputGuardrail(allow_result, "after")],
+    )
+    return rig.agent(guarded, name="agent", hooks=hooks)
+
+
+def allow_result(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow({"gave": data.output})
+
+
+def said(results: list[Any]) -> list[tuple[str, Any]]:
+    """List what guardrails are called and what they said."""
+    return [(each.guardrail.get_name(), each.output.output_info) for each in results]
+
+
+async def test_a_rejected_call_starts_no_task(rig: Rig) -> None:
+    def check(data: Any) -> ToolGuardrailFunctionOutput:
+        if "secret" in data.context.arguments:
+            return ToolGuardrailFunctionOutput.reject_content("ask for less", "no")
+        return ToolGuardrailFunctionOutput.allow("yes")
+
+    hooks = Telling()
+    agent = make_parent(rig, check=check, hooks=hooks)
+    await rig.serve(agent)
+    runner = rig.runner()
+    rig.model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "the weather"}))
+    rig.model.add("rain", "done")
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    assert result.final_output == "done"
+    assert rig.model.requests[1].messages[-1].text == "ask for less"
+    assert rig.model.requests[2].last_user == "the weather"
+    assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [
+        f"{result.task_id}~0.2.0.0"
+    ]
+    assert hooks.told == ["start helper", "end helper: rain"]
+    assert said(result.tool_input_guardrail_results) == [("before", "no"), ("before", "yes")]
+    assert said(result.tool_output_guardrail_results) == [("after", {"gave": "rain"})]
+
+
+async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_run_waits(
+    rig: Rig,
+) -> None:
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        assert "started" not in ctx.state  # the caller's state is not its
+        ctx.context["seen"].append("inner")
+        return "paid"
+
+    hooks = Telling()
+    agent = make_parent(rig, pay, hooks=hooks)
+    await rig.serve(agent)
+    runner = rig.runner(roll_events=50)
+    rig.model.add(call("helper", {"input": "a"}), call("pay"))
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    before = ("before", {"given": '{"input": "a"}'})
+    assert said(result.tool_input_guardrail_results) == [before]
+    assert hooks.told == ["start helper"]
+    [waits_for] = (await runner.run_task(result.task_id)).waiting_for
+    assert waits_for.startswith(f"{result.task_id}~0.1.0.0:1")
+    for k in range(12):
+        await runner.give_feedback(result.task_id, f"go on, {k}")
+    await until_rolled(runner.client, result.task_id)
+    rig.model.add("it is paid", "done")
+    await runner.approve(await ask(runner, result.task_id), by="ann")
+    last = await Runner.run(agent, result.to_state(), runner=runner)
+    assert said(last.tool_input_guardrail_results) == [before]
+    assert said(last.tool_output_guardrail_results) == [("after", {"gave": "it is paid"})]
+    assert hooks.told == ["start helper", "end helper: it is paid"]
+    state = (await runner.get_task(result.task_id)).extra_state
+    assert state == {"started": "helper", "context": {"seen": ["start", "inner", "end"]}}
+
+
+# ---- agents as tools in runs of the Agents SDK's kind: context, settings, results, arguments
+
+
+async def test_a_function_that_is_assigned_to_the_tool_is_called_in_place_of_the_agent(
+    rig: Rig,
+) -> None:
+    ask_helper = rig.agent(name="helper").as_tool()
+
+    async def mine(_ctx: Any, arguments: str) -> str:
+        return f"{arguments} was told to nobody"
+
+    ask_helper.on_invoke_tool = mine
+    agent = rig.agent(ask_helper, name="agent")
+    await rig.serve(agent)
+    rig.model.call("helper", {"input": "a"})
+    rig.model.reply("done")
+    runner = rig.runner()
+    result = await Runner.run(agent, "q", runner=runner)
+    assert rig.model.requests[-1].messages[-1].text == '{"input": "a"} was told to nobody'
+    [call] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
+    assert call.effect == "irreversible"  # nothing is known of the function
+
+
+async def test_such_a_function_cannot_wait_for_a_person(rig: Rig) -> None:
+    asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}")])
+    ask_helper = rig.agent(pay, name="helper", model=asks).as_tool(failure_error_function=None)
+    before = ask_helper.on_invoke_tool
+
+    async def mine(ctx: Any, arguments: str) -> str:
+        return str(await before(ctx, arguments))
+
+    ask_helper.on_invoke_tool = mine
+    agent = rig.agent(ask_helper, name="agent")
+    await rig.serve(agent)
+    rig.model.call("helper", {"input": "a"})
+    with pytest.raises(UserError, match=r"waits for a person to decide on: pay\. Its run '"):
+        await Runner.run(agent, "q", runner=rig.runner())
+
+
+class Payment(BaseModel):
+    """A payment."""
+
+    to: str
+    amount: int = 1000
+
+
+def is_large(arguments: dict[str, Any]) -> bool:
+    """Whether a person decides."""
+    return bool(arguments.get("amount", 0) > 100)
+
+
+async def test_a_predicate_decides_on_what_the_nested_run_is_told(rig: Rig) -> None:
+    pay = rig.agent(name="pay").as_tool(parameters=Payment, needs_approval=is_large)
+    small, bare = '{"to": "x", "amount": 50}', '{"to": "x"}'
+    assert not await pay.asks_approval(ToolContext(None), small)
+    assert await pay.asks_approval(ToolContext(None), small.replace("50", "500"))
+    assert await pay.asks_approval(ToolContext(None), bare)
+    assert await pay.asks_approval(ToolContext(None), small.replace("50", '"50"'))
+
+    async def mine(_ctx: Any, arguments: str) -> str:
+        return arguments
+
+    pay.on_invoke_tool = mine  # which is given what the model wrote
+    assert not await pay.asks_approval(ToolContext(None), bare)
+    assert await pay.asks_approval(ToolContext(None), "{}")
+
+
+def test_what_cannot_be_a_tool_is_refused(rig: Rig) -> None:
+    agent = rig.agent(name="Größe 1")
+    assert agent.as_tool().name == "gr__e_1"
+    wrong: Any = dict[str, int]
+    with pytest.raises(WrongTypeError, match="dataclass or a pydantic model"):
+        agent.as_tool(parameters=wrong)
+    with pytest.raises(InvalidArgumentError, match="cannot be a tool's name"):
+        agent.as_tool("not a name")
+    with pytest.raises(UserError, match="max_turns"):
+        agent.as_tool(max_turns=-1)
+
+
+async def test_an_input_builder_makes_the_nested_input(rig: Rig) -> None:
+    def build(options: dict[str, Any]) -> Any:
+        to = options["params"]["to"]
+        return f"Pay {to}" if to == "ann" else [{"role": "user", "content": each} for each in to]
+
+    nested = rig.agent(name="helper").as_tool(parameters=Payment, input_builder=build)
+    runner = await rig.serving(rig.agent(nested))
+    for to in ("ann", "bo"):
+        rig.model.call("helper", {"to": to})
+        rig.model.reply("paid")
+    rig.model.reply("done")
+    assert str(await runner.chat("q")) == "done"
+    said = [[m.text for m in r.messages if m.role == "user"] for r in rig.model.requests]
+    assert (said[1], said[3]) == (["Pay ann"], ["b", "o"])

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from typing import Any
 
 import pytest
 
@@ -9,11 +11,20 @@ from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
 from holdfast.activities.data.source import Source
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import CommandRefusedError, InvalidArgumentError, UndoRefusedError
+from holdfast.client.agent_runner.task_client.task_client import TaskClient
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    StepNotFoundError,
+    UndoRefusedError,
+)
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.queries import readable
-from tests.support.people import ask
-from tests.support.rig import Rig, World, roll, until, until_steps
+from holdfast.values.steps import UndoReceipt
+from tests.support.people import ask, kinds
+from tests.support.rig import Rig, World, roll, until, until_status, until_steps
+from tests.support.undos import cut_off, until_undone
+from tests.support.workers import Counting
 
 
 @pytest.fixture
@@ -252,3 +263,169 @@ async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later
     await runner.undo_step(task)
     assert rig.world.done == ["begin a", "undo {'thing': 'a'} {'id': 7}"]
     assert str(await runner.run_task(task)) == "done"
+
+
+# ---- undo and rewind name the steps that they are for; the task undoes no others in their place
+
+
+@pytest.fixture
+async def runner(rig: Rig) -> AgentRunner:
+    return await rig.make(worker=Counting(9))
+
+
+async def counted(runner: AgentRunner, steps: int, **options: Any) -> Task:
+    task = await runner.create_task("q", **options)
+    for _ in range(steps):
+        await runner.run_step(task)
+    return task
+
+
+async def counts(runner: AgentRunner, task: Task) -> list[tuple[int, int]]:
+    """List branch and number of the steps that stand."""
+    return [(o.branch, o.output["count"]) for o in await runner.get_completed_steps(task)]
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
+    """Have something happen after an undo was asked for, and before the task gets it."""
+    real = TaskClient.undo
+
+    async def undo(self: TaskClient, *args: Any) -> Any:
+        monkeypatch.undo()
+        await happens()
+        return await real(self, *args)
+
+    monkeypatch.setattr(TaskClient, "undo", undo)
+
+
+async def test_a_rewind_to_a_step_that_was_undone_and_run_again_undoes_nothing(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 1)
+    second = await runner.run_step(task)
+    await runner.run_step(task)
+
+    async def happens() -> None:
+        await runner.rewind(task, to="s1", by="ben")
+        for _ in range(3):
+            await runner.run_step(task)
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(StepNotFoundError, match=r"'s2', number 2 of branch 0, was undone"):
+        await runner.rewind(task, to="s2", by="ann")
+    with pytest.raises(StepNotFoundError, match="was undone meanwhile, and nothing was changed"):
+        await runner.rewind(task, to=second)
+    assert await counts(runner, task) == [(0, 1), (1, 2), (1, 3), (1, 4)]
+
+
+async def test_an_undo_of_the_newest_step_does_not_take_back_a_newer_one(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 1)
+
+    async def happens() -> None:
+        await runner.run_step(task)
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(CommandRefusedError, match=r"'s1'.*another step has begun.*'s2'"):
+        await runner.undo_step(task)
+    first = await runner.undo_step(task, request_id="u")
+    await runner.run_step(task)
+    assert await runner.undo_step(task, request_id="u") == first  # it was done
+    assert await counts(runner, task) == [(0, 1), (1, 2)]
+
+
+# ---- an undo that may have taken effect: no later undo calls it again as if nothing had been tried
+
+TRIED = r"(?s)undo of book.*was tried before.*not known whether it took effect.*Approve:.*Respond:"
+
+
+async def reject(runner: AgentRunner, task: Task) -> None:
+    """Reject the question about an undo; that ends the undo, soon."""
+    await runner.reject(await ask(runner, task), "bo", "do not repeat it")
+    await until_status(runner, task, "running")
+
+
+async def undo(runner: AgentRunner, task: Task) -> UndoReceipt:
+    """Undo the newest step, once the undo before has ended."""
+
+    async def begun() -> UndoReceipt | None:
+        try:
+            return await runner.undo_step(task)
+        except CommandRefusedError as error:
+            if "in progress" not in str(error):
+                raise
+            return None
+
+    receipt = await until(begun)
+    assert receipt is not None
+    return receipt
+
+
+async def until_failed(runner: AgentRunner, task: Task) -> None:
+    """Wait until an undo has failed."""
+
+    async def condition() -> bool:
+        return "undo_failed" in await kinds(runner, task)
+
+    await until(condition)
+    await until_status(runner, task, "running")
+
+
+async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_tried(rig: Rig) -> None:
+    runner, task, undone = await cut_off(rig, rig.world, roll_events=50)
+    first = await ask(runner, task)
+    assert first.kind == "undo"
+    assert "It is not known whether it took effect" in first.text
+    assert (await undone).status == "waiting"
+    await reject(runner, task)
+    rig.model.reply("still booked")
+    await runner.run_step(task)
+    told = "it is unknown whether this was undone: book"
+    assert any(told in message.text for message in rig.model.requests[-1].messages)
+    await runner.undo_step(task)  # the answer alone
+    await roll(runner, task)
+    for _ in range(2):
+        assert (await undo(runner, task)).status == "waiting"
+        asked = await ask(runner, task)
+        assert asked.kind == "undo"
+        assert re.search(TRIED, asked.text)
+        assert rig.world.done == ["cancel rome"]
+        await reject(runner, task)
+    assert (await undo(runner, task)).status == "waiting"
+    await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
+    await until_undone(runner, task)
+    assert rig.world.done == ["cancel rome"]
+    events = [(e.kind, e.actor, e.reason) for e in await runner.audit(task)]
+    assert ("effect_undone", "bo", "cancelled, says the hotel") in events
+
+
+async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undone_again(
+    rig: Rig,
+) -> None:
+    """Not by the same undo, which fails at an older effect, nor by the next one."""
+    broken = ["the hotel does not answer"]
+
+    def cancel(_effect: Effect) -> None:
+        rig.world.done.append("cancel old")
+        if broken:
+            raise ValueError(broken[0])
+
+    @tool(undo=cancel)
+    def book_first() -> str:
+        """Book."""
+        return "booked"
+
+    runner, task, undone = await cut_off(rig, rig.world, before=book_first)
+    assert (await undone).status == "waiting"
+    await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
+    await until_failed(runner, task)
+    broken.clear()
+    assert (await runner.undo_step(task)).status == "done"
+    assert rig.world.done == ["cancel rome", "cancel old", "cancel old"]
+
+
+async def test_an_idempotent_undo_that_was_cut_off_is_called_again(rig: Rig) -> None:
+    _, _, undone = await cut_off(rig, rig.world, undo_idempotent=True)
+    receipt = await undone
+    assert receipt.undone == ('book({"city": "rome"})',)
+    assert rig.world.done == ["cancel rome"] * 2
