@@ -207,10 +207,7 @@ class Connection:
             await client.close()
 
     async def ask(
-        self,
-        path: str,
-        body: RequestBody,
-        settings: ModelSettings,
+        self, path: str, body: RequestBody, settings: ModelSettings
     ) -> tuple[dict[str, Json], str | None]:
         """Make one attempt; return the answer's body and the provider's request id.
 
@@ -275,10 +272,7 @@ class Connection:
 
     @asynccontextmanager
     async def _response(
-        self,
-        path: str,
-        body: RequestBody,
-        settings: ModelSettings,
+        self, path: str, body: RequestBody, settings: ModelSettings
     ) -> AsyncGenerator[Any]:
         """Send a request and give its response, whose body comes while it is read.
 
