@@ -238,22 +238,17 @@ class Lab:
 
     async def until_recorded(self, task: Task, count: int) -> None:
         """Wait until the server has recorded this many results of activities."""
-
-        async def condition() -> bool:
-            kinds = await event_types(self.runner.client, task.task_id)
-            return kinds.count("ACTIVITY_TASK_COMPLETED") >= count
-
-        await until(condition)
+        await until(
+            lambda: event_types(self.runner.client, task.task_id),
+            lambda kinds: kinds.count("ACTIVITY_TASK_COMPLETED") >= count,
+        )
 
     async def until_kept(self, task: Task) -> None:
         """Wait until the archive has the outcome of a call that ran in the activity of its step."""
-
-        async def condition() -> bool:
-            name = record_name("answers", f"{task.task_id}.0")
-            found = await self.runner.archive.afind_record(name)
-            return bool(as_object(found).get("done"))
-
-        await until(condition)
+        await until(
+            lambda: self.runner.archive.afind_record(record_name("answers", f"{task.task_id}.0")),
+            lambda found: as_object(found).get("done"),
+        )
 
 
 class Labs:

@@ -12,7 +12,7 @@ from holdfast.serving.batches import BatchModel, hand, workflow
 from tests.crash.lab import Lab
 from tests.crash.programs import AGENT, Job
 from tests.support.batch_api import BatchApi, serving_batches
-from tests.support.scale import EXHAUSTIVE, times
+from tests.support.scale import EXHAUSTIVE, all_of, times
 
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
 
@@ -54,7 +54,7 @@ def make(job: Job) -> Agent:
     return Agent(name=AGENT, model=batched)
 
 
-@pytest.mark.parametrize("model", SEAMS)
+@pytest.mark.parametrize("model", ["gpt-5-mini", all_of(ANTHROPIC)])
 async def test_killed_wherever_a_batch_is_each_call_is_submitted_once_and_answered(
     lab: Lab, batch_api: BatchApi, model: str
 ) -> None:

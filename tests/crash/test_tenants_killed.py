@@ -8,6 +8,8 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from holdfast import Agent, Price, Prices, Task
 from holdfast.serving.governor import TenantBudget, days, workflow
 from holdfast.serving.governor.days import Day
@@ -88,6 +90,7 @@ def make_dated(job: Job) -> Agent:
     return make(job)
 
 
+@pytest.mark.exhaustive
 async def test_what_waits_for_a_person_or_the_next_day_goes_on_after_kills_and_is_counted(
     lab: Lab,
 ) -> None:

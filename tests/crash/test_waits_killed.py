@@ -71,10 +71,7 @@ async def test_whatever_tasks_wait_for_comes_once_after_server_and_worker_were_k
     again = {thing: n for thing, n in lab.starts.items() if n > 1 and thing != "tick"}
     assert again == {"b": 2, "tea": 3}  # an order, and two that hear
 
-    async def goes_on() -> bool:
-        return len(await scheduled(lab, name) - before) > 1
-
-    await until(goes_on)
+    await until(lambda: scheduled(lab, name), lambda found: len(found - before) > 1)
     [schedule] = await lab.runner.list_schedules()
     await lab.runner.delete_schedule(name)
     assert schedule.missed == 0

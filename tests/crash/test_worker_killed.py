@@ -78,12 +78,10 @@ async def test_an_answer_is_kept_though_a_suspended_worker_uses_all_attempts(lab
     await lab.until_event("start", thing="a")
     os.kill(lab.events("start")[0]["pid"], signal.SIGSTOP)
 
-    async def is_lost() -> bool:
-        handle = lab.runner.client.get_workflow_handle(task.task_id)
-        open_ones = (await handle.describe()).raw_description.pending_activities
-        return any(each.attempt > 1 for each in open_ones)
-
-    await until(is_lost)
+    await until(
+        lab.runner.client.get_workflow_handle(task.task_id).describe,
+        lambda found: any(each.attempt > 1 for each in found.raw_description.pending_activities),
+    )
     lab.let_go("look")
     lab.start(agent="asking-once")
     assert (await running).output == "final look(a)"

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from holdfast.testing.conformance.suite import checks
 from holdfast.values.messages import user
 from holdfast.workers import StepContext
 from tests.support import forked
+from tests.support.programs import printed_by
 from tests.support.rig import Rig
 from tests.support.workers import Doing, ends
 
@@ -130,14 +130,6 @@ async def test_a_failed_model_call_never_returns_to_the_worker(rig: Rig) -> None
 def test_the_suite_of_the_page_passes_outside_this_repository(tmp_path: Path) -> None:
     [block] = [block for block in BLOCKS if "AgentWorkerConformance" in block]
     (tmp_path / "test_careful.py").write_text(block, encoding="utf-8")
-    done = subprocess.run(
-        forked.command("-m", "pytest", "-q", "-p", "no:asyncio", "-k", "chat", *FORKED),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert f"1 passed, {len(checks()) - 1} deselected in" in done.stdout
+    command = forked.command("-m", "pytest", "-q", "-p", "no:asyncio", "-k", "chat", *FORKED)
+    said = printed_by(command, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    assert f"1 passed, {len(checks()) - 1} deselected in" in said

@@ -56,12 +56,10 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(rig
     await runner.approve(asked, "anna", note="seen")
     await runner.approve(asked, "anna")
 
-    async def listed() -> bool:
-        found = await runner.pending_approvals()
-        own = [each.progress for each in found if each.id == asked.id]
-        return own == ["1 of 2: anna"]
-
-    await until(listed)
+    await until(
+        runner.pending_approvals,
+        lambda found: [e.progress for e in found if e.id == asked.id] == ["1 of 2: anna"],
+    )
     assert rig.world.done == []
     await runner.approve(asked, "ben")
     assert str(await runner.run_task(task)) == "done"
@@ -82,10 +80,7 @@ async def test_it_escalates_and_then_expires(rig: Rig) -> None:
     rig.model.add(call("pay", {"amount": 5}), "done")
     task = await started(runner)
 
-    async def escalated() -> bool:
-        return bool((await ask(runner, task)).escalated)
-
-    await until(escalated)
+    await until(lambda: ask(runner, task), lambda found: found.escalated)
     asked = await ask(runner, task)
     assert asked.may_decide == ("anna", "role:boss")
     assert asked.expires

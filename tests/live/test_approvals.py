@@ -236,10 +236,10 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
     await inside.wait()
     first, second, third = await asked(runner, task, 3)
 
-    async def listed() -> bool:
-        return {first.id, second.id, third.id} <= {a.id for a in await runner.pending_approvals()}
-
-    await until(listed)
+    await until(
+        runner.pending_approvals,
+        lambda found: {first.id, second.id, third.id} <= {each.id for each in found},
+    )
     await runner.reject(third, "ann", "enough")
     await runner.approve(second, "ben")
 
@@ -277,10 +277,7 @@ async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     async def listed() -> dict[str, Approval]:
         return {each.id: each for each in await runner.pending_approvals()}
 
-    async def is_asked_itself() -> bool:
-        return f"{task.task_id}:1" in await listed()
-
-    await until(is_asked_itself)
+    await until(listed, lambda found: f"{task.task_id}:1" in found)
     await rig.stop()
     row = (await listed())[own]
     assert (row.kind, row.agent, choices_of(row)) == ("unread", "agent", ())
@@ -288,9 +285,6 @@ async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     assert title_of(row) == "Approvals that cannot be read"
     await rig.serve(agent)
 
-    async def is_read() -> bool:
-        return own not in await listed()
-
-    await until(is_read)
+    await until(listed, lambda found: own not in found)
     with pytest.raises(CommandRefusedError, match="Open are"):
         await runner.approve(own, by="kim")

@@ -12,14 +12,12 @@ from uuid import uuid4
 import httpx
 import pytest
 from playwright.async_api import Browser
-from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, RunHooks, ToolCall, ToolContext, tool
 from holdfast.agents.tools.artifacts import PAGE, read_artifact
 from holdfast.agents.tools.tool import Tool
 from holdfast.archive import Keys
 from holdfast.cli.commands.lists.archive import check
-from holdfast.cli.connection import Engine
 from holdfast.desk import Tokens, desk_app
 from holdfast.desk.identity.tenants import runner_of
 from holdfast.errors import (
@@ -34,7 +32,7 @@ from holdfast.errors import (
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import write_bundle
 from holdfast.testing import ScriptedModel, call, record_run, replay_run
-from tests.support.cli import Here
+from tests.support.cli import Here, engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
 from tests.support.master_keys import keys, logs_are_told_again
@@ -187,11 +185,7 @@ async def test_they_are_kept_with_their_steps_and_read_by_all(
 
     bundle = await write_bundle(runner.reader, [task], tmp_path / "bundle.zip")
     assert bundle.tasks == {task: []}
-    assert (await check(Engine(runner.client, runner.archive, _none)))[2] == []
-
-
-async def _none() -> Client:
-    raise AssertionError
+    assert (await check(engine_of(runner)))[2] == []
 
 
 async def test_a_bundle_holds_their_bytes_and_a_changed_one_is_found(

@@ -21,6 +21,7 @@ from holdfast.models import OfflineModel
 from holdfast.reading import queries
 from tests.support import forked
 from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, Here, make_cli, unforked
+from tests.support.programs import ran
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -163,14 +164,8 @@ def test_the_entry_point_of_a_worker_says_what_is_wrong(cli: Cli) -> None:
         (["my_agents:agents", "--colour"], 2, "--colour"),
         (["my_agents:agents"], 2, "No archive is named"),
     ):
-        done = subprocess.run(
-            forked.command(str(ROOT / "worker.py"), *arguments),
-            cwd=cli.home,
-            env=cli.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = forked.command(str(ROOT / "worker.py"), *arguments)
+        done = ran(command, cli.home, cli.environment())
         assert done.returncode == code
         assert said in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -265,15 +260,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(with_sum: Cli) -> 
 def test_a_command_ends_well_without_a_stdout(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     line = f'"{sys.executable}" -m holdfast.cli stop --json >&-'
-    done = subprocess.run(
-        ["sh", "-c", line],
-        cwd=cli.home,
-        env=cli.environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    done = ran(["sh", "-c", line], cli.home, cli.environment())
     assert done.returncode == 0, done.stderr
     assert "No server is running" in done.stderr
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from holdfast.cli.commands.start import doctor as doctor_module
 from holdfast.cli.commands.start.project import FILES
 from tests.support import forked
 from tests.support.cli import ROOT, Cli
+from tests.support.programs import printed_by, ran
 
 
 def findings(told: Any) -> dict[str, tuple[str, str]]:
@@ -36,24 +36,10 @@ def test_a_new_project_passes_its_test_and_is_not_overwritten(cli: Cli) -> None:
     assert not (project / "README.md").exists()
     shutil.rmtree(project)
     cli("init", "My Rooms")
-    command = forked.command("-m", "pytest", "-q", "-p", "no:cacheprovider")
-    passed = subprocess.run(
-        [*command, "-W", "ignore"],
-        cwd=project,
-        env=cli.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert passed.returncode == 0, passed.stdout
+    command = forked.command("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore")
+    printed_by(command, project, cli.environment())
     (project / "booking.py").write_text(FILES["booking.py"].replace(".pop(", ".get("), "utf-8")
-    broken = subprocess.run(
-        [*command, "-W", "ignore"],
-        cwd=project,
-        env=cli.environment(),
-        capture_output=True,
-        check=False,
-    )
+    broken = ran(command, project, cli.environment())
     assert broken.returncode == 1  # a compensation that does nothing is noticed
 
 
@@ -90,12 +76,7 @@ def test_the_worker_of_a_new_project_is_installed_from_directories_that_are_only
     [shell, flag, script] = worker["command"]
     script = script.replace(str(ROOT), str(copied)).replace(" /holdfast/", f" {ROOT}/")
     script = script.replace("/src/", f"{cli.home}/rooms/").replace("pip install --quiet", install)
-    subprocess.run(
-        [shell, flag, script.replace("exec holdfast worker booking:agents", "true")],
-        cwd=app,
-        check=True,
-        capture_output=True,
-    )
+    printed_by([shell, flag, script.replace("exec holdfast worker booking:agents", "true")], app)
     assert (copied / "holdfast" / "workflows").samefile(copied / "workflows")
     [wheel] = made.iterdir()
     assert wheel.name.startswith("rooms-")
@@ -165,9 +146,7 @@ def test_bash_completes_after_the_installation(cli: Cli, tmp_path: Path) -> None
         " COMP_WORDS=(holdfast do); COMP_CWORD=1; _holdfast_completion holdfast;"
         ' echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
+    done = ran(["bash", "-c", script], environment=environment)
     assert done.stdout.strip() == "doctor", done.stderr
 
 

@@ -15,7 +15,6 @@ from holdfast.archive.bytestore import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.task_view import read_task
-from holdfast.cli.connection import Engine
 from holdfast.errors import DigestMismatchError, StepFailedError, UndoFailedError
 from holdfast.reading.step_events import StepEnd
 from holdfast.task.data.state import SessionState
@@ -23,6 +22,7 @@ from holdfast.task.data.wire import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task
+from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import Rig, until
 from tests.support.scale import all_of
@@ -41,10 +41,6 @@ def look(n: int) -> str:
 
 def seen(n: int) -> str:
     return f"{n} " + "seen " * 9000
-
-
-async def _none() -> Any:
-    """Make no further client."""
 
 
 @contextmanager
@@ -82,7 +78,7 @@ async def test_a_damaged_value_is_one_value_whoever_reads_the_task(rig: Rig) -> 
             assert "Restore" in lost.content
             assert [each.content for each in second.sources] == [seen(2)]
             assert last.output == DONE
-            shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+            shown = await read_task(engine_of(runner), task.task_id)
             steps = [each.task_step for each in (first, second, last)]
             assert [each.task_step for each in shown.outputs] == steps
             assert len([e for e in await runner.audit(task) if e.kind == "tool_call"]) == 2
@@ -178,7 +174,7 @@ async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(rig: Ri
         assert (told.kind, rest) == ("damaged", events[-len(rest) :])
         assert which in told.reason
         assert lost.sha256 in told.reason
-        shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+        shown = await read_task(engine_of(runner), task.task_id)
         assert [each.output for each in shown.outputs] == list(range(15 - len(rest), 15))
         refused = f"{which}.*{lost.sha256}"
         steps = runner.get_completed_steps(task)
@@ -229,7 +225,7 @@ async def test_a_check_of_the_archive_names_broken_files_and_the_tasks_that_need
 ) -> None:
     agent = Agent(name="clerk", model=ScriptedModel(["a " * 40_000, "b"]))
     async with AgentRunner.local(agent, data_dir=None, keys=own) as runner:
-        engine = Engine(runner.client, runner.archive, _none)
+        engine = engine_of(runner)
         for task in ("t1", "t2"):
             await runner.run_task(await runner.create_task("q", task_id=task))
             await runner.finalize_response(task)

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -20,7 +18,6 @@ from holdfast.archive.bytestore import LocalStore, key_id, record_name
 from holdfast.archive.holds import certificate_name
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.start.restore import Forgotten, brought_back
-from holdfast.cli.connection import Engine
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
@@ -34,8 +31,9 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Erasure, Retention
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.gate import as_object
+from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import until
+from tests.support.rig import forget, until
 from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
@@ -135,12 +133,8 @@ async def test_nothing_of_an_erased_task_is_left_and_its_session_goes_on(
                 await asked("t1")
         with pytest.raises(TaskExistsError):
             await runner.create_task("again", task_id="t1")
-        engine = Engine(runner.client, runner.archive, _none)
+        engine = engine_of(runner)
         assert (await check(engine))[2] == []
-
-
-async def _none() -> Client:
-    raise AssertionError
 
 
 async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched() -> None:
@@ -161,7 +155,7 @@ async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched
         await runner.finalize_response(fork)
         assert str(await runner.response(task)) == "MKanswer"
         # Temporal forgets a closed task after some days, and the archive does not.
-        await forgotten(runner.client, "t2")
+        await forget(runner.client, "t2")
         with pytest.raises(CommandRefusedError, match=r"has forks.*: t2"):
             await runner.erase(task, by="ann", reason="r")
         other = await runner.fork(task, at="s1", task_id="t3")
@@ -254,7 +248,7 @@ async def test_a_session_goes_with_its_tasks_and_its_name_stays_taken(tmp_path: 
         for asked in (runner.session("talk").chat_history, runner.session("talk").reset):
             with pytest.raises(ErasedError, match="was erased by ann"):
                 await asked()
-        assert (await check(Engine(runner.client, runner.archive, _none)))[2] == []
+        assert (await check(engine_of(runner)))[2] == []
 
 
 async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
@@ -281,7 +275,7 @@ async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
         given = await runner.erase(person="kim", by="ann", reason="r")
         assert set(given["tasks"]) == {"t1", "t3", "t5"}
         assert "kim" not in json.dumps(given).casefold()
-        engine, found = Engine(runner.client, runner.archive, _none), list[Forgotten]()
+        engine, found = engine_of(runner), list[Forgotten]()
         assert (await check(engine))[2] == []
         # Stands for what a restored database of Temporal has.
         await runner.client.start_workflow("AgentTask", "x", id=sessions[0], task_queue="nobody")
@@ -416,7 +410,7 @@ async def test_what_is_held_since_it_was_erased_is_not_erased_again() -> None:
             update={"tasks": ("t1", "t2"), "held_by": ("task t2",), "asked": 1.0}
         )
         await runner.hold("task:t2", case="A-2", by="ann")
-        await forgotten(runner.client, "t1")
+        await forget(runner.client, "t1")
         with pytest.raises(ApplicationError, match="A-2"):
             await ActivityEnvironment(runner.client).run(
                 ErasingActivities(runner.archive).erase, both
@@ -434,7 +428,7 @@ async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasu
         await runner.archive.aput_record(
             record_name("sessions", runner.session("talk").id), {"erased": "r", "by": "another"}
         )
-        await forgotten(runner.client, runner.session("talk").id)
+        await forget(runner.client, runner.session("talk").id)
         erase = ErasingActivities(runner.archive).erase
         await ActivityEnvironment(runner.client).run(erase, plan.erasure)
         assert (await runner.erase("t1", by="bo", reason="again"))["by"] == "ann"
@@ -517,7 +511,7 @@ async def test_what_a_restored_database_brings_back_is_listed_and_erased_again()
     async with AgentRunner.local(served(), data_dir=None) as runner:
         await finished(runner, "MKquestion", session="talk", task_id="t1")
         given = await runner.erase(session="talk", by="ann", reason="r")
-        engine = Engine(runner.client, runner.archive, _none)
+        engine = engine_of(runner)
         found = list[Forgotten]()
         assert await brought_back(engine, 0.0, found) == []
         # Stands for the old run of a database of before.
@@ -540,7 +534,7 @@ async def test_a_certificate_or_a_hold_that_was_changed_or_deleted_is_found(
         await runner.end_hold("task:t2", case="A-1", by="ann")
         given = await runner.erase("t1", by="ann", reason="r")
         await runner.erase("t2", by="ann", reason="r")
-        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
+        engine, archive = engine_of(runner), runner.archive
         assert (await check(engine))[2] == []
         changed = ["erasures/t1.json", *archive.list_records("holds")]
         for name in changed:
@@ -550,16 +544,3 @@ async def test_a_certificate_or_a_hold_that_was_changed_or_deleted_is_found(
         broken = dict((await check(engine))[2])
         assert set(broken) == {*changed, "tasks/t2.json"}
         assert "no certificate says so" in broken["tasks/t2.json"]
-
-
-async def forgotten(client: Client, workflow_id: str) -> None:
-    """Have Temporal forget a workflow, as its retention does; the archive has its record."""
-    request = DeleteWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=workflow_id)
-    )
-    await client.workflow_service.delete_workflow_execution(request)
-
-    async def is_gone() -> bool:
-        return not await is_known(client, workflow_id)
-
-    await until(is_gone)

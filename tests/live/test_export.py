@@ -1,7 +1,6 @@
 """Bundles: all evidence of a task in one file, which Python alone verifies."""
 
 import json
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -9,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from holdfast.cli.commands.lists.report import (
     _of_session,  # pyright: ignore[reportPrivateUsage]
 )
-from holdfast.cli.connection import Engine
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import Bundle, write_bundle
@@ -22,6 +19,8 @@ from holdfast.reading.audit.verification import evidence
 from holdfast.testing import call
 from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
+from tests.support.cli import engine_of
+from tests.support.programs import ran
 from tests.support.rig import Rig, until_status
 from tests.support.runs import look, serve_nested
 from tests.support.scale import all_of
@@ -41,9 +40,7 @@ def verified(bundle: Path, **environment: str) -> tuple[int, str]:
         home.mkdir()
         (home / "verify.py").write_bytes(read(bundle)["verify.py"])
     command = [sys.executable, "-I", "-S", "verify.py", str(bundle)]
-    done = subprocess.run(
-        command, cwd=home, env=environment, capture_output=True, text=True, check=False
-    )
+    done = ran(command, home, environment)
     assert not done.stderr
     return done.returncode, done.stdout
 
@@ -252,11 +249,8 @@ async def test_a_session_is_exported_with_the_turns_that_it_has_taken_back(
             await runner.session("talk").reset()
     await runner.delete_task(tasks[0])
 
-    async def unused() -> Client:
-        raise AssertionError
-
     app = runner.session("talk").id.partition("~")[0]
-    held, taken = await _of_session(Engine(runner.client, runner.archive, unused), "talk", app)
+    held, taken = await _of_session(engine_of(runner), "talk", app)
     assert (held, taken) == (tasks[2:], tasks[:2])
     made = await write_bundle(runner.reader, held, tmp_path / "talk.zip", taken_back=taken)
     assert ({*made.tasks}, {*made.missing}) == ({*tasks[1:]}, {tasks[0]})

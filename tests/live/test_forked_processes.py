@@ -1,9 +1,9 @@
 """Processes that are forked while an engine runs: gunicorn --preload, Celery, multiprocessing."""
 
-import subprocess
 from pathlib import Path
 
 from tests.support.forked import command
+from tests.support.programs import ran
 
 PROGRAM = """
 import asyncio, os, sys, warnings
@@ -92,7 +92,5 @@ the parent done
 
 def test_a_forked_process_has_an_engine_of_its_own_unless_its_parent_ran(tmp_path: Path) -> None:
     directories = [str(tmp_path / name) for name in ("one", "two")]
-    ended = subprocess.run(
-        command("-c", PROGRAM, *directories), capture_output=True, text=True, check=False
-    )
+    ended = ran(command("-c", PROGRAM, *directories))
     assert ended.stdout.split("\n") == SAID.lstrip("\n").split("\n"), ended.stderr

@@ -15,15 +15,15 @@ from holdfast.archive.bytestore import LocalStore, aside_path, blob_path, writin
 from holdfast.archive.kept_answers import keep_answer
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.lists.garbage import collect, decoded, unused, within
-from holdfast.cli.connection import Engine
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.models.base import ModelRequest
 from holdfast.task.data.wire import KeptAnswer
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import digest
-from tests.live.test_erasure import _none, big, finished, forgotten, served
+from tests.live.test_erasure import big, finished, served
+from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, forget, until
 from tests.support.scale import all_of, times
 
 __all__ = ["logs_are_told_again"]
@@ -38,7 +38,7 @@ def aged(archive: Archive, days: float = 8) -> None:
 
 
 async def gc(runner: AgentRunner) -> list[tuple[str, str]]:
-    engine = Engine(runner.client, runner.archive, _none)
+    engine = engine_of(runner)
     return [(each.does, each.path) for each in await collect(engine, time.time() - 7 * DAY)]
 
 
@@ -48,12 +48,12 @@ async def test_only_what_nothing_refers_to_is_put_aside_and_deleted_days_later(
 ) -> None:
     agent = served(*[ToolCall(id="", name="big", arguments='{"text": "x"}'), "open answer"])
     async with AgentRunner.local(agent, data_dir=tmp_path, keys=own) as runner:
-        engine, archive = Engine(runner.client, runner.archive, _none), runner.archive
+        engine, archive = engine_of(runner), runner.archive
         await finished(runner, "MKquestion", session="talk", task_id="t1")
         await runner.run_task(await runner.create_task("open", session="talk"))
         await runner.session("talk").append([Message(role="user", content="appended " * 9000)])
         fork = await runner.fork("t1", at="s1")
-        await forgotten(runner.client, "t1")
+        await forget(runner.client, "t1")
         await runner.add_schedule("later", "scheduled " * 9000, every="day 09:00")
         with writing_for("t1"):
             loose = archive.put(b"loose")
@@ -129,7 +129,7 @@ async def test_what_comes_after_the_erasure_of_its_task_is_removed(tmp_path: Pat
 
 async def test_a_large_payload_is_read_through_its_encryption(tmp_path: Path) -> None:
     async with AgentRunner.local(served(), data_dir=tmp_path, keys=keys()) as runner:
-        engine, codec = Engine(runner.client, runner.archive, _none), runner.client.data_converter
+        engine, codec = engine_of(runner), runner.client.data_converter
         assert codec.payload_codec is not None
         data = f'"{digest(b"named")}"'.encode()
         plain = Payload(metadata={"encoding": b"json/plain"}, data=data)

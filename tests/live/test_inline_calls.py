@@ -87,10 +87,7 @@ async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_o
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
 
-    async def is_apart() -> bool:
-        return "tool" in await activities_of(runner.client, task.task_id)
-
-    await until(is_apart)
+    await until(lambda: activities_of(runner.client, task.task_id), lambda found: "tool" in found)
     assert (await runner.get_task(task)).status == "running"
     goes.set()
     assert str(await running) == "done"

@@ -4,13 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, Runner, RunResult
 from holdfast.archive.archive import Archive
 from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.commands.task_view import read_task
-from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.task_client import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
 from holdfast.reading.audit.verification import IN_RUN, OPEN
@@ -18,6 +16,7 @@ from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang
+from tests.support.cli import engine_of
 from tests.support.rig import Rig, activities_of, event_types, forget, read_record
 
 
@@ -108,7 +107,7 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
     assert await TaskEnds(runner.reader).ended(task_id) is None
     verified = await runner.verify(task_id)
     assert (verified, verified.proved[-1]) == ([], OPEN)
-    console = Engine(runner.client, runner.archive, connect=unused)
+    console = engine_of(runner)
     assert await find_task(console, task_id[:-1]) == task_id
     assert (await read_task(console, task_id)).task.status == "running"
     assert task_id in [task.task_id for task in await runner.list_tasks("running")]
@@ -151,8 +150,3 @@ async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(rig: Rig, writ
     assert await runner.verify(task_id) == []
     with pytest.raises(TaskClosedError):
         await runner.finalize_response(task_id)
-
-
-async def unused() -> Client:
-    """Stand for a further client of the command line."""
-    raise AssertionError

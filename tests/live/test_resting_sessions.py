@@ -1,20 +1,16 @@
 """Sessions that are unused for long rest in the archive, and lose nothing by it."""
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError
 
 from holdfast.archive.archive import record_name
 from holdfast.archive.session_commits import DAYS
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.values.messages import user
-from tests.support.rig import Rig
+from tests.support.rig import Rig, forget
 from tests.support.workers import said
 
 SOON = str(0.3 / 86_400)
@@ -29,20 +25,6 @@ async def until_resting(client: Client, *ids: str) -> None:
                 if found.status is WorkflowExecutionStatus.COMPLETED:
                     break
                 await asyncio.sleep(0.05)
-
-
-async def forget(client: Client, id: str) -> None:
-    """Let Temporal forget the closed runs of a workflow, as at the end of their retention."""
-    async with asyncio.timeout(60):
-        while runs := [each async for each in client.list_workflows(f"WorkflowId = '{id}'")]:
-            for each in runs:
-                execution = WorkflowExecution(workflow_id=id, run_id=each.run_id)
-                request = DeleteWorkflowExecutionRequest(
-                    namespace=client.namespace, workflow_execution=execution
-                )
-                with suppress(RPCError):  # it is gone already
-                    await client.workflow_service.delete_workflow_execution(request)
-            await asyncio.sleep(0.1)
 
 
 async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(

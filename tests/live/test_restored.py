@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, AgentRunner, Effect, Task, ToolCall, ToolContext, tool
@@ -18,9 +17,9 @@ from holdfast.activities.tools.lookup import begin_effect, name_after, read_mark
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten
-from holdfast.cli.connection import Engine
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
+from tests.support.cli import engine_of
 from tests.support.people import ask
 from tests.support.rig import Engine as Live
 from tests.support.rig import Rig, World, forget, until
@@ -178,10 +177,7 @@ async def test_what_may_be_repeated_leaves_no_mark_and_is_repeated(rig: Rig) -> 
 
 
 async def told(runner: AgentRunner, task: Task, since: float = 0.0) -> list[tuple[str, str]]:
-    async def unused() -> Client:
-        raise AssertionError
-
-    found = await forgotten(Engine(runner.client, runner.archive, unused), since)
+    found = await forgotten(engine_of(runner), since)
     return [(each.kind, each.text) for each in found if each.task == task.task_id]
 
 

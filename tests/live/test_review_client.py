@@ -22,9 +22,8 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading import queries
-from holdfast.reading.visibility import delete_runs
 from holdfast.values.messages import user
-from tests.support.rig import Rig, event_types, until, until_status
+from tests.support.rig import Rig, event_types, forget, until, until_status
 from tests.support.workers import Counting
 
 
@@ -82,16 +81,7 @@ async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: Agent
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
-    await delete_runs(runner.client, task.task_id)  # what Temporal's retention does
-
-    async def forgotten() -> bool:
-        try:
-            await runner._read.describe(task.task_id)
-        except TaskNotFoundError:
-            return True
-        return False
-
-    assert await until(forgotten)
+    await forget(runner, task)
     assert (await runner.get_task(task)).status == "finished"
     await runner.delete_task(task)
     with pytest.raises(TaskNotFoundError):

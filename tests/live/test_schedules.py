@@ -42,10 +42,7 @@ async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(rig: R
             id for each in await runner.list_schedules() if each.name == name for id in each.tasks
         ]
 
-    async def is_listed() -> bool:
-        return {first, second} <= {*await known()}
-
-    await until(is_listed)
+    await until(known, lambda found: {first, second} <= {*found})
     await runner.delete_schedule(name)
     times = [datetime.fromisoformat(each.removeprefix(f"{name}-")) for each in (first, second)]
     assert times[0] < times[1]
@@ -58,10 +55,7 @@ async def test_a_schedule_begins_a_task_at_each_time_and_its_id_says_when(rig: R
     with pytest.raises(InvalidArgumentError, match="on_busy"):
         await runner.add_schedule(name, "count", every="1 s", on_busy=refuses)
 
-    async def is_gone() -> bool:
-        return not await known()
-
-    await until(is_gone)
+    await until(known, lambda found: not found)
     with pytest.raises(NotFoundError, match="There is no schedule"):
         await runner.pause_schedule(name)
 
@@ -92,11 +86,10 @@ async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_a
     await runner.backfill_schedule(name, start, start + 2 * day)
     days = [f"{name}-2026-01-0{n}T09:00:00Z" for n in (1, 2)]
 
-    async def ran() -> bool:
-        found = await runner.list_tasks("finished")
-        return {*days} <= {each.task_id for each in found}
-
-    await until(ran)
+    await until(
+        lambda: runner.list_tasks("finished"),
+        lambda found: {*days} <= {each.task_id for each in found},
+    )
     assert (await runner.get_task(days[0])).input == "wait"
     await runner.delete_schedule(name)
 

@@ -73,10 +73,7 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     _, status = await asked_to_pay(runner, rig.model, "Kim", session=None)
     assert status == "waiting"
 
-    async def listed() -> bool:
-        return [each.id for each in await runner.standing_rules()] == [asked.id]
-
-    await until(listed)
+    await until(runner.standing_rules, lambda found: [each.id for each in found] == [asked.id])
     with pytest.MonkeyPatch.context() as patch:  # an owner whose worker hangs holds up no list
         patch.setattr(approvals, "LISTED_SECONDS", 0.05)
         patch.setattr(Reader, "standing_rules", lambda *_: asyncio.Event().wait())

@@ -64,12 +64,10 @@ async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end
     monkeypatch.setattr(AgentTask, "_next", block)
     task = await runner.create_task("1 + 1")
 
-    async def was_failed() -> bool:
-        client = runner.client
-        described = await client.get_workflow_handle(task.task_id).describe()
-        return described.raw_description.pending_workflow_task.attempt > 1
-
-    await until(was_failed)
+    await until(
+        runner.client.get_workflow_handle(task.task_id).describe,
+        lambda found: found.raw_description.pending_workflow_task.attempt > 1,
+    )
     async with asyncio.timeout(MOST_SECONDS):
         await runner.close()
     told = next(text for text in caplog.messages if "is left behind" in text)

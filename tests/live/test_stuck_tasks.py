@@ -13,7 +13,6 @@ from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Task
 from holdfast.cli.commands.task_view import read_task
-from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import CommandRefusedError, QueryFailedError, StuckTaskError, TaskClosedError
 from holdfast.mcp import MCPServerStreamableHttp
@@ -21,6 +20,7 @@ from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import Log
 from holdfast.workflows.core import Core
+from tests.support.cli import engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.rig import Rig, until, until_blocked, until_task
 from tests.support.runs import pay
@@ -48,10 +48,6 @@ def bugs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Ledger, "begin", fails)
     monkeypatch.setattr(Log, "receipt", fails_too)
     return found
-
-
-async def _none() -> Any:
-    """Make no further client."""
 
 
 async def stuck(
@@ -92,7 +88,7 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
         return bool(listed[task.task_id])
 
     await until(is_listed)
-    shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+    shown = await read_task(engine_of(runner), task.task_id)
     assert "a deploy too early" in shown.task.blocked_by
     assert [each.output["count"] for each in shown.outputs] == [1]
     bugs.clear()
@@ -226,7 +222,7 @@ async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
     told.append((await runner.audit(task))[-1].reason)
     assert (await runner.audit(task, secrets=["begins"]))[-1].kind == "blocked"
     assert "begins" not in (await runner.audit(task, secrets=["begins"]))[-1].reason
-    engine = Engine(runner.client, runner.archive, _none)
+    engine = engine_of(runner)
     told.append((await read_task(engine, task.task_id)).task.blocked_by)
     for text in told:
         assert not [part for part in parts if part not in text], text

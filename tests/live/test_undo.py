@@ -363,11 +363,7 @@ async def undo(runner: AgentRunner, task: Task) -> UndoReceipt:
 
 async def until_failed(runner: AgentRunner, task: Task) -> None:
     """Wait until an undo has failed."""
-
-    async def condition() -> bool:
-        return "undo_failed" in await kinds(runner, task)
-
-    await until(condition)
+    await until(lambda: kinds(runner, task), lambda found: "undo_failed" in found)
     await until_status(runner, task, "running")
 
 

@@ -15,7 +15,8 @@ import temporalio
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
 from holdfast.engine.dev_server.command import find_cli
-from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, make_cli
+from tests.support.cli import ROOT, Cli, make_cli
+from tests.support.programs import ran
 from tests.support.rig import Rig, until
 from tests.support.workers import Counting
 
@@ -45,15 +46,7 @@ class Shell:
         return done.stderr
 
     def _run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            arguments,
-            cwd=self._home,
-            env={**self._environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        return ran(arguments, self._home, {**self._environment, **environment})
 
     def ended(self, task: str) -> None:
         """Wait until a workflow is closed."""

@@ -18,6 +18,7 @@ from filelock import FileLock
 from install import uv_settings
 from tests.packaging.checkout import MAPPED, ROOT
 from tests.support.cli import Result
+from tests.support.programs import printed_by, ran
 
 OURS = re.compile(r"HOLDFAST_|TEMPORAL_|OPENAI_|PYTHON|OTEL_|VIRTUAL_ENV")
 """Variables of this process that a user's process does not have."""
@@ -51,15 +52,8 @@ class Environment:
 
     def python(self, code: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run Python code in it; `more` are further variables."""
-        return subprocess.run(
-            [str(self.root / "bin" / "python"), "-c", code],
-            cwd=self.work,
-            env=self.variables(**more),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        command = [str(self.root / "bin" / "python"), "-c", code]
+        return ran(command, self.work, self.variables(**more))
 
     def holdfast(self, *commands: str, **more: str) -> list[Result]:
         """Run commands of Holdfast in it, one after the other: all import what they need once."""
@@ -71,17 +65,9 @@ class Environment:
             command_line = {"arguments": command.split(), "directory": str(self.work)}
             named = {name: str(file) for name, file in files.items()}
             asked.append({**command_line, "environment": self.variables(**more), **named})
-        done = subprocess.run(
-            [str(self.root / "bin" / "python"), "-P", str(ROOT / "tests/support/commands.py")],
-            cwd=self.work,
-            env=self.variables(),
-            input="".join(f"{json.dumps(each)}\n" for each in asked),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        codes = map(int, done.stdout.split())
+        program = [str(self.root / "bin" / "python"), "-P", f"{ROOT}/tests/support/commands.py"]
+        lines = "".join(f"{json.dumps(each)}\n" for each in asked)
+        codes = map(int, printed_by(program, self.work, self.variables(), input=lines).split())
         return [
             Result(code, *((self.work / f"{number}.{name}").read_text() for name in ("out", "err")))
             for number, code in zip(range(len(commands)), codes, strict=True)
@@ -143,19 +129,11 @@ def make_environment(
 
 
 def _check(*command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        env={**_uv_settings(), **os.environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed_by([sys.executable, "-m", *command], environment={**_uv_settings(), **os.environ})
 
 
 @functools.cache
 def _uv_settings() -> dict[str, str]:
     """Return where packages are here, as variables of uv."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return uv_settings(done.stdout)
+    return uv_settings(printed_by(command))

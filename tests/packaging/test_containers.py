@@ -20,6 +20,7 @@ from holdfast.engine.dev_server.process import free_port, wait_ready
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from tests.packaging.checkout import MAPPED, ROOT
+from tests.support.programs import ran
 from tests.support.rig import Engine
 from tests.support.serving import running
 
@@ -38,7 +39,7 @@ def compose() -> dict[str, Any]:
 def check_schema(path: Path) -> subprocess.CompletedProcess[str]:
     """Check a file against the JSON schema of the Compose Specification."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    return subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    return ran([*command, str(path)])
 
 
 def interpolated(text: str) -> str:
@@ -67,14 +68,8 @@ def run_with_cli(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script of the admin tools' image, which has the command `temporal`."""
     path = f"{find_cli().parent}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["/bin/sh", "-euc", text],
-        env={**environment, "PATH": path, "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    given = {**environment, "PATH": path, "HOME": str(home)}
+    return ran(["/bin/sh", "-euc", text], environment=given)
 
 
 def script(service: dict[str, Any]) -> str:

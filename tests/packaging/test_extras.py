@@ -10,6 +10,7 @@ import pytest
 from holdfast.engine.dev_server.command import DATABASE
 from tests.packaging.environments import Environment, build, made_once, make_environment
 from tests.support.lent import ephemeral_server
+from tests.support.programs import printed_by
 
 AGENTS = """
 from holdfast import Agent, tool
@@ -181,16 +182,8 @@ def test_a_new_project_is_installed_by_what_it_says_and_passes_its_test(
     assert done.code == 0, done.err
     rooms = bare.work / "rooms"
     made = make_environment(tmp_path, "--editable", f"{rooms}[dev]")
-    tested = subprocess.run(
-        [str(made.root / "bin" / "pytest"), "-q"],
-        cwd=rooms,
-        env=made.variables(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert "1 passed" in tested.stdout
+    tested = printed_by([str(made.root / "bin" / "pytest"), "-q"], rooms, made.variables())
+    assert "1 passed" in tested
 
 
 EXTRAS = {

@@ -15,6 +15,7 @@ import pytest
 
 import install
 from tests.packaging.checkout import ROOT
+from tests.support.programs import ran
 
 BACKEND = """
 import shutil
@@ -205,13 +206,7 @@ def test_make_says_which_python_it_needs(tmp_path: Path, version: str | None, er
         python = tmp_path / "python"
         python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -c "{said}; $2"\n', "utf-8")
         python.chmod(0o755)
-    done = subprocess.run(
-        ["make", "demo", "PYTHON=./python"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["make", "demo", "PYTHON=./python"], tmp_path)
     assert done.returncode == 2
     assert error in done.stderr
     assert not (tmp_path / ".venv").exists()

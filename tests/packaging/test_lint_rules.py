@@ -1,12 +1,12 @@
 """The lint rules that protect workflow code bite."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from tests.packaging.checkout import ROOT
+from tests.support.programs import ran
 
 REPLAY_HAZARDS = [
     "import asyncio\nasyncio.sleep(1)",
@@ -30,9 +30,7 @@ def violations(code: str, path: str) -> set[str]:
     """Return the rules that a file with this code and this path would break."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format=json", "--no-cache"]
     command += ["--stdin-filename", path, "-"]
-    done = subprocess.run(
-        command, input=code + "\n", cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran(command, ROOT, input=code + "\n")
     return {found["code"] for found in json.loads(done.stdout)}
 
 

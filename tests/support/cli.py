@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from temporalio.client import Client
 from typer.testing import CliRunner
 
 import holdfast
+from holdfast import AgentRunner
 from holdfast.cli.app import app
+from holdfast.cli.connection import Engine
 from tests.support import forked
+from tests.support.programs import ran
 
 PATIENCE_SECONDS = 100
 ROOT = Path(holdfast.__file__).parents[1]
@@ -126,16 +130,8 @@ class Cli:
         lines: str = "",
     ) -> Result:
         """Run a command to its end, with lines to read, and check its exit code."""
-        ended = subprocess.run(
-            forked.command("-m", "holdfast.cli", *map(str, arguments)),
-            cwd=self.home,
-            env=self.environment(**(environment or {})),
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        command = forked.command("-m", "holdfast.cli", *map(str, arguments))
+        ended = ran(command, self.home, self.environment(**(environment or {})), input=lines)
         done = Result(ended.returncode, ended.stdout, ended.stderr)
         assert done.code == expect, f"{arguments}: {done.code}\n{done.err}"
         return done
@@ -231,6 +227,15 @@ class Here:
             )
         assert done.exit_code == expect, f"{arguments}: {done.exit_code}\n{done.output}"
         return Result(done.exit_code, done.stdout, done.stderr)
+
+
+def engine_of(runner: AgentRunner) -> Engine:
+    """Return what commands read by, which makes no further client."""
+
+    async def unused() -> Client:
+        raise AssertionError
+
+    return Engine(runner.client, runner.archive, unused)
 
 
 def make_cli(home: Path) -> Cli:

@@ -7,12 +7,7 @@ from tests.support.rig import until
 
 async def asked(runner: AgentRunner, task: Task | str, count: int = 1) -> list[Approval]:
     """Wait until this many approvals of a task are open, and return them."""
-
-    async def condition() -> list[Approval]:
-        found = await runner.pending_approvals(task)
-        return found if len(found) == count else []
-
-    return await until(condition)
+    return await until(lambda: runner.pending_approvals(task), lambda found: len(found) == count)
 
 
 async def ask(runner: AgentRunner, task: Task | str) -> Approval:

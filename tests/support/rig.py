@@ -33,6 +33,7 @@ from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.models.prices import Prices
+from holdfast.reading.visibility import delete_runs
 from holdfast.serving.activities import WORKFLOWS, Activities
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
@@ -292,11 +293,7 @@ async def until_rolled(client: Client, workflow_id: str) -> None:
 
     It does so when it is idle: requests that come one after the other may each be answered first.
     """
-
-    async def condition() -> bool:
-        return len(await histories(client, workflow_id)) > 1
-
-    await until(condition)
+    await until(lambda: histories(client, workflow_id), lambda found: len(found) > 1)
 
 
 async def histories(client: Client, workflow_id: str) -> list[WorkflowHistory]:
@@ -348,20 +345,32 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
 
 @overload
 async def until(
-    condition: Callable[[], Awaitable[T]], *, seconds: float = 100.0, every: float = 0.02
+    read: Callable[[], Awaitable[T]],
+    is_so: Callable[[T], object] = bool,
+    *,
+    seconds: float = 100.0,
+    every: float = 0.02,
 ) -> T: ...
 
 
 @overload
 async def until(
-    condition: Callable[[], T], *, seconds: float = 100.0, every: float = 0.02
+    read: Callable[[], T],
+    is_so: Callable[[T], object] = bool,
+    *,
+    seconds: float = 100.0,
+    every: float = 0.02,
 ) -> T: ...
 
 
 async def until(
-    condition: Callable[[], Any], *, seconds: float = 100.0, every: float = 0.02
+    read: Callable[[], Any],
+    is_so: Callable[[Any], object] = bool,
+    *,
+    seconds: float = 100.0,
+    every: float = 0.02,
 ) -> Any:
-    """Wait until a condition gives something true, or that to be awaited, and return it.
+    """Wait until something holds of what is read, or awaited; else that it is true; and return it.
 
     The pauses grow from `every` to a quarter of a second: a look costs the server some work.
 
@@ -370,10 +379,10 @@ async def until(
     """
     async with asyncio.timeout(seconds):
         while True:
-            found = condition()
+            found = read()
             if inspect.isawaitable(found):
                 found = await found
-            if found:
+            if is_so(found):
                 return found
             await asyncio.sleep(every)
             every = min(1.3 * every, max(every, 0.25))
@@ -383,14 +392,7 @@ async def until_task(
     runner: AgentRunner, task: ListedTask | str, is_so: Callable[[Task], object]
 ) -> Task:
     """Wait until something holds of a task, and return it as it is then."""
-
-    async def condition() -> Task | None:
-        found = await runner.get_task(task)
-        return found if is_so(found) else None
-
-    found = await until(condition)
-    assert found is not None
-    return found
+    return await until(lambda: runner.get_task(task), is_so)
 
 
 async def until_status(runner: AgentRunner, task: ListedTask | str, *statuses: str) -> Task:
@@ -408,22 +410,12 @@ async def until_blocked(runner: AgentRunner, task: Task, text: str) -> str:
     return (await until_task(runner, task, lambda found: text in found.blocked_by)).blocked_by
 
 
-async def forget(runner: AgentRunner, task: Task) -> None:
-    """Remove a closed task from Temporal, as its retention does; the archive keeps it."""
-    from temporalio.api.common.v1 import WorkflowExecution
-    from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-
-    await runner.client.workflow_service.delete_workflow_execution(
-        DeleteWorkflowExecutionRequest(
-            namespace=runner.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
-        )
-    )
-
-    async def is_gone() -> bool:
-        return not await histories(runner.client, task.task_id)
-
-    await until(is_gone)
+async def forget(where: AgentRunner | Client, workflow: Task | str) -> None:
+    """Remove a closed workflow from Temporal, as its retention does; the archive keeps it."""
+    client = where.client if isinstance(where, AgentRunner) else where
+    workflow_id = workflow if isinstance(workflow, str) else workflow.task_id
+    await delete_runs(client, workflow_id)
+    await until(lambda: histories(client, workflow_id), lambda found: not found)
 
 
 async def roll(runner: AgentRunner, task: Task) -> None:

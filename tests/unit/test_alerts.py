@@ -12,6 +12,7 @@ import yaml
 from holdfast.serving.observed.metrics import METRICS
 from tests.packaging.checkout import ROOT
 from tests.support.debian import PROMTOOL
+from tests.support.programs import ran
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "holdfast.json"
@@ -112,9 +113,7 @@ def firing(alert: str, series: Series, count: int) -> dict[str, Any]:
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROMTOOL.program(), *arguments], capture_output=True, text=True, check=False
-    )
+    return ran([PROMTOOL.program(), *arguments])
 
 
 def test_every_alert_fires_and_is_quiet_otherwise(tmp_path: Path) -> None:

@@ -47,12 +47,14 @@ class World:
         rate: What the provider takes.
         answers: Seconds that an answer takes.
         used: Tokens of an answer.
+        workers: How many there are.
     """
 
     limits: Limits = field(default_factory=lambda: Limits(requests=300))
     rate: float = 5.0
     answers: float = 0.1
     used: Callable[[], int] = lambda: 110
+    workers: int = 3
     now: float = 1_000_000.0
     taken: list[float] = field(default_factory=list[float])
     refused: list[float] = field(default_factory=list[float])
@@ -66,7 +68,7 @@ class World:
         """Begin with nothing."""
         self.start = self.now
         self.shares = Shares()
-        self.turns: list[Turns] = []
+        self.turns = [Turns(f"w{k}", self.limits, random=Random(2)) for k in range(self.workers)]
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.left, self.left_at = self.rate, self.now
@@ -74,11 +76,6 @@ class World:
         self.random = Random(1)
         self.jobs: dict[Call, tuple[int, Job]] = {}
         self.timers: dict[int, float] = {}
-
-    def worker(self) -> int:
-        """Begin a worker."""
-        self.turns.append(Turns(f"w{len(self.turns)}", self.limits, random=Random(2)))
-        return len(self.turns) - 1
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         """Do something at a time."""
@@ -195,8 +192,6 @@ def late_tenant(*, others: int, seed: int) -> tuple[World, list[float]]:
     """Let five tasks of tenant b come, after so many of tenant a; return how long b's take."""
     world = World()
     world.random = Random(seed)
-    for _ in range(3):
-        world.worker()
     for _ in range(others):
         world.begin(Job("a"))
     late = [world.begin(Job("b"), after=10.0) for _ in range(5)]
@@ -217,16 +212,13 @@ def test_three_workers_keep_the_limit_and_use_it_and_a_late_tenant_is_not_last(s
 
 def test_a_worker_asks_each_three_seconds_and_one_without_calls_does_not_ask() -> None:
     world = World()
-    for _ in range(3):
-        world.worker()
     for _ in range(30):
         world.begin(Job(calls=10_000))
     world.run(60)
     before = world.asks
     world.run(60)
     assert world.asks - before <= 3 * 60 / 3 + 3
-    world = World()
-    world.worker()
+    world = World(workers=1)
     world.begin(Job(calls=1))
     world.run()
     assert world.asks <= 3
@@ -237,8 +229,6 @@ def test_a_worker_asks_each_three_seconds_and_one_without_calls_does_not_ask() -
 def test_a_worker_that_is_killed_costs_at_most_five_seconds_of_its_share(seed: int) -> None:
     world = World()
     world.random = Random(seed)
-    for _ in range(3):
-        world.worker()
     for _ in range(60):
         world.begin(Job(calls=100))
     world.run(20 + seed / 2)
@@ -253,8 +243,6 @@ def test_a_worker_that_is_killed_costs_at_most_five_seconds_of_its_share(seed: i
 
 def test_a_limit_that_is_too_high_is_found_out() -> None:
     world = World(rate=2.0)
-    for _ in range(3):
-        world.worker()
     for _ in range(30):
         world.begin(Job(calls=1000))
     world.run(120)
@@ -308,8 +296,6 @@ def test_tokens_are_reserved_by_estimate_and_settled_by_use() -> None:
     random = Random(3)
     limits = Limits(tokens=60_000)
     world = World(limits=limits, rate=1000.0, used=lambda: random.randrange(100, 5_000))
-    for _ in range(3):
-        world.worker()
     for _ in range(60):
         world.begin(Job(calls=1000))
     world.run(60)  # what calls use is not known at the beginning
@@ -321,8 +307,6 @@ def test_tokens_are_reserved_by_estimate_and_settled_by_use() -> None:
 
 def test_the_money_of_a_day_is_kept_and_the_next_day_has_its_own() -> None:
     world = World(limits=Limits(requests=300, dollars=Decimal(1)), now=86_400.0 * 10 + 100)
-    for _ in range(3):
-        world.worker()
     for _ in range(20):
         world.begin(Job(calls=100))
     world.run(1000)
@@ -352,8 +336,6 @@ def test_money_that_others_keep_and_may_not_use_delays_no_call_to_the_next_day()
 @pytest.mark.parametrize("most", [1, 7])
 def test_calls_at_once_are_held_over_all_workers_and_places_go_round(most: int) -> None:
     world = World(limits=Limits(at_once=most), rate=1000.0, answers=0.5)
-    for _ in range(3):
-        world.worker()
     jobs = [world.begin(Job(calls=4), worker=k % 3) for k in range(30)]
     world.run()
     assert world.most_running == most
@@ -361,8 +343,7 @@ def test_calls_at_once_are_held_over_all_workers_and_places_go_round(most: int) 
 
 
 def test_a_call_of_a_higher_priority_is_first_and_one_of_a_lower_is_last() -> None:
-    world = World()
-    world.worker()
+    world = World(workers=1)
     jobs = {
         priority: [world.begin(Job(calls=1, priority=priority)) for _ in range(10)]
         for priority in (5, 3, 1)
@@ -374,9 +355,7 @@ def test_a_call_of_a_higher_priority_is_first_and_one_of_a_lower_is_last() -> No
 
 
 def test_weights_divide_what_tenants_get() -> None:
-    world = World(limits=Limits(requests=300, weights={"big": 3.0}))
-    for _ in range(2):
-        world.worker()
+    world = World(limits=Limits(requests=300, weights={"big": 3.0}), workers=2)
     jobs = [world.begin(Job(tenant, calls=1000)) for tenant in ("big", "small") for _ in range(20)]
     world.run(120)
     used = {k: sum(1000 - job.calls for job in jobs if job.tenant == k) for k in ("big", "small")}

@@ -75,11 +75,7 @@ async def write_bundle(
         ConnectError: The server could not be reached.
     """
     with _writer(file) as bundle:
-
-        def copy(sha256: str, data: bytes) -> None:
-            bundle.add(check_bundle.value_name(sha256), data)
-
-        reading = Reader(reader.client, Noting(reader.archive, copy))
+        reading = Reader(reader.client, _Copying(reader.archive, bundle))
         asked = dict.fromkeys(tasks)
         todo, told = [*asked, *taken_back], list[Json]()
         done, missing = dict[str, Verification](), dict[str, str]()
@@ -204,16 +200,16 @@ def _writer(file: Path) -> Generator[_Writer]:
         raise InvalidArgumentError(msg) from error
 
 
-class Noting(Archive):
-    """An archive that notes each value which is read from it, by its digest."""
+class _Copying(Archive):
+    """An archive that copies each value which is read from it into a bundle."""
 
-    def __init__(self, archive: Archive, note: Callable[[str, bytes], None]) -> None:
+    def __init__(self, archive: Archive, bundle: _Writer) -> None:
         """Read from this archive: its store, its keys and its caches are shared."""
         vars(self).update(vars(archive))
-        self._note = note
+        self._bundle = bundle
 
     def get(self, sha256: str) -> bytes:
         """Return the bytes stored under this digest."""
         data = super().get(sha256)
-        self._note(sha256, data)
+        self._bundle.add(check_bundle.value_name(sha256), data)
         return data

@@ -8,7 +8,6 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -104,18 +103,7 @@ _ANSWER = frozenset({"choices", "output", "type"})
 _WORDS = ("detail", "message", "msg", "errors")
 """Members by which servers say what is wrong, with a status of success and without an `error`."""
 
-_POOL_REQUESTS = 32
-"""Requests at once by one client. Its HTTP library looks at all connections for each request."""
-
 _Place = tuple[int, str | None, str]
-
-
-@dataclass
-class _Pool:
-    """A client, and how many requests it makes now."""
-
-    client: AsyncOpenAI
-    requests: int = 0
 
 
 class Connection:
@@ -149,7 +137,7 @@ class Connection:
         self._options = dict(options or {})
         self._base_url = base_url
         self._api_key = api_key
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, list[_Pool]]] = (
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, AsyncOpenAI]] = (
             WeakKeyDictionary()
         )
 
@@ -179,18 +167,14 @@ class Connection:
         Raises:
             ModelRequestError: There is no API key, or one that cannot be sent.
         """
-        return self._pool().client
-
-    def _pool(self) -> _Pool:
         if (given := self._given) is not None:
-            return _Pool(given)
+            return given
+        loop = asyncio.get_running_loop()
         place = (os.getpid(), self._base_url or os.environ.get("OPENAI_BASE_URL"), self.secret)
-        pools = self._made.setdefault(asyncio.get_running_loop(), {}).setdefault(place, [])
-        # The first that has room, so that few requests at once use the connections of few.
-        pool = next((each for each in pools if each.requests < _POOL_REQUESTS), None)
-        if pool is None:
-            pools.append(pool := _Pool(self._make(place)))
-        return pool
+        made = self._made.setdefault(loop, {})
+        if place not in made:
+            made[place] = self._make(place)
+        return made[place]
 
     def _make(self, place: _Place) -> AsyncOpenAI:
         _, base_url, key = place
@@ -219,12 +203,14 @@ class Connection:
 
     async def close(self) -> None:
         """Close the clients made for the running loop; one that was given stays open."""
-        for pools in self._made.pop(asyncio.get_running_loop(), {}).values():
-            for pool in pools:
-                await pool.client.close()
+        for client in self._made.pop(asyncio.get_running_loop(), {}).values():
+            await client.close()
 
     async def ask(
-        self, path: str, body: RequestBody, settings: ModelSettings
+        self,
+        path: str,
+        body: RequestBody,
+        settings: ModelSettings,
     ) -> tuple[dict[str, Json], str | None]:
         """Make one attempt; return the answer's body and the provider's request id.
 
@@ -289,7 +275,10 @@ class Connection:
 
     @asynccontextmanager
     async def _response(
-        self, path: str, body: RequestBody, settings: ModelSettings
+        self,
+        path: str,
+        body: RequestBody,
+        settings: ModelSettings,
     ) -> AsyncGenerator[Any]:
         """Send a request and give its response, whose body comes while it is read.
 
@@ -324,32 +313,27 @@ class Connection:
         As a stream, so that its body comes while it is read: only so can a body that is not JSON be
         detected, and an endless one be broken off.
         """
-        pool = self._pool()
-        client = pool.client
+        client = self.client()
         # Clients of other classes, such as Azure's, choose the address by the data of the body.
         is_plain = type(client) is AsyncOpenAI
         sent: dict[str, Any] = {"content": body.encoded()} if is_plain else {"body": body.data()}
-        pool.requests += 1
         try:
-            try:
-                stream = await client.post(
-                    path,
-                    cast_to=object,
-                    options=cast("Any", options),
-                    stream=True,
-                    stream_cls=AsyncStream[object],
-                    **sent,
-                )
-            except (openai.OpenAIError, TimeoutError):
-                raise
-            except Exception as error:  # noqa: BLE001  raised again
-                raise unopened(error, model=self.model, secret=self.secret) from None
-            try:
-                yield stream.response
-            finally:
-                await stream.close()
+            stream = await client.post(
+                path,
+                cast_to=object,
+                options=cast("Any", options),
+                stream=True,
+                stream_cls=AsyncStream[object],
+                **sent,
+            )
+        except (openai.OpenAIError, TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001  raised again
+            raise unopened(error, model=self.model, secret=self.secret) from None
+        try:
+            yield stream.response
         finally:
-            pool.requests -= 1
+            await stream.close()
 
     async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
         return await self._decoded(
