@@ -45,7 +45,8 @@ REMAINS = (
     "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
     "Tasks that began meanwhile, until it is asked again.",
     "Events, up to 30 days in their mailboxes, and in the histories of these.",
-    "Names in holds/; those of sessions in sessions/, and here unless a person was erased.",
+    "Names in holds/ and locks/.",
+    "Those of sessions in sessions/, and here unless a person was erased.",
     "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (

@@ -15,11 +15,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.runs.item_reading import conversation_items
-from holdfast.agents.runs.teams import (
-    RunErrorData,
-    RunErrorHandlerInput,
-    as_handler_result,
-)
+from holdfast.agents.runs.teams import RunErrorData, RunErrorHandlerInput, as_handler_result
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.models.openai.items import shown_items
 from holdfast.task.data.wire import Handled, HandleInput

@@ -19,11 +19,7 @@ from temporalio import activity
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import (
-    ActivityInboundInterceptor,
-    ExecuteActivityInput,
-    Interceptor,
-)
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from holdfast.activities.heartbeat import FailedCalls
 from holdfast.engine.search_attributes import SPLIT

@@ -271,9 +271,7 @@ class FailedCalls(NamedTuple):
         refused = error.is_limit and not error.is_unasked
         began = activity.info().started_time.timestamp() if refused else 0.0
         return FailedCalls(
-            self.repeated + error.is_repeated,
-            self.limits + error.is_limit,
-            self.since or began,
+            self.repeated + error.is_repeated, self.limits + error.is_limit, self.since or began
         )
 
 

@@ -186,10 +186,7 @@ def recorded(
     span: Span = INVALID_SPAN
     with harmless():
         span = maker.start(
-            place,
-            name,
-            attributes=facts,
-            kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
+            place, name, attributes=facts, kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL
         )
     recording = Recording(span, rules)
     try:

@@ -174,9 +174,7 @@ class ClosingActivities:
         if not kept and given.status != "finished":
             return None
         turn = CommitRef(
-            task=task_id(),
-            sha256=await write_messages(source.archive, kept),
-            count=len(kept),
+            task=task_id(), sha256=await write_messages(source.archive, kept), count=len(kept)
         )
         if session is not None:
             queue = session.queue or activity.info().task_queue

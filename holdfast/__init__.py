@@ -12,29 +12,14 @@ from pathlib import Path
 if not Path(__file__).with_name("workflows").is_dir():  # a checkout without symbolic links
     __path__.append(str(Path(__file__).parent.parent))
 
-from holdfast.values.code.stub_names import load, missing_name, stub_names
-
-_PLACES = stub_names(__file__)
-
-__all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]  the stub names them
+from holdfast.values.code.stub_names import late_names
 
 
-def __dir__() -> list[str]:
-    """Return the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+def _instead(name: str) -> str:
+    """Say where a name of the Agents SDK is, or what to use instead."""
+    from holdfast.agents_sdk.absent_names import instead_in_holdfast
+
+    return instead_in_holdfast(name)
 
 
-def __getattr__(name: str) -> object:
-    """Load a name of the package at its first use.
-
-    Raises:
-        ImportError: It is a name of the Agents SDK, asked for by an import statement; the text says
-            where it is, or what to use instead.
-        AttributeError: There is no such name; of the SDK's names, the text says the same.
-    """
-    if name not in _PLACES:
-        from holdfast.agents_sdk.absent_names import instead_in_holdfast
-
-        raise missing_name(__name__, name, instead_in_holdfast(name), _PLACES)
-    globals()[name] = found = load(_PLACES[name])
-    return found
+__all__, __dir__, __getattr__ = late_names(__name__, __file__, _instead)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import griffe
 
+from holdfast.values.code.stub_names import stub_names
 from website.errors import SiteError
 
 
@@ -165,12 +167,10 @@ class Reference:
     def names(self, module: str) -> dict[str, griffe.Object]:
         """Return what a public module exports, by name; where it has a stub, what that names."""
         found = self._holdfast[module.split(".", 1)[1]] if "." in module else self._holdfast
-        if module in {"holdfast", "holdfast.agents_sdk"}:
-            named = [
-                name
-                for name, path in found.imports.items()
-                if path.startswith("holdfast.") and ".stub_names." not in path
-            ]
+        file = Path(str(found.filepath))
+        if file.with_suffix(".pyi").exists():
+            places = stub_names(str(file)).items()
+            named = [name for name, (place, _) in places if place.startswith("holdfast.")]
             objects = {name: _object(found.members[name]) for name in named}
             return {name: each for name, each in objects.items() if not each.is_module}
         exported = [each if isinstance(each, str) else each.name for each in found.exports or ()]

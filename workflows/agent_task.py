@@ -27,13 +27,7 @@ from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import EntriesPage, EntriesRequest, TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable
-from holdfast.task.queries.pages import (
-    StepView,
-    closed_task,
-    entries_page,
-    step_view,
-    view,
-)
+from holdfast.task.queries.pages import StepView, closed_task, entries_page, step_view, view
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.base import Json
 from holdfast.values.runs.status import TaskStatus

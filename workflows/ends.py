@@ -95,12 +95,7 @@ class Closing:
         if unread := core.ledger.queue.unread:
             text = f"The task has ended, and no model has read this: {shown(unread)}."
             core.ledger.note("refused", now=now(), text=text, body={"verb": "feedback"})
-        core.ledger.note(
-            "closed",
-            now=now(),
-            text=core.ending.why,
-            body={"status": status},
-        )
+        core.ledger.note("closed", now=now(), text=core.ending.why, body={"status": status})
 
     async def _store(self, sent: CloseInput) -> Seal:
         """Write the record to the archive, then commit the turn to the session.

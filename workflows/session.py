@@ -132,11 +132,7 @@ class Session(Opening):
             full = self.s.commits[: self.s.index_size]
             try:
                 sha256 = await workflow.execute_activity(
-                    "index",
-                    list(full),
-                    result_type=str,
-                    summary=f"{len(full)} turns",
-                    **WRITES,
+                    "index", list(full), result_type=str, summary=f"{len(full)} turns", **WRITES
                 )
             except ActivityError as error:
                 workflow.logger.warning("A session's old turns stay where they are: %s", error)

@@ -18,11 +18,7 @@ from typing import NamedTuple, TypeVar
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
-from temporalio.client import (
-    WorkflowExecutionStatus,
-    WorkflowHandle,
-    WorkflowQueryRejectedError,
-)
+from temporalio.client import WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode

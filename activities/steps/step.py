@@ -282,11 +282,7 @@ class StepActivities:
         return advanced.model_copy(update={"lost": lost}) if lost else advanced
 
     async def _run_calls(
-        self,
-        given: AdvanceInput,
-        ready: Ready,
-        state: OpenState,
-        advanced: Advanced,
+        self, given: AdvanceInput, ready: Ready, state: OpenState, advanced: Advanced
     ) -> Advanced:
         """Run the calls that may run in this activity."""
         ctx, paid = ready.ctx, None

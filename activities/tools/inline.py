@@ -207,11 +207,7 @@ class InlineCalls:
         return made.model_copy(update={"kept": True})
 
     async def _outcomes(
-        self,
-        batch: Batch,
-        advanced: Advanced,
-        inputs: dict[int, ToolInput],
-        kept: KeptAnswer,
+        self, batch: Batch, advanced: Advanced, inputs: dict[int, ToolInput], kept: KeptAnswer
     ) -> Advanced:
         going = {i: self._begin(given) for i, given in inputs.items()}
         left, ends = dict(going), Ends({}, {}, [])

@@ -352,11 +352,7 @@ class ToolActivities:
         return Outcome(content=await self._source.store_result(result))
 
     async def _done(
-        self,
-        tool: Tool,
-        text: str,
-        nodes: tuple[SourceNode, ...],
-        returned: Returned | None = None,
+        self, tool: Tool, text: str, nodes: tuple[SourceNode, ...], returned: Returned | None = None
     ) -> Outcome:
         text = clean(text)
         blob = await self._source.store(text)

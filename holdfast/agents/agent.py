@@ -12,12 +12,7 @@ from holdfast.agents.declared import DeclaredAgent, system_prompt
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooksBase, RunHooksBase
-from holdfast.agents.hosted.prompt import (
-    DynamicPromptFunction,
-    Prompt,
-    chosen_prompt,
-    fixed_prompt,
-)
+from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt, chosen_prompt, fixed_prompt
 from holdfast.agents.hosted.tools import HostedMCPTool, HostedTool
 from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
@@ -49,12 +44,7 @@ from holdfast.agents.tools.options import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.models.resolve import (
-    AnyModel,
-    default_settings,
-    get_default_model,
-    were_given,
-)
+from holdfast.models.resolve import AnyModel, default_settings, get_default_model, were_given
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import MAX_DEPTH, AgentSnapshot
 from holdfast.values.checks.gate import known_as

@@ -29,6 +29,7 @@ from holdfast.archive.bytestore import (
     OWNER_FILE,
     UNUSED,
     LocalStore,
+    S3Store,
     aside_path,
     blob_path,
     copy_path,
@@ -345,6 +346,18 @@ class Archive:
         with self._failures("read", path):
             return self._kept.size(path) or 0, self._kept.written(path)
 
+    def lock(self, paths: Sequence[str], *, on: bool) -> bool:
+        """Set or end the legal hold of files in a bucket of S3 with Object Lock.
+
+        Returns:
+            Whether it is in such a bucket; else nothing was done.
+
+        Raises:
+            ArchiveError: The bucket does not let it.
+        """
+        with self._failures("locked" if on else "unlocked", ""):
+            return isinstance(self._kept, S3Store) and self._kept.lock(paths, on=on)
+
     def archive_id(self) -> str:
         """Return the archive's id, made at the first call by whichever process comes first.
 
@@ -552,6 +565,10 @@ class Archive:
     async def aage(self, path: str) -> tuple[int, float]:
         """Run `age` in a thread."""
         return await asyncio.to_thread(self.age, path)
+
+    async def alock(self, paths: Sequence[str], *, on: bool) -> bool:
+        """Run `lock` in a thread."""
+        return await asyncio.to_thread(self.lock, paths, on=on)
 
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""

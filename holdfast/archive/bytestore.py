@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from errno import ENOSYS
 from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -80,12 +81,14 @@ FORKS = "forks"
 """Which tasks were forked from a task, in a folder of it."""
 HOLDS = "holds"
 """What must not be erased or deleted, and who has ended that; none is ever changed."""
+LOCKS = "locks"
+"""Which files a hold has locked, in a folder of it."""
 SUPERSEDED = "superseded"
 """Records of a task's ends that others have replaced."""
 
 
 def folder_of(kind: str, task_id: str) -> str:
-    """Return the folder of a task in `EFFECTS`, `FORKS` or `SUPERSEDED`, kept as long as it."""
+    """Return the folder of a task, as in `EFFECTS`, kept as long as it; or of a hold in `LOCKS`."""
     return record_name(kind, task_id).removesuffix(".json")
 
 
@@ -554,6 +557,34 @@ class S3Store(FsspecStore):
         """Return when an object was written last."""
         return float(self._head(path)["LastModified"].timestamp())
 
+    def lock(self, paths: Sequence[str], *, on: bool) -> bool:
+        """Set or end the legal hold of objects: of each version, of the newest 1,000.
+
+        Returns:
+            Whether the bucket has Object Lock; else nothing was done.
+        """
+        try:
+            said = self._call("get_object_lock_configuration", "")["ObjectLockConfiguration"]
+        except OSError as error:  # or it only speaks the protocol
+            if error.errno == ENOSYS or "ObjectLockConfigurationNotFound" in str(error):
+                return False
+            raise
+
+        def set_one(path: str) -> None:
+            given = {"LegalHold": {"Status": "ON" if on else "OFF"}}
+            for each in self._call("list_object_versions", path).get("Versions", ()):
+                if each["Key"].endswith(path):  # longer names begin alike
+                    self._call("put_object_legal_hold", path, **given, VersionId=each["VersionId"])
+
+        with ThreadPoolExecutor(_CREATORS) as pool:
+            list(pool.map(set_one, paths))
+        return bool(said.get("ObjectLockEnabled") == "Enabled")
+
     def _head(self, path: str) -> Any:
+        return self._call("head_object", path)
+
+    def _call(self, method: str, path: str, **given: Any) -> Any:
+        """Ask S3 about an object; s3fs leaves out what the method does not take."""
         bucket, key, _ = self._fs.split_path(f"{self._root}/{path}")
-        return self._fs.call_s3("head_object", self._fs.kwargs, Bucket=bucket, Key=key)
+        given |= {"Bucket": bucket, "Key": key, "Prefix": key}
+        return self._fs.call_s3(method, self._fs.kwargs, **given)

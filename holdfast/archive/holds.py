@@ -46,6 +46,7 @@ class Hold(Value):
         ended_by: Who has ended it; empty while it holds.
         ended_at: When.
         ended_reason: Why.
+        locked: How many files `hold` has locked in the archive's bucket; None without Object Lock.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Hold(Value):
     ended_by: str = ""
     ended_at: float = 0.0
     ended_reason: str = ""
+    locked: int | None = None
 
 
 async def code_of(archive: Archive, kind: Kind, name: str) -> str:
@@ -220,8 +222,8 @@ async def add_hold(
     return made
 
 
-async def end_hold(archive: Archive, code: str, *, case: str, by: str, reason: str) -> Hold:
-    """End a hold. Its record stays, and says who has ended it.
+async def find_hold(archive: Archive, code: str, *, case: str) -> Hold:
+    """Return what is held for a case.
 
     Raises:
         NotFoundError: Nothing of that name is held for that case.
@@ -232,6 +234,15 @@ async def end_hold(archive: Archive, code: str, *, case: str, by: str, reason: s
     if held is None:
         cases = ", ".join(repr(each.case) for each in there if each.code == code) or "none"
         raise NotFoundError(f"That is not held for the case {case!r}; it is held for: {cases}.")
+    return held
+
+
+async def end_hold(archive: Archive, held: Hold, *, by: str, reason: str) -> Hold:
+    """End a hold. Its record stays, and says who has ended it.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
     end = {"ended_by": by, "ended_at": time.time(), "ended_reason": reason}
     name = record_name(HOLDS, f"{held.id}{_ENDED}")
     there_now = as_object(await archive.acreate_record(name, signed(dict(end), held.id, HOLD_END)))

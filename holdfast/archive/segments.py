@@ -7,10 +7,10 @@ import gc
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.bytestore import FORKS, SUPERSEDED, folder_of
@@ -32,6 +32,8 @@ from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
 from holdfast.values.text.logs import log
+
+T = TypeVar("T")
 
 # Garbage collection, put off while many values are made that will live on.
 
@@ -330,16 +332,22 @@ def in_force(
         commits: All of them.
         erased: Turns that replace the erased ones, by task.
     """
-    found: list[CommitRef] = []
-    for commit in commits:
-        if commit.erases:
-            continue
-        if not commit.sha256:
+    return turns_in_force(commits, erased, lambda commit: commit)
+
+
+def turns_in_force(
+    turns: Sequence[T], erased: Mapping[str, T], commit_of: Callable[[T], CommitRef | None]
+) -> list[T]:
+    """Do as `in_force` does with turns; one without a commit stays where it is."""
+    found: list[T] = []
+    for turn in turns:
+        if (commit := commit_of(turn)) is None:
+            found.append(turn)
+        elif not commit.erases and not commit.sha256:
             found.clear()
-            continue
-        if commit.replaces:
-            del found[-commit.replaces :]
-        found.append(erased.get(commit.task, commit))
+        elif not commit.erases:
+            del found[max(len(found) - commit.replaces, 0) :]
+            found.append(erased.get(commit.task, turn))
     return found
 
 

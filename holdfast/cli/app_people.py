@@ -255,34 +255,22 @@ def erase(
 
 
 hold = group("hold", people, "Keep what a case needs: it is not erased or deleted.")
-SelectorArgument = Annotated[
-    str, typer.Argument(metavar="SELECTOR", help="task:ID, session:NAME or person:NAME.")
-]
-CaseOption = Annotated[str, typer.Option("--case", help="The case that it is held for.")]
+ENDS_HOLD = "End a hold; the record that there was one stays."
 
 
+@command(hold, "commands.keeping.end_hold_command", "end", ENDS_HOLD)
 @command(hold, "commands.keeping.hold_command", "add")
 def add_hold(
-    selector: SelectorArgument,
+    selector: Annotated[
+        str, typer.Argument(metavar="SELECTOR", help="task:ID, session:NAME or person:NAME.")
+    ],
     *,
-    case: CaseOption,
+    case: Annotated[str, typer.Option("--case", help="The case that it is held for.")],
     reason: ReasonOption = "",
     by: ByOption = "",
     app: AppOption = None,
 ) -> None:
     """Refuse to erase or delete a task, a session or a person's data."""
-
-
-@command(hold, "commands.keeping.end_hold_command", "end")
-def end_hold(
-    selector: SelectorArgument,
-    *,
-    case: CaseOption,
-    reason: ReasonOption = "",
-    by: ByOption = "",
-    app: AppOption = None,
-) -> None:
-    """End a hold; the record that there was one stays."""
 
 
 @command(hold, "commands.keeping.holds_command", "list")

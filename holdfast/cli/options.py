@@ -173,12 +173,13 @@ def _in_local_time(given: datetime) -> datetime:
 
 
 def command(
-    group: typer.Typer, place: str, name: str | None = None
+    group: typer.Typer, place: str, name: str | None = None, means: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a command of a group, by a function that has its words and its options, and no body.
 
     What it does is the function at `place`, below `holdfast.cli`. It is imported when the command
-    runs, and gets the options of all commands, and each declared one by its name.
+    runs, and gets the options of all commands, and each declared one by its name. A second command
+    with the same options has words of its own, `means`.
     """
     module, _, function = f"holdfast.cli.{place}".rpartition(".")
 
@@ -190,7 +191,7 @@ def command(
 
         own = inspect.signature(words, eval_str=True).parameters.values()
         first = inspect.Parameter("common", inspect.Parameter.POSITIONAL_ONLY)
-        body.__name__, body.__doc__ = words.__name__, words.__doc__
+        body.__name__, body.__doc__ = words.__name__, means or words.__doc__
         vars(body)["place"] = module, function
         vars(body)["__signature__"] = inspect.Signature([first, *own])
         group.command(name, epilog=EPILOG)(shared(body))

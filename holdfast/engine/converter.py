@@ -167,10 +167,7 @@ def _refuse_unknown(given: dict[str, Json]) -> None:
     Raises:
         WrongTypeError: There is such a field; the text names the nearest one.
     """
-    parts = (
-        ("the input of a task", given, TaskInput),
-        ("its head", given["head"], TaskHead),
-    )
+    parts = (("the input of a task", given, TaskInput), ("its head", given["head"], TaskHead))
     for what, part, kind in parts:
         try:
             check_known(f"fields of {what}", part, kind.model_fields)

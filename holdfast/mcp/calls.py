@@ -30,12 +30,7 @@ from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import (
-        CallToolResult,
-        ElicitRequestParams,
-        ElicitResult,
-        InputRequiredResult,
-    )
+    from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 
 LONGEST_STATE = 65_536

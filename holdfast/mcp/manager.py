@@ -242,10 +242,7 @@ class MCPUtil:
         return await made.run(context, input_json)
 
 
-def _config(
-    strict: bool,
-    failure_text: FailureFormatter | Literal["default"] | None,
-) -> MCPConfig:
+def _config(strict: bool, failure_text: FailureFormatter | Literal["default"] | None) -> MCPConfig:
     """Return the settings of an agent that say this."""
     config: MCPConfig = {"convert_schemas_to_strict": strict}
     if failure_text != "default":

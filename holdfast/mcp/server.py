@@ -10,10 +10,7 @@ from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import check_guardrails
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool
-from holdfast.agents.tools.guardrails import (
-    ToolInputGuardrail,
-    ToolOutputGuardrail,
-)
+from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.options import FailureFormatter, ToolOptions, refuse_option
 from holdfast.errors import UserError
 from holdfast.mcp.calls import Inquiries, ServerCall

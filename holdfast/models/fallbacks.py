@@ -149,9 +149,7 @@ class FallbackModel:
 
 
 async def _asked(
-    model: Model,
-    sent: ModelRequest,
-    ask: Callable[[Model, ModelRequest], Awaitable[ModelAnswer]],
+    model: Model, sent: ModelRequest, ask: Callable[[Model, ModelRequest], Awaitable[ModelAnswer]]
 ) -> ModelAnswer | ModelError:
     """Return a model's answer, which may be one that cannot be used, or why it gave none."""
     try:

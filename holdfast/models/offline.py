@@ -227,9 +227,7 @@ def answer(request: ModelRequest) -> ModelAnswer:
     return ModelAnswer(
         message=message,
         usage=Usage(
-            requests=1,
-            input_tokens=asked // 4,
-            output_tokens=len(canonical(message.wire())) // 4,
+            requests=1, input_tokens=asked // 4, output_tokens=len(canonical(message.wire())) // 4
         ),
         model="offline",
         response_id=f"offline_{_mark(request)}",
@@ -291,10 +289,7 @@ def _call(
             f" {', '.join(missing)}. {_ABILITY}"
         )
     first, second = _parameters(offered[operation.name])
-    arguments = {
-        first: _value(operation.left, values),
-        second: _value(operation.right, values),
-    }
+    arguments = {first: _value(operation.left, values), second: _value(operation.right, values)}
     return ToolCall(
         id=f"call_{_mark(request)}", name=operation.name, arguments=json.dumps(arguments)
     )

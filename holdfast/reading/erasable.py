@@ -171,8 +171,8 @@ async def plan_erasure(
         await _refuse_below(reader, name)
         roots, sessions, unread = [name], list[str](), list[str]()
     else:
-        roots, sessions, unread = await _roots(reader, kind, name)
-    closure = await _closure(reader, roots, with_forks=with_forks, is_named=kind == "task")
+        roots, sessions, unread = await roots_of(reader, kind, name)
+    closure = await closure_of(reader, roots, with_forks=with_forks, is_named=kind == "task")
     if len(closure.heads) > MOST_TASKS:
         msg = f"These are {len(closure.heads)} tasks; one erasure takes {MOST_TASKS}."
         raise CommandRefusedError(msg, remedy="Erase some tasks or sessions of it on their own.")
@@ -211,7 +211,7 @@ class _Closure(NamedTuple):
     forks: dict[str, list[str]]
 
 
-async def _closure(
+async def closure_of(
     reader: Reader, roots: Sequence[str], *, with_forks: bool, is_named: bool
 ) -> _Closure:
     """Follow tasks to their child tasks and forks."""
@@ -246,7 +246,7 @@ async def _closure(
     return found
 
 
-async def _roots(reader: Reader, kind: Kind, name: str) -> tuple[list[str], list[str], list[str]]:
+async def roots_of(reader: Reader, kind: Kind, name: str) -> tuple[list[str], list[str], list[str]]:
     """Find the tasks and the sessions of a session or a person, and what cannot be read.
 
     Raises:

@@ -27,13 +27,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     is_torn,
 )
-from holdfast.reading.queries import (
-    TaskQueries,
-    has_begun,
-    server_errors,
-    why_blocked,
-    why_ended,
-)
+from holdfast.reading.queries import TaskQueries, has_begun, server_errors, why_blocked, why_ended
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
@@ -405,10 +399,7 @@ class Reader(TaskQueries):
                     return await self.output(task_id, record)
         step = view.step.model_copy(update={"task_id": task_id})
         return TaskStepOutput(
-            status="waiting",
-            task_step=step,
-            waiting_for=view.waiting_for,
-            approvals=view.approvals,
+            status="waiting", task_step=step, waiting_for=view.waiting_for, approvals=view.approvals
         )
 
     async def all_waiting(self, task_id: str) -> list[TaskStepOutput]:

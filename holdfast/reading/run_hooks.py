@@ -20,12 +20,7 @@ from holdfast.agents.runs.results import response
 from holdfast.agents.runs.teams import Team
 from holdfast.agents.tools.context import ToolContext, names_in_context
 from holdfast.archive.contents import read_json
-from holdfast.errors import (
-    EngineError,
-    ModelRequestError,
-    ModelUnavailableError,
-    NotFoundError,
-)
+from holdfast.errors import EngineError, ModelRequestError, ModelUnavailableError, NotFoundError
 from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import resolved

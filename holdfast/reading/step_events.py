@@ -338,9 +338,7 @@ def _tool_text(event: HostedToolRan | ToolCalled | ToolDone) -> str:
             return f"{event.output.tool_name} {verb} {_short(str(event.output))}"
 
 
-def _aside_text(
-    event: Waiting | ApprovalDecided | CommandGiven | StepFailed | Attempt,
-) -> str:
+def _aside_text(event: Waiting | ApprovalDecided | CommandGiven | StepFailed | Attempt) -> str:
     """Say what a person is asked for or did, or what went wrong."""
     match event:
         case Waiting():

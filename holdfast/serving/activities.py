@@ -18,11 +18,7 @@ from holdfast.activities.notices import NoticeActivities, Notifier, checked_noti
 from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
-from holdfast.activities.tools.questions import (
-    JudgingActivities,
-    sent_at,
-    session_rules,
-)
+from holdfast.activities.tools.questions import JudgingActivities, sent_at, session_rules
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent

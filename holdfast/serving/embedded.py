@@ -358,10 +358,7 @@ class LocalEngine:
 
         async def make(host: Host) -> Workers:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
-            options = {
-                "graceful_shutdown_timeout": GRACE,
-                "workflow_task_executor": host.workflows,
-            }
+            options = {"graceful_shutdown_timeout": GRACE, "workflow_task_executor": host.workflows}
             if queue == queue_of(DEFAULT_APP):
                 return Workers([session_worker(client, activities, **options)])
             return Workers([serving_worker(client, activities, queue=queue, **options)])

@@ -282,9 +282,7 @@ def departure(
         last_step=record.step if record.last and record.alone and record.step.agent else None,
         fork=fork,
         log=Recorded(
-            segment=segment,
-            ledger=ledger,
-            marks=record.marks[-1].number if record.marks else 0,
+            segment=segment, ledger=ledger, marks=record.marks[-1].number if record.marks else 0
         ),
     )
     return begun.model_copy(update={"waits_since": WaitingChange.between(found, waiting(begun))})

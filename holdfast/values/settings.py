@@ -178,34 +178,36 @@ class ModelSettings(Settings):
         __init__.__signature__ = signature(BaseModel.__init__)
         __init__.__pydantic_base_init__ = True  # as for Worded
 
+    # The Agents SDK's, in its order; then our own.
     temperature: float | None = None
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    max_tokens: int | None = None
     tool_choice: str | MCPToolChoice | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    max_tokens: int | None = None
     reasoning: ReasoningOptions | None = None
-    reasoning_effort: str | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
-    prompt_cache_options: Data | None = None
     include_usage: bool | None = None
     response_include: tuple[str, ...] | None = None
     top_logprobs: int | None = Field(default=None, ge=0)
-    context_management: tuple[Data, ...] | None = None
     extra_query: Data | None = None
     extra_body: Data | None = None
     extra_headers: dict[str, str] | None = None
     extra_args: Data | None = None
+    retry: ModelRetrySettings | None = None
+    context_management: tuple[Data, ...] | None = None
+    prompt_cache_options: Data | None = None
+
+    reasoning_effort: str | None = None
     timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_attempts: int | None = Field(default=None, ge=1)
     rate_limit_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    retry: ModelRetrySettings | None = None
     preserve_raw_usage: ClassVar[None] = None  # models of the Agents SDK ask for it
 
     @field_validator(
@@ -297,32 +299,11 @@ class ModelSettings(Settings):
         return self.model_copy(update=changes)
 
 
-_IN_ORDER = (
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "tool_choice",
-    "parallel_tool_calls",
-    "truncation",
-    "max_tokens",
-    "reasoning",
-    "verbosity",
-    "metadata",
-    "store",
-    "prompt_cache_retention",
-    "include_usage",
-    "response_include",
-    "top_logprobs",
-    "extra_query",
-    "extra_body",
-    "extra_headers",
-    "extra_args",
-    "retry",
-    "context_management",
-    "prompt_cache_options",
-)
-"""The fields in the order of the Agents SDK, for settings that are given without names."""
+_OWN = {"reasoning_effort", "timeout_seconds", "timeout", "max_attempts", "rate_limit_seconds"}
+"""Fields that the Agents SDK does not have."""
+
+_IN_ORDER = tuple(name for name in ModelSettings.model_fields if name not in _OWN)
+"""Its fields, for settings that are given without names."""
 
 NOT_TRACED = {"extra_query", "extra_body", "extra_headers", "extra_args"}
 """What is added to requests, which may hold keys: neither traces nor audits show it."""

@@ -99,12 +99,7 @@ class Fold(Value):
         pinned = tuple(map(int, found[1].split(","))) if found[1] else ()
         length, kept, fresh, longest = map(int, found.group(2, 3, 4, 5))
         return cls(
-            length=length,
-            pinned=pinned,
-            kept=kept,
-            fresh=fresh,
-            longest=longest,
-            changed=found[6],
+            length=length, pinned=pinned, kept=kept, fresh=fresh, longest=longest, changed=found[6]
         )
 
     def message(self, text: str) -> Message:

@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from holdfast.errors import (
-    ModelBehaviorError,
-    ModelRefusalError,
-    UnfitAnswerError,
-)
+from holdfast.errors import ModelBehaviorError, ModelRefusalError, UnfitAnswerError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_contents import kind_of

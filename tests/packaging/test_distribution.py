@@ -55,7 +55,8 @@ def test_wheel_claims_one_top_level_name(built: Built) -> None:
 
 
 def test_wheel_is_typed(built: Built) -> None:
-    assert {"holdfast/py.typed", "holdfast/__init__.pyi"} <= built.wheel
+    stubs = {"holdfast/__init__.pyi", "holdfast/models/__init__.pyi"}
+    assert {"holdfast/py.typed", *stubs} <= built.wheel
 
 
 def test_wheel_carries_the_licence(built: Built) -> None:

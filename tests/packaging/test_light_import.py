@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 import holdfast
-from holdfast import agents_sdk
 from tests.packaging.checkout import run_python
 
 ALLOWED = {
@@ -47,7 +46,9 @@ def test_declaring_an_agent_loads_pydantic_and_nothing_else(tmp_path: Path) -> N
     assert loaded - ALLOWED == set()
 
 
-PACKAGES = pytest.mark.parametrize("package", [holdfast, agents_sdk], ids=["product", "sdk"])
+STUBS = sorted(Path(str(holdfast.__file__)).parent.rglob("__init__.pyi"))
+NAMES = [".".join(path.parts[path.parts.index("holdfast") : -1]) for path in STUBS]
+PACKAGES = pytest.mark.parametrize("package", [*map(importlib.import_module, NAMES)], ids=NAMES)
 
 
 @PACKAGES

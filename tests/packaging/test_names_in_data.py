@@ -35,9 +35,7 @@ holdfast/serving/worker_process.py holdfast/testing/conformance/process.py
 # a file that has changed: compiled to find errors, never run
 holdfast/cli/commands/start/reload.py
 # a public name's, a model's: a table in that file
-holdfast/values/code/stub_names.py holdfast/archive/__init__.py holdfast/desk/__init__.py
-holdfast/models/__init__.py holdfast/tracing/__init__.py holdfast/models/providers.py
-holdfast/agents_sdk/absent_names.py
+holdfast/values/code/stub_names.py holdfast/models/providers.py holdfast/agents_sdk/absent_names.py
 # a constant, a class at hand: a loaded module
 holdfast/llama_index/llms/openai.py holdfast/testing/conformance/lab.py
 """

@@ -1,5 +1,6 @@
 """Both OpenAI models against the fake API: what they send and how they read the answer."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -197,4 +198,22 @@ async def test_address_and_key_are_read_at_each_call(monkeypatch: pytest.MonkeyP
         assert (await model.respond(request)).text == "first"
         monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
         assert (await model.respond(request)).text == "second"
+    await model.close()
+
+
+async def test_many_requests_at_once_share_out_among_clients(
+    api: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.models.openai.http.connection._POOL_REQUESTS", 2)
+    api.add(*["Hi"] * 13)
+    model = ResponsesModel("some-model")
+    asked = ModelRequest(model="some-model", messages=(user("x"),))
+
+    async def pools(at_once: int) -> list[int]:
+        await asyncio.gather(*(model.respond(asked) for _ in range(at_once)))
+        ((found,),) = ([*each.values()] for each in model._connection._made.values())
+        return [each.requests for each in found]
+
+    assert await pools(1) == await pools(1) == [0]
+    assert await pools(5) == await pools(6) == [0, 0, 0]
     await model.close()

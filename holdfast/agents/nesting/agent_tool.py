@@ -350,8 +350,7 @@ class AgentTool(Tool[..., Any]):
                 raise _waiting(self, result)
         else:
             result = dataclasses.replace(
-                cast("Any", await ctx.nested()),
-                agent_tool_invocation=invocation_of(ctx),
+                cast("Any", await ctx.nested()), agent_tool_invocation=invocation_of(ctx)
             )
             if self.options["on_stream"] is not None:
                 await tell(self, ctx, ctx.nested.events(), users_agent(self.agent))

@@ -169,11 +169,7 @@ def _items(
 
 
 def _item(
-    raw: dict[str, Json],
-    agent: Agent,
-    handoffs: set[str],
-    team: Team,
-    called: Mapping[str, str],
+    raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team, called: Mapping[str, str]
 ) -> RunItem:
     match raw.get("type", "message"):
         case "message" if raw.get("role") == "assistant":

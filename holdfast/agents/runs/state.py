@@ -409,10 +409,7 @@ class RunState(Generic[ContextT, AgentT]):
         return [(f"{self.id}-{k}", text) for k, text in enumerate(self._input)]
 
     def to_json(
-        self,
-        *,
-        context_serializer: Serializer | None = None,
-        strict_context: bool = False,
+        self, *, context_serializer: Serializer | None = None, strict_context: bool = False
     ) -> dict[str, Json]:
         """Return the state as JSON data.
 

@@ -36,9 +36,7 @@ def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P,
 
 
 @overload
-def tool(
-    **options: Unpack[ToolOptions],
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def tool(
@@ -75,9 +73,7 @@ def function_tool(func: Callable[P, R], /, **options: Unpack[ToolOptions]) -> To
 
 
 @overload
-def function_tool(
-    **options: Unpack[ToolOptions],
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def function_tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def function_tool(

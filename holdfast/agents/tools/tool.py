@@ -38,10 +38,7 @@ from holdfast.agents.tools.arguments import (
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.functions.function_schema import FuncSchema
 from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
-from holdfast.agents.tools.guardrails import (
-    ToolInputGuardrail,
-    ToolOutputGuardrail,
-)
+from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.options import (
     ApprovalPredicate,
     EffectHook,

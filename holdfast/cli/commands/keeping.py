@@ -69,7 +69,14 @@ async def hold_command(
     """Hold something for a case, or end that."""
     async with engine_of(common) as engine:
         runner = engine.runner(app=app)
-        return _told(common, [await (runner.end_hold if ends else runner.hold)(selector, **given)])
+        found = await (runner.end_hold if ends else runner.hold)(selector, **given)
+    if not ends:
+        output.say(
+            "The archive is in no bucket with Object Lock: other tools can delete what is held."
+            if found.locked is None
+            else f"Object Lock: {found.locked} files have a legal hold of S3."
+        )
+    return _told(common, [found])
 
 
 end_hold_command = partial(hold_command, ends=True)

@@ -23,6 +23,7 @@ from holdfast.archive.holds import (
     certificates_of,
     code_of,
     end_hold,
+    find_hold,
     read_holds,
     refuse_held,
 )
@@ -32,6 +33,7 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import unique_id
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
 from holdfast.reading.erasable import Plan, plan_erasure, with_names
+from holdfast.reading.locks import lock, unlock
 from holdfast.reading.queries import server_errors
 from holdfast.reading.visibility import origin_of
 from holdfast.task.data.undo import UndoRequest
@@ -181,7 +183,8 @@ class TaskErasing(RunnerBase):
     async def hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:
         """Keep a task, a session or a person's data: erase and delete refuse it from now on.
 
-        An erasure that has begun goes on.
+        An erasure that has begun goes on. In a bucket with Object Lock, what there is gets a legal
+        hold of S3; what is written later gets it when this is called again.
 
         Args:
             selector: "task:ID", "session:NAME" or "person:NAME".
@@ -191,10 +194,12 @@ class TaskErasing(RunnerBase):
 
         Raises:
             InvalidArgumentError: The selector names nothing, or a name is missing.
-            ArchiveError: The archive cannot be used.
+            ArchiveError: The archive cannot be used; or it is held, and not all is locked in its
+                bucket, as the text says.
         """
         kind, name, code = await self._held(selector, case, by, reason)
-        return await add_hold(self.archive, kind, name, code, case=case, by=by, reason=reason)
+        held = await add_hold(self.archive, kind, name, code, case=case, by=by, reason=reason)
+        return await lock(self._read, held)
 
     async def end_hold(self, selector: str, *, case: str, by: str, reason: str = "") -> Hold:
         """End a hold. Its record stays.
@@ -205,7 +210,9 @@ class TaskErasing(RunnerBase):
             ArchiveError: The archive cannot be used.
         """
         _, _, code = await self._held(selector, case, by, reason)
-        return await end_hold(self.archive, code, case=case, by=by, reason=reason)
+        held = await find_hold(self.archive, code, case=case)
+        await unlock(self.archive, held)
+        return await end_hold(self.archive, held, by=by, reason=reason)
 
     async def list_holds(self, *, ended: bool = False) -> list[Hold]:
         """List what is held, oldest first; with `ended` also what is not any more.

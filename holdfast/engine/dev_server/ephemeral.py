@@ -104,9 +104,7 @@ async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
     )
     try:
         ready = await wait_ready(
-            f"127.0.0.1:{port}",
-            seconds=START_SECONDS,
-            is_running=lambda: process.poll() is None,
+            f"127.0.0.1:{port}", seconds=START_SECONDS, is_running=lambda: process.poll() is None
         )
         children = children_of(process.pid) if ready is not None else []
     except BaseException:

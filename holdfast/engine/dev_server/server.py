@@ -312,10 +312,7 @@ def _spawn(directory: Path, *, before: tuple[int, ...], ui: bool) -> tuple[Serve
         child = _launch(command, cwd=directory, output=output)
     adopt_child(child)
     record = ServerRecord(
-        pid=child.pid,
-        started=start_time(child.pid) or 0.0,
-        port=port,
-        ui_port=ui_port,
+        pid=child.pid, started=start_time(child.pid) or 0.0, port=port, ui_port=ui_port
     )
     return record, log_start
 

@@ -22,7 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import ChatMemoryBuffer
-from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
+from holdfast.llama_index.query_pipeline import QueryPipeline
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import is_object
 from holdfast.values.messages import Message

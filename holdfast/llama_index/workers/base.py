@@ -14,7 +14,7 @@ from holdfast.agents.agent import Agent
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import ChatMemoryBuffer, template_text
 from holdfast.llama_index.llms.openai import default_llm
-from holdfast.llama_index.query_pipeline.pipeline import (
+from holdfast.llama_index.query_pipeline import (
     AgentFnComponent,
     AgentInputComponent,
     CustomAgentComponent,

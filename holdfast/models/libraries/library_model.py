@@ -16,12 +16,7 @@ from copy import copy
 from http import HTTPStatus
 from typing import Any, ClassVar, Self, cast
 
-from holdfast.errors import (
-    HoldfastError,
-    InvalidArgumentError,
-    ModelError,
-    ModelRequestError,
-)
+from holdfast.errors import HoldfastError, InvalidArgumentError, ModelError, ModelRequestError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, origins, status_in
 from holdfast.models.openai.chat import chat_body, read_answer
 from holdfast.models.openai.chat_stream import CompletionStream

@@ -236,11 +236,7 @@ def approval_request(call: ToolCall) -> Item:
 
 def approval_answer(call: ToolCall, text: str, *, approve: bool) -> Message:
     """Make the message that answers a request; a rejection without a reason gives none."""
-    item: Item = {
-        "type": APPROVAL_RESPONSE,
-        "approval_request_id": call.id,
-        "approve": approve,
-    }
+    item: Item = {"type": APPROVAL_RESPONSE, "approval_request_id": call.id, "approve": approve}
     if not approve and text not in ("", BARE_REJECTION):
         item["reason"] = text
     return answered_request(item)

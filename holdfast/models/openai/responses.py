@@ -19,12 +19,7 @@ from holdfast.models.openai.hosted_items import (
     without_lost_searches,
 )
 from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
-from holdfast.models.openai.http.failures import (
-    cut_off,
-    first_problem,
-    malformed,
-    status_error,
-)
+from holdfast.models.openai.http.failures import cut_off, first_problem, malformed, status_error
 from holdfast.models.openai.item_contents import FAKE_ID, kind_of, without_status
 from holdfast.models.openai.items import CALLS, Item, assistant_message, to_response_items
 from holdfast.models.openai.local_items import LOCAL_CALLS, run_by_provider

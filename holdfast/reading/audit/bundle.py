@@ -75,7 +75,11 @@ async def write_bundle(
         ConnectError: The server could not be reached.
     """
     with _writer(file) as bundle:
-        reading = Reader(reader.client, _Copying(reader.archive, bundle))
+
+        def copy(sha256: str, data: bytes) -> None:
+            bundle.add(check_bundle.value_name(sha256), data)
+
+        reading = Reader(reader.client, Noting(reader.archive, copy))
         asked = dict.fromkeys(tasks)
         todo, told = [*asked, *taken_back], list[Json]()
         done, missing = dict[str, Verification](), dict[str, str]()
@@ -200,16 +204,16 @@ def _writer(file: Path) -> Generator[_Writer]:
         raise InvalidArgumentError(msg) from error
 
 
-class _Copying(Archive):
-    """An archive that copies each value which is read from it into a bundle."""
+class Noting(Archive):
+    """An archive that notes each value which is read from it, by its digest."""
 
-    def __init__(self, archive: Archive, bundle: _Writer) -> None:
+    def __init__(self, archive: Archive, note: Callable[[str, bytes], None]) -> None:
         """Read from this archive: its store, its keys and its caches are shared."""
         vars(self).update(vars(archive))
-        self._bundle = bundle
+        self._note = note
 
     def get(self, sha256: str) -> bytes:
         """Return the bytes stored under this digest."""
         data = super().get(sha256)
-        self._bundle.add(check_bundle.value_name(sha256), data)
+        self._note(sha256, data)
         return data

@@ -17,7 +17,12 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, Workfl
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
-from holdfast.archive.segments import check_erased, read_messages, read_segment
+from holdfast.archive.segments import (
+    check_erased,
+    read_messages,
+    read_segment,
+    turns_in_force,
+)
 from holdfast.archive.session_commits import find_run
 from holdfast.errors import (
     DAMAGED,
@@ -249,17 +254,7 @@ async def _turns(archive: Archive, state: SessionState, found: Verification) -> 
 def _in_force(turns: Sequence[_Turn], upto: int | None = None) -> list[_Turn]:
     """Return of the first turns those after the last reset that no later one has replaced."""
     erased = {each.commit.erases: each for each in turns if each.commit and each.commit.erases}
-    found: list[_Turn] = []
-    for turn in turns[:upto]:
-        if turn.commit is not None and turn.commit.erases:
-            continue
-        if turn.commit is not None and not turn.commit.sha256:
-            found.clear()
-            continue
-        if turn.commit is not None and turn.commit.replaces:
-            del found[-turn.commit.replaces :]
-        found.append(turn if turn.commit is None else erased.get(turn.commit.task, turn))
-    return found
+    return turns_in_force(turns[:upto], erased, lambda turn: turn.commit)
 
 
 async def _check_turns(archive: Archive, turns: Sequence[_Turn], found: Verification) -> None:

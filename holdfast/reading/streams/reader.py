@@ -308,10 +308,7 @@ class StreamReader:
         self._agent = (steps[0].open.step.agent if steps else "") or look.task.agent
 
     async def batches(
-        self,
-        over: asyncio.Event | None = None,
-        *,
-        ends: Collection[TaskStatus] = (),
+        self, over: asyncio.Event | None = None, *, ends: Collection[TaskStatus] = ()
     ) -> AsyncGenerator[list[StreamEvent]]:
         """Yield the events that are new, as soon as there are some, until the task is closed.
 

@@ -13,15 +13,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.code.typed_data import Returned
-from holdfast.values.messages import (
-    Artifact,
-    Blob,
-    CallKind,
-    Content,
-    Message,
-    ToolCall,
-    Usage,
-)
+from holdfast.values.messages import Artifact, Blob, CallKind, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import time_shown

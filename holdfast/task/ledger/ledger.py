@@ -306,14 +306,7 @@ class Ledger(LedgerState):
             return False
         return bool(described.run_guards or described.rules(current.open.step.agent).guards)
 
-    def begin(
-        self,
-        asked: RunRequest,
-        *,
-        now: float,
-        owner: str = "",
-        step_id: str = "",
-    ) -> None:
+    def begin(self, asked: RunRequest, *, now: float, owner: str = "", step_id: str = "") -> None:
         """Open a queued step, the first that is ready or the one asked for.
 
         Args:

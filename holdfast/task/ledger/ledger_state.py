@@ -10,14 +10,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
 from holdfast.task.data.state import Carried, TaskInput, head_digest, known_head
 from holdfast.task.data.undo import Newest
-from holdfast.task.ledger.recording import (
-    CLOSED_EVENT,
-    CREATED,
-    NUMBERED,
-    Asked,
-    Log,
-    answer_of,
-)
+from holdfast.task.ledger.recording import CLOSED_EVENT, CREATED, NUMBERED, Asked, Log, answer_of
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.runs.status import TaskStatus

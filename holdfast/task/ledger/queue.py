@@ -455,11 +455,7 @@ class Upcoming:
         """
         serial = self._s.serial + 1
         step = TaskStep(
-            step_id=f"s{serial}",
-            input=text,
-            images=images,
-            enters=True,
-            behind=len(self._s.notes),
+            step_id=f"s{serial}", input=text, images=images, enters=True, behind=len(self._s.notes)
         )
         if self._s.last_step is not None:
             step = step.after(self._s.last_step)

@@ -263,11 +263,7 @@ def _queued(step: TaskStep, *, is_ready: bool) -> dict[str, Json]:
     return {
         "step": step.step_id,
         "status": "queued" if is_ready else "not ready",
-        **given(
-            agent=step.agent,
-            input=cut(step.input or ""),
-            after=list(step.prev_steps),
-        ),
+        **given(agent=step.agent, input=cut(step.input or ""), after=list(step.prev_steps)),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _IMPORT = re.compile(r"^from ([\w.]+) import (?:\(([^)]*)\)|(.+))$", re.MULTILINE)
@@ -26,6 +26,32 @@ def stub_names(package_file: str) -> dict[str, tuple[str, str]]:
         for module, many, one in found
         for there, here in _NAME.findall(many or one)
     }
+
+
+def late_names(
+    package: str, package_file: str, instead: Callable[[str], str] = lambda _: ""
+) -> tuple[list[str], Callable[[], list[str]], Callable[[str], object]]:
+    """Return `__all__`, `__dir__` and `__getattr__` of a package with a stub.
+
+    Args:
+        package: Its `__name__`.
+        package_file: Its `__file__`.
+        instead: Returns what to use instead of a name that the package does not have, as a
+            sentence; empty to suggest a name that is spelled like it.
+    """
+    places = stub_names(package_file)
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *places})
+
+    def get(name: str) -> object:
+        if name not in places:
+            raise missing_name(package, name, instead(name), places)
+        found = load(places[name])
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return list(places), names, get
 
 
 def load(place: tuple[str, str]) -> object:

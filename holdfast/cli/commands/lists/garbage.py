@@ -19,6 +19,7 @@ from holdfast.archive.bytestore import (
     BLOBS,
     ERASURES,
     KEYS_FOLDER,
+    LOCKS,
     PLAIN_FILES,
     UNUSED,
     aside_path,
@@ -129,7 +130,7 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     archive, used = engine.archive, set[str]()
     files = await archive.afiles()
     blobs = [each for each in files if each.startswith(f"{BLOBS}/")]
-    away = (f"{BLOBS}/", f"{KEYS_FOLDER}/", *PLAIN_FILES, "archive.key")
+    away = (f"{BLOBS}/", f"{KEYS_FOLDER}/", f"{LOCKS}/", *PLAIN_FILES, "archive.key")
     records = [each for each in files if not each.startswith(away)]
     for each in await some_at_once(archive.afind_record, records):
         used |= _digests(json.dumps(each).encode())

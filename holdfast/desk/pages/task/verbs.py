@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, Literal
 
 from nicegui import ui
 
@@ -128,8 +128,42 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
     )
 
 
-Run = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Does a verb; it gets the name to be recorded, and what was typed."""
+@dataclass(frozen=True)
+class Asked:
+    """What the dialog of a verb asks for.
+
+    Attributes:
+        argument: The argument of the client's method that it becomes; what is left empty is not
+            given.
+        label: Its label.
+        kind: A text of several lines, a line, or a box, which stands for "keep".
+        is_needed: Whether a text is needed.
+    """
+
+    argument: str
+    label: str
+    kind: Literal["text", "line", "box"] = "text"
+    is_needed: bool = False
+
+    def draw(self) -> Any:
+        """Draw it."""
+        if self.kind == "box":
+            return ui.checkbox(self.label)
+        if self.kind == "line":
+            return ui.input(self.label).props("outlined").classes("w-full")
+        return ui.textarea(self.label).props("outlined autogrow autofocus").classes("w-full")
+
+    def typed(self, made: Any) -> str:
+        """Return what a person has said to what `draw` returned."""
+        return "keep" * made.value if self.kind == "box" else (made.value or "").strip()
+
+
+REASON = Asked("reason", "Reason", is_needed=True)
+WHY = Asked("reason", "Reason (or leave it empty)", "line")
+KEEP = Asked("residue", "Go on where an effect cannot be undone; it is recorded", "box")
+
+Run = Callable[..., Awaitable[Any]]
+"""Does a verb: a method of the client, which is given the name to be recorded as `by`."""
 
 
 class Verbs:
@@ -189,83 +223,60 @@ class Verbs:
 
     def resume(self) -> None:
         """Ask why, and resume the task."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.resume(self._task_id, by, reason=given["why"])
-
-        more = "Steps begin again."
-        self._ask("resume", "Resume the task", more, run, "Resumed.", label="", has_why=True)
+        run, more = partial(self._runner.resume, self._task_id), "Steps begin again."
+        self._ask("resume", "Resume the task", more, run, "Resumed.", WHY)
 
     def wake(self) -> None:
         """Ask why, and end the wait of a call."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.wake(self._task_id, by, reason=given["why"])
-
+        run = partial(self._runner.wake, self._task_id)
         more = "The wait is over as if its time had come."
-        self._ask("wake", "End the wait now", more, run, "Woken.", label="", has_why=True)
+        self._ask("wake", "End the wait now", more, run, "Woken.", WHY)
 
     async def run_on(self) -> None:
         """Run the task on, without waiting for its end."""
-        await self._act("run", self._run_on, "It has run on.")
+        await self._act("run", lambda _: self._runner.run_on(self._task_id), "It has run on.")
 
     async def run_step(self) -> None:
         """Run the next step of the task."""
-        await self._act("run", self._run_step, "The step has run.")
+        await self._act("run", lambda _: self._runner.run_step(self._task_id), "The step has run.")
 
     async def finalize(self) -> None:
         """Close the task with its answer."""
-        await self._act("finalize", self._finalize, "Finalized.")
-
-    async def _run_on(self, _: str, __: dict[str, Any]) -> None:
-        await self._runner.run_on(self._task_id)
-
-    async def _run_step(self, _: str, __: dict[str, Any]) -> None:
-        await self._runner.run_step(self._task_id)
-
-    async def _finalize(self, _: str, __: dict[str, Any]) -> None:
-        await self._runner.finalize_response(self._task_id)
+        finalize = partial(self._runner.finalize_response, self._task_id)
+        await self._act("finalize", lambda _: finalize(), "Finalized.")
 
     def restart(self) -> None:
         """Ask whether to restart a failed step, and run it from its beginning."""
 
-        def run(_: str, __: dict[str, Any]) -> Awaitable[Any]:
+        def run(by: str) -> Awaitable[Any]:
+            del by  # no record says who has run a step
             return self._runner.run_step(self._task_id, restart="step")
 
         more = "Its answered calls are given up: models and tools are called, and paid for, again."
-        self._ask("run", "Restart the step", more, run, "It has run.", label="")
+        self._ask("run", "Restart the step", more, run, "It has run.")
 
     def pause(self) -> None:
         """Ask why, and pause the task."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.pause(self._task_id, given["reason"], by)
-
+        run = partial(self._runner.pause, self._task_id)
         more = "Steps in progress are finished; no further step begins."
-        self._ask("pause", "Pause the task", more, run, "Paused.")
+        self._ask("pause", "Pause the task", more, run, "Paused.", REASON)
 
     def abandon(self, *, force: bool = False) -> None:
         """Ask why, and abandon the task; by force if it obeys no command."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.abandon(self._task_id, given["reason"], by, force=force)
-
+        run = partial(self._runner.abandon, self._task_id, force=force)
         title, more = "Abandon the task", "It ends without an answer: running calls are cancelled."
         if force:
             title = "End the task by force"
             more = "Temporal ends it; its record is made from its history. Mended code could go on."
         more += " This cannot be taken back."
-        self._ask("abandon", title, more, run, "Abandoned.", is_final=True)
+        self._ask("abandon", title, more, run, "Abandoned.", REASON, is_final=True)
 
     async def erase(self) -> None:
         """List what goes with the task, ask why, and erase it for good."""
         found: list[Plan] = []
 
-        async def look(by: str, _: dict[str, Any]) -> None:
+        async def look(by: str) -> None:
             found.append(await self._runner.plan_erasure(self._task_id, by=by, forks="erase"))
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.erase(self._task_id, by=by, reason=given["reason"], forks="erase")
 
         if await self._act("erase", look, ""):
             names = ", ".join(found[0].erasure.tasks)
@@ -273,108 +284,68 @@ class Verbs:
                 f"These go for good, with child tasks and forks: {names}. Nothing of them can be"
                 " read again, also not from a backup without keys/. This cannot be taken back."
             )
+            run = partial(self._runner.erase, self._task_id, forks="erase")
             with self._frame.slot():
-                self._ask("erase", "Erase the task", more, run, "Erased.", is_final=True)
+                self._ask("erase", "Erase the task", more, run, "Erased.", REASON, is_final=True)
 
     def feedback(self) -> None:
         """Ask for a message, and give it to the model."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.give_feedback(self._task_id, given["reason"], by=by)
-
+        run = partial(self._runner.give_feedback, self._task_id)
         more = "The model reads it before its next call; nothing is interrupted."
-        self._ask("feedback", "Give feedback", more, run, "Sent.", label="Message")
+        message = Asked("text", "Message", is_needed=True)
+        self._ask("feedback", "Give feedback", more, run, "Sent.", message)
 
     def revoke(self, rule: StandingRule) -> None:
         """Ask whether a decision for later calls is to end, and end it."""
-
-        def run(by: str, _: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.revoke_rule(rule, by)
-
+        run = partial(self._runner.revoke_rule, rule)
         more = f"Later calls of {rule.tool} ask again; calls that it has decided stay."
-        self._ask("revoke", "Revoke the rule", more, run, "Revoked.", label="")
+        self._ask("revoke", "Revoke the rule", more, run, "Revoked.")
 
     def undo(self) -> None:
         """Ask why, and undo the last step."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.undo_step(
-                self._task_id, "keep" if given["keep"] else "refuse", by=by, reason=given["reason"]
-            )
-
+        run = partial(self._runner.undo_step, self._task_id)
         more = "Its effects are taken back by their tools' own undo, newest first."
-        self._ask("undo", "Undo the last step", more, run, "Undone.", keeps=True)
+        self._ask("undo", "Undo the last step", more, run, "Undone.", REASON, KEEP)
 
     def rewind(self, body: StepBody) -> None:
         """Ask why, and undo all steps after one."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.rewind(
-                self._task_id,
-                _output(body),
-                "keep" if given["keep"] else "refuse",
-                by=by,
-                reason=given["reason"],
-            )
-
+        run = partial(self._runner.rewind, self._task_id, _output(body))
         more = f"All steps after step {body.n} are undone, with their effects."
-        self._ask("rewind", f"Rewind to step {body.n}", more, run, "Rewound.", keeps=True)
+        self._ask("rewind", f"Rewind to step {body.n}", more, run, "Rewound.", REASON, KEEP)
 
     def fork(self, body: StepBody) -> None:
         """Ask for another input or agent, and fork the task after a step."""
 
-        async def run(by: str, given: dict[str, Any]) -> None:
-            made: Task = await self._runner.fork(
-                self._task_id,
-                _output(body),
-                given["reason"] or None,
-                agent=given["agent"] or None,
-                by=by,
-                reason=given["why"],
-            )
+        async def run(**given: Any) -> None:
+            made = await self._runner.fork(self._task_id, _output(body), **given)
             ui.navigate.to(task_url(made.task_id))
 
         more = (
             f"A new task begins with the steps up to step {body.n}. They do not run again, and"
             " this task is not touched."
         )
-        self._ask(
-            "fork",
-            f"Fork after step {body.n}",
-            more,
-            run,
-            "Forked.",
-            label="Another input (or leave it empty)",
-            needs_text=False,
-            has_agent=True,
-            has_why=True,
-        )
+        other = Asked("input", "Another input (or leave it empty)")
+        agent = Asked("agent", "Another agent (or leave it empty)", "line")
+        self._ask("fork", f"Fork after step {body.n}", more, run, "Forked.", other, agent, WHY)
 
     def edit_step(self, step: TaskStep) -> None:
         """Ask for another input of a queued step."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.edit_step(
-                self._task_id, step, given["reason"], by, reason=given["why"]
-            )
-
+        run = partial(self._runner.edit_step, self._task_id, step)
         more = f"Step {step.step_id} begins with the new input."
-        self._ask("edit_step", "Edit the step", more, run, "Edited.", label="Input", has_why=True)
+        other = Asked("input", "Input", is_needed=True)
+        self._ask("edit_step", "Edit the step", more, run, "Edited.", other, WHY)
 
     def drop_step(self, step: TaskStep) -> None:
         """Ask whether to drop a queued step."""
-
-        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.drop_step(self._task_id, step, by, reason=given["why"])
-
+        run = partial(self._runner.drop_step, self._task_id, step)
         more = f"Step {step.step_id} will not run."
-        self._ask("drop_step", "Drop the step", more, run, "Dropped.", label="", has_why=True)
+        self._ask("drop_step", "Drop the step", more, run, "Dropped.", WHY)
 
     async def verify(self) -> None:
         """Verify the record of the task, and show what was found."""
         found: list[Any] = []
 
-        async def run(_: str, __: dict[str, Any]) -> None:
+        async def run(_: str) -> None:
             found.append(await self._runner.verify(self._task_id))
 
         if not await self._act(READ, run, ""):
@@ -393,7 +364,7 @@ class Verbs:
     async def audit(self) -> None:
         """Download the audit as JSON lines."""
 
-        async def run(_: str, __: dict[str, Any]) -> None:
+        async def run(_: str) -> None:
             events = await self._runner.audit(self._task_id)
             lines = [
                 json.dumps(without_secrets(each.wire()), ensure_ascii=False) for each in events
@@ -403,10 +374,8 @@ class Verbs:
 
         await self._act(READ, run, "")
 
-    async def _act(
-        self, verb: Verb, run: Run, done: str, given: dict[str, Any] | None = None
-    ) -> bool:
-        is_done = await self._frame.act(verb, self._task_id, lambda by: run(by, given or {}), done)
+    async def _act(self, verb: Verb, run: Callable[[str], Awaitable[Any]], done: str) -> bool:
+        is_done = await self._frame.act(verb, self._task_id, run, done)
         with self._frame.slot():
             self._look()
         return is_done
@@ -418,58 +387,40 @@ class Verbs:
         more: str,
         run: Run,
         done: str,
-        *,
-        label: str = "Reason",
-        needs_text: bool = True,
-        keeps: bool = False,
-        has_agent: bool = False,
-        has_why: bool = False,
+        *asks: Asked,
         is_final: bool = False,
     ) -> None:
         """Open the dialog of a verb."""
         with open_dialog(title) as dialog:
             heading(title)
             text("p", more, f"m-0 text-sm {QUIET}")
-            said: Any = None
-            if label:
-                said = ui.textarea(label).props("outlined autogrow autofocus").classes("w-full")
-            agent: Any = None
-            why: Any = None
-            if has_agent:
-                agent = ui.input("Another agent (or leave it empty)").props("outlined")
-                agent.classes("w-full")
-            if has_why:
-                why = ui.input("Reason (or leave it empty)").props("outlined").classes("w-full")
-            keep: Any = None
-            if keeps:
-                keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")
-
+            drawn = [(each, each.draw()) for each in asks]
             is_sent = False
 
             async def submit() -> None:
                 nonlocal is_sent
                 if is_sent:  # by the first click of two
                     return
-                typed = cast("str", said.value or "").strip() if said is not None else ""
-                if needs_text and said is not None and not typed:
-                    said.props(f'error error-message="{label} is needed."')
-                    return
+                given: dict[str, str] = {}
+                for each, made in drawn:
+                    typed = (
+                        "keep" * made.value if each.kind == "box" else (made.value or "").strip()
+                    )
+                    if each.is_needed and not typed:
+                        made.props(f'error error-message="{each.label} is needed."')
+                        return
+                    given |= {each.argument: typed} if typed else {}
                 is_sent = True
                 dialog.close()
-                given = {
-                    "reason": typed,
-                    "keep": bool(keep.value) if keep is not None else False,
-                    "agent": cast("str", agent.value or "").strip() if agent is not None else "",
-                    "why": cast("str", why.value or "").strip() if why is not None else "",
-                }
-                await self._act(verb, run, done, given)
+                await self._act(verb, lambda by: run(by=by, **given), done)
 
-            if said is not None:
-                said.on("keydown.ctrl.enter", submit)
+            texts = [made for each, made in drawn if each.kind == "text"]
+            for made in texts:
+                made.on("keydown.ctrl.enter", submit)
             with ui.row().classes("w-full justify-end gap-2"):
                 button("Cancel").on_click(dialog.close)
                 made = button(title, tone="danger" if is_final else "main").on_click(submit)
-                made.props("data-submit" + ("" if label else " autofocus"))
+                made.props("data-submit" + ("" if texts else " autofocus"))
 
 
 def _output(body: StepBody) -> TaskStepOutput:

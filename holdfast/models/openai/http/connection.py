@@ -8,6 +8,7 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -103,7 +104,18 @@ _ANSWER = frozenset({"choices", "output", "type"})
 _WORDS = ("detail", "message", "msg", "errors")
 """Members by which servers say what is wrong, with a status of success and without an `error`."""
 
+_POOL_REQUESTS = 32
+"""Requests at once by one client. Its HTTP library looks at all connections for each request."""
+
 _Place = tuple[int, str | None, str]
+
+
+@dataclass
+class _Pool:
+    """A client, and how many requests it makes now."""
+
+    client: AsyncOpenAI
+    requests: int = 0
 
 
 class Connection:
@@ -137,7 +149,7 @@ class Connection:
         self._options = dict(options or {})
         self._base_url = base_url
         self._api_key = api_key
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, AsyncOpenAI]] = (
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, list[_Pool]]] = (
             WeakKeyDictionary()
         )
 
@@ -167,14 +179,18 @@ class Connection:
         Raises:
             ModelRequestError: There is no API key, or one that cannot be sent.
         """
+        return self._pool().client
+
+    def _pool(self) -> _Pool:
         if (given := self._given) is not None:
-            return given
-        loop = asyncio.get_running_loop()
+            return _Pool(given)
         place = (os.getpid(), self._base_url or os.environ.get("OPENAI_BASE_URL"), self.secret)
-        made = self._made.setdefault(loop, {})
-        if place not in made:
-            made[place] = self._make(place)
-        return made[place]
+        pools = self._made.setdefault(asyncio.get_running_loop(), {}).setdefault(place, [])
+        # The first that has room, so that few requests at once use the connections of few.
+        pool = next((each for each in pools if each.requests < _POOL_REQUESTS), None)
+        if pool is None:
+            pools.append(pool := _Pool(self._make(place)))
+        return pool
 
     def _make(self, place: _Place) -> AsyncOpenAI:
         _, base_url, key = place
@@ -203,14 +219,12 @@ class Connection:
 
     async def close(self) -> None:
         """Close the clients made for the running loop; one that was given stays open."""
-        for client in self._made.pop(asyncio.get_running_loop(), {}).values():
-            await client.close()
+        for pools in self._made.pop(asyncio.get_running_loop(), {}).values():
+            for pool in pools:
+                await pool.client.close()
 
     async def ask(
-        self,
-        path: str,
-        body: RequestBody,
-        settings: ModelSettings,
+        self, path: str, body: RequestBody, settings: ModelSettings
     ) -> tuple[dict[str, Json], str | None]:
         """Make one attempt; return the answer's body and the provider's request id.
 
@@ -275,10 +289,7 @@ class Connection:
 
     @asynccontextmanager
     async def _response(
-        self,
-        path: str,
-        body: RequestBody,
-        settings: ModelSettings,
+        self, path: str, body: RequestBody, settings: ModelSettings
     ) -> AsyncGenerator[Any]:
         """Send a request and give its response, whose body comes while it is read.
 
@@ -313,27 +324,32 @@ class Connection:
         As a stream, so that its body comes while it is read: only so can a body that is not JSON be
         detected, and an endless one be broken off.
         """
-        client = self.client()
+        pool = self._pool()
+        client = pool.client
         # Clients of other classes, such as Azure's, choose the address by the data of the body.
         is_plain = type(client) is AsyncOpenAI
         sent: dict[str, Any] = {"content": body.encoded()} if is_plain else {"body": body.data()}
+        pool.requests += 1
         try:
-            stream = await client.post(
-                path,
-                cast_to=object,
-                options=cast("Any", options),
-                stream=True,
-                stream_cls=AsyncStream[object],
-                **sent,
-            )
-        except (openai.OpenAIError, TimeoutError):
-            raise
-        except Exception as error:  # noqa: BLE001  raised again
-            raise unopened(error, model=self.model, secret=self.secret) from None
-        try:
-            yield stream.response
+            try:
+                stream = await client.post(
+                    path,
+                    cast_to=object,
+                    options=cast("Any", options),
+                    stream=True,
+                    stream_cls=AsyncStream[object],
+                    **sent,
+                )
+            except (openai.OpenAIError, TimeoutError):
+                raise
+            except Exception as error:  # noqa: BLE001  raised again
+                raise unopened(error, model=self.model, secret=self.secret) from None
+            try:
+                yield stream.response
+            finally:
+                await stream.close()
         finally:
-            await stream.close()
+            pool.requests -= 1
 
     async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
         return await self._decoded(
