@@ -6,8 +6,7 @@ from typing import Any
 
 from temporalio import activity
 
-from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, history_before
+from holdfast.activities.data.source import TaskActivities, history_before
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
@@ -27,13 +26,8 @@ from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import assistant
 
 
-class HandlingActivities:
+class HandlingActivities(TaskActivities):
     """Asks error handlers for the tasks of one worker process."""
-
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
 
     @activity.defn(name="handle")
     async def handle(self, given: HandleInput) -> Handled:

@@ -10,7 +10,13 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
+from holdfast.activities.data.source import (
+    Source,
+    TaskActivities,
+    history_before,
+    task_id,
+    worker_identity,
+)
 from holdfast.activities.failures import counted, lost_often, typed_failures
 from holdfast.activities.heartbeat import (
     FailedCalls,
@@ -71,13 +77,8 @@ def failing_for_all() -> Generator[None]:
         raise
 
 
-class GuardingActivities:
+class GuardingActivities(TaskActivities):
     """Runs guardrails for the tasks of one worker process."""
-
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
 
     @activity.defn(name="guard")
     async def guard(self, given: GuardInput) -> GuardFound:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.data.source import TaskActivities, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import current_lease, ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
@@ -77,13 +76,8 @@ def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...
     return tuple(kept)
 
 
-class ClosingActivities:
+class ClosingActivities(TaskActivities):
     """Writes to the archive and to sessions for the tasks of one worker process."""
-
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
 
     @activity.defn(name="archive")
     async def archive(self) -> SegmentRef:

@@ -24,6 +24,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
+from holdfast.activities.data.registry import Registry
 from holdfast.activities.user_loop import working
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import (
@@ -544,6 +545,15 @@ class Seen(NamedTuple):
     whole: Conversation
     transcript: tuple[Message, ...]
     given: int
+
+
+class TaskActivities:
+    """Activities for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
 
 
 async def history_before(source: Source, head: TaskHead) -> Conversation:

@@ -16,6 +16,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry, makes_first_step, published
 from holdfast.activities.data.source import (
     Source,
+    TaskActivities,
     seen_before,
     session_now,
     task_id,
@@ -176,13 +177,12 @@ class Ready(NamedTuple):
     kept: KeptAnswer
 
 
-class StepActivities:
+class StepActivities(TaskActivities):
     """Runs steps for the tasks of one worker process."""
 
     def __init__(self, registry: Registry, source: Source, inline: InlineCalls) -> None:
         """Use these agents and this source of task data, and run some tool calls by `inline`."""
-        self._registry = registry
-        self._source = source
+        super().__init__(registry, source)
         self._inline = inline
         self._texts = StepTexts(source)
 

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.registry import Registry, described_ahead
-from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.data.source import TaskActivities, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.spans import came_to, tool_call
@@ -38,13 +38,8 @@ from holdfast.values.code.some_at_once import some_at_once
 AT_ONCE = 16
 
 
-class NestingActivities:
+class NestingActivities(TaskActivities):
     """Prepares the tasks that calls of agents are."""
-
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
 
     @activity.defn(name="nest")
     async def nest(self, given: ToolInput) -> Nesting:

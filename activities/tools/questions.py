@@ -17,8 +17,7 @@ from temporalio.client import WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition, RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.data.source import TaskActivities, task_id
 from holdfast.activities.failures import (
     certain,
     interrupted,
@@ -57,22 +56,18 @@ from holdfast.task.undo import active_steps, undoable
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import clean, data_in
+from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.text.shown import data_of
 from holdfast.values.tool_result import read_result
 from holdfast.workers.context.offer import not_found_text
 
 
-class JudgingActivities:
+class JudgingActivities(TaskActivities):
     """Answers the task's questions about tool calls, and undoes them."""
-
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
 
     @activity.defn(name="find_tools")
     async def find_tools(self, given: ToolsInput) -> dict[int, str]:
@@ -243,7 +238,7 @@ class JudgingActivities:
             agent=given.agent,
         )
         said = given.effect.content
-        result = data_in(said if isinstance(said, str) else shown(await self._source.content(said)))
+        result = data_of(said if isinstance(said, str) else shown(await self._source.content(said)))
         effect = _effect(tool, call, idempotency_key(task_id(), place, call), "done", result)
         if not takes_context(tool.undo):
             return tool, None, effect

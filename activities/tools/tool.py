@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities import heartbeat
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.data.source import Source, TaskActivities, task_id, worker_identity
 from holdfast.activities.failures import (
     LoggedError,
     certain,
@@ -183,13 +183,12 @@ def short_text(error: BaseException) -> str:
     return clean(str(error))[:LONGEST_KEPT]
 
 
-class ToolActivities:
+class ToolActivities(TaskActivities):
     """Runs tool calls for the tasks of one worker process."""
 
     def __init__(self, registry: Registry, source: Source) -> None:
         """Use these agents and this source of task data."""
-        self._registry = registry
-        self._source = source
+        super().__init__(registry, source)
         self.inline = InlineCalls(source, self.run)
 
     @activity.defn(name="tool")
