@@ -48,13 +48,12 @@ from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.events import EventTool
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.agents.tools.waiting import made_as
+from holdfast.agents.tools.waiting import AwaitingTool, made_as
 from holdfast.archive import Keys
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
@@ -167,7 +166,7 @@ def make_tools(job: Job) -> dict[str, Tool]:
         return said
 
     made = Tool.from_function(hear, description="Wait.", idempotent=True)
-    known = (look, peek, book, charge, nap, order, made_as(EventTool, made))
+    known = (look, peek, book, charge, nap, order, made_as(AwaitingTool, made))
     return {each.name: each for each in known}
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
@@ -15,9 +13,8 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.foreign.servers import PreparedTool
 from holdfast.agents.tools.tool import Tool
-from holdfast.agents.tools.waiting import WaitingError, made_as, time_of
+from holdfast.agents.tools.waiting import AwaitingTool, WaitingError, made_as, time_of
 from holdfast.errors import UserError
 from holdfast.task.data.calls import Wait
 from holdfast.task.mailbox import (
@@ -127,22 +124,8 @@ async def _leave(effect: Effect) -> None:
             raise
 
 
-class EventTool(PreparedTool):
-    """The tool `wait_for_event`."""
-
-    async def prepare(
-        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
-    ) -> None:
-        """Give the call its token, by which it gets its event."""
-        ctx.completion_token, ctx.tenant = await token(), tenant
-
-    def is_worth_repeating(self, error: BaseException) -> bool:
-        """Whether the tool allows another attempt after this error, which a wait is not."""
-        return not isinstance(error, WaitingError) and super().is_worth_repeating(error)
-
-
 wait_for_event = made_as(
-    EventTool,
+    AwaitingTool,
     Tool.from_function(
         _wait_for_event,
         name="wait_for_event",

@@ -64,8 +64,22 @@ sleep_until = Tool.from_function(_sleep_until, name="sleep_until", effect="read"
 """Lets an agent wait: a timer of Temporal's, which ends at its time whatever crashes meanwhile."""
 
 
+class AwaitingTool(PreparedTool):
+    """A tool whose call waits for an outcome, which comes by the call's token."""
+
+    async def prepare(
+        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
+    ) -> None:
+        """Give the call its token."""
+        ctx.completion_token, ctx.tenant = await token(), tenant
+
+    def is_worth_repeating(self, error: BaseException) -> bool:
+        """Whether the tool allows another attempt after this error, which a wait is not."""
+        return not isinstance(error, WaitingError) and super().is_worth_repeating(error)
+
+
 @dataclass(eq=False, repr=False)
-class LaterTool(PreparedTool):
+class LaterTool(AwaitingTool):
     """A tool of `@tool(completes="later")`: it hands `ctx.completion_token` to someone, and ends.
 
     Its call waits until someone with the token completes it: see `AgentRunner.complete`.
@@ -91,12 +105,6 @@ class LaterTool(PreparedTool):
             msg = f"Tool {self.name!r} completes later: {option}= would never see its result."
             raise DeclarationError(msg)
 
-    async def prepare(
-        self, ctx: ToolContext[Any], token: Callable[[], Awaitable[str]], tenant: str, /
-    ) -> None:
-        """Give the call its token."""
-        ctx.completion_token, ctx.tenant = await token(), tenant
-
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
         """Run the function; then the call waits.
 
@@ -108,10 +116,6 @@ class LaterTool(PreparedTool):
         note = said if isinstance(said, str) else ""
         over = f"No outcome of this call has come in {seconds:g} seconds." if seconds else ""
         raise WaitingError(Wait(waits="answer", until=until, note=note), over)
-
-    def is_worth_repeating(self, error: BaseException) -> bool:
-        """Whether the tool allows another attempt after this error, which a wait is not."""
-        return not isinstance(error, WaitingError) and super().is_worth_repeating(error)
 
 
 _FIELDS = [each.name for each in fields(Tool) if each.init]
