@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +24,7 @@ from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG
 from holdfast.cli.groups import Commands
 from holdfast.cli.options import command
-from holdfast.values.runs.status import OnBusy
+from holdfast.values.runs.status import OnBusy, TaskStatus
 
 app = typer.Typer(
     name="holdfast",
@@ -37,19 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-class Status(StrEnum):
-    """The statuses of tasks, as `--status` takes them."""
-
-    RUNNING = "running"
-    WAITING = "waiting"
-    PAUSED = "paused"
-    NEEDS_ATTENTION = "needs_attention"
-    ANSWERED = "answered"
-    FINISHED = "finished"
-    FAILED = "failed"
-    ABANDONED = "abandoned"
 
 
 def _version(given: bool) -> None:
@@ -202,7 +188,7 @@ def attach(typed: TaskArgument, agents: AgentsOption = None, app: AppOption = No
 @command(app, "commands.lists.tasks.tasks_command")
 def tasks(
     *,
-    status: Annotated[Status | None, typer.Option(help="Only with this one.")] = None,
+    status: Annotated[TaskStatus | None, typer.Option(help="Only with this one.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most tasks to list.")] = 50,
     after: Annotated[

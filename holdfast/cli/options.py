@@ -156,9 +156,7 @@ def shared(
         for name, value in given.items():
             if isinstance(value, datetime):
                 given[name] = _in_local_time(value)
-        code = guarded(functools.partial(body, common, **given), as_json=common.json)
-        if code:
-            raise typer.Exit(int(code))
+        guarded(functools.partial(body, common, **given), as_json=common.json)
 
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
@@ -208,21 +206,25 @@ def group(name: str = "", parent: typer.Typer | None = None, means: str = "") ->
     return made
 
 
-def guarded(
-    body: Callable[[], Coroutine[Any, Any, ExitCode | None]], *, as_json: bool
-) -> ExitCode | None:
-    """Run a command; an error becomes a line on stderr and an exit code."""
+def guarded(body: Callable[[], Coroutine[Any, Any, ExitCode | None]], *, as_json: bool) -> None:
+    """Run a command; an error becomes a line on stderr and an exit code.
+
+    Raises:
+        Exit: Its exit code is not 0.
+    """
     try:
-        return asyncio.run(body())
+        code = asyncio.run(body())
     except HoldfastError as error:
-        return fail(error, str(error), exit_code_of(error), as_json=as_json)
+        code = fail(error, str(error), exit_code_of(error), as_json=as_json)
     except (InterruptedByUserError, KeyboardInterrupt):
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except Exception as error:
         text = _server_error(error)
         if text is None:
             raise
-        return fail(error, text, ExitCode.ENGINE, as_json=as_json)
+        code = fail(error, text, ExitCode.ENGINE, as_json=as_json)
+    if code:
+        raise typer.Exit(int(code))
 
 
 def fail(error: Exception, text: str, code: ExitCode, *, as_json: bool) -> ExitCode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.service import RPCError, RPCStatusCode
@@ -29,12 +29,18 @@ Tasks = dict[str, "dict[str, Json]"]
 
 
 async def tasks_command(
-    common: Common, *, status: str | None, agent: str | None, limit: int, after: str, cost: bool
+    common: Common,
+    *,
+    status: TaskStatus | None,
+    agent: str | None,
+    limit: int,
+    after: str,
+    cost: bool,
 ) -> ExitCode:
     """List tasks."""
     if agent is not None:
         check_name("agent", agent)
-    wanted = Wanted(cast("TaskStatus | None", status), agent, limit, after=after)
+    wanted = Wanted(status, agent, limit, after=after)
     costs: dict[str, Usage | None] = {}
     is_checked = common.embedded is None and bool(
         common.archive or os.environ.get("HOLDFAST_ARCHIVE")

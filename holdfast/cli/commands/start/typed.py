@@ -24,9 +24,7 @@ def init(
     """Write a new project: an agent, a tool that can be undone, a test, a compose file."""
     from holdfast.cli.commands.start.init import init_command
 
-    code = guarded(functools.partial(init_command, directory, as_json=json), as_json=json)
-    if code:
-        raise typer.Exit(int(code))
+    guarded(functools.partial(init_command, directory, as_json=json), as_json=json)
 
 
 @command(start, "commands.start.doctor.doctor_command")
@@ -52,9 +50,7 @@ def new(
     """Print a new key, as a line of the file that HOLDFAST_KEYS names."""
     from holdfast.cli.commands.start.keys import keys_new_command
 
-    code = guarded(functools.partial(keys_new_command, name, as_json=json), as_json=json)
-    if code:
-        raise typer.Exit(int(code))
+    guarded(functools.partial(keys_new_command, name, as_json=json), as_json=json)
 
 
 @command(keys, "commands.start.keys.keys_list_command", "list")
