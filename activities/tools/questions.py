@@ -56,12 +56,11 @@ from holdfast.task.undo import active_steps, undoable
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import clean
+from holdfast.values.checks.gate import clean, data_of
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.text.shown import data_of
 from holdfast.values.tool_result import read_result
 from holdfast.workers.context.offer import not_found_text
 

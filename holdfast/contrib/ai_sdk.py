@@ -48,13 +48,13 @@ from holdfast.reading.streams.reader import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.values.checks.gate import as_object
+from holdfast.values.checks.gate import as_object, data_of
 from holdfast.values.checks.ids import check_name
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import covered
 from holdfast.values.text.redact import redact
-from holdfast.values.text.shown import data_of, shown
+from holdfast.values.text.shown import shown
 
 _DONE = "data: [DONE]\n\n"
 _TEXTS = {

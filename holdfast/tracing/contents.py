@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values.base import Json, as_text
-from holdfast.values.checks.gate import data_in
+from holdfast.values.checks.gate import data_of
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, shown
 from holdfast.values.parts.images import address
 
@@ -102,7 +102,7 @@ def _calls(message: Message) -> list[Json]:
             "type": "tool_call",
             "id": call.id,
             "name": call.name,
-            "arguments": data_in(call.arguments),
+            "arguments": data_of(call.arguments),
         }
         for call in message.calls
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
 from holdfast.tracing.spans import Span, SpanData, Trace
@@ -133,10 +133,6 @@ class MCPListToolsSpanData(SpanData):
     def title(self) -> str:
         """Name of the span."""
         return f"mcp_tools {self.server or ''}".strip()
-
-    def export(self) -> dict[str, Any]:
-        """Return the type and the fields as data."""
-        return {"type": self.type, **asdict(self)}
 
 
 def task_span(

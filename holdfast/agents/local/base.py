@@ -39,7 +39,7 @@ from holdfast.models.openai.local_items import call_item
 from holdfast.task.data.head import ToolEffect, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.gate import data_in, is_object
+from holdfast.values.checks.gate import data_of, is_object
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -421,7 +421,7 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         Raises:
             ToolArgumentsError: It is not one.
         """
-        given = data_in(arguments)
+        given = data_of(arguments)
         data = given if is_object(given) else {}
         problems: list[str] = []
         if data.get("type") not in get_args(OperationType):

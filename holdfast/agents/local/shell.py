@@ -21,7 +21,7 @@ from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import data_in, is_array, is_object
+from holdfast.values.checks.gate import data_of, is_array, is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -314,7 +314,7 @@ class ShellTool(LocalTool[ShellActionRequest]):
         Raises:
             ToolArgumentsError: There are none.
         """
-        action = data_in(arguments)
+        action = data_of(arguments)
         commands: Json = action.get("commands") if is_object(action) else None
         if not is_array(commands) or not all(isinstance(each, str) for each in commands):
             problem = "its action has no list of commands"
@@ -390,7 +390,7 @@ class LocalShellTool(LocalTool[dict[str, Json]]):
         Raises:
             ToolArgumentsError: It has no command.
         """
-        action = data_in(arguments)
+        action = data_of(arguments)
         command: Json = action.get("command") if is_object(action) else None
         if (
             not is_object(action)

@@ -39,13 +39,14 @@ from holdfast.task.people.decisions import Person, is_whole, refused
 from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import data_of
 from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.approval_rules import ROLE, Always
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.values.text.decided import exact
-from holdfast.values.text.shown import age, data_of, pretty, shortened, time_shown
+from holdfast.values.text.shown import age, pretty, shortened, time_shown
 
 AGAIN_SECONDS = 0.2
 WORKER_SECONDS = 2.0

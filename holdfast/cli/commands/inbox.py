@@ -27,9 +27,10 @@ from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.choices import Choice, asked_twice, choices_of
 from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
+from holdfast.values.checks.gate import data_of
 from holdfast.values.checks.ids import task_of
 from holdfast.values.text.decided import exact
-from holdfast.values.text.shown import age, data_of, pretty, shortened
+from holdfast.values.text.shown import age, pretty, shortened
 
 Result = Literal["decided", "skipped", "gone"]
 

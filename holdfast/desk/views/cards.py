@@ -15,13 +15,13 @@ from holdfast.task.data.head import AgentSnapshot, ToolPolicy
 from holdfast.task.people.choices import Choice, asked_twice, choices_of, title_of
 from holdfast.task.people.decisions import Person, cannot_decide, is_whole
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_object, pointed_at
+from holdfast.values.checks.gate import as_object, data_of, pointed_at
 from holdfast.values.checks.ids import task_of
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import exact, for_decision
 from holdfast.values.text.redact import redact
-from holdfast.values.text.shown import age, brief, data_of, pretty
+from holdfast.values.text.shown import age, brief, pretty
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 _KINDS: Mapping[str, FieldKind] = {

@@ -8,9 +8,10 @@ from itertools import zip_longest
 
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.task.step_body import StepBody
+from holdfast.values.checks.gate import data_of
 from holdfast.values.messages import Message, Usage, shown, summed
 from holdfast.values.text.redact import redact
-from holdfast.values.text.shown import data_of, pretty
+from holdfast.values.text.shown import pretty
 
 ASPECTS = ("input", "answers", "calls", "results")
 """What is compared of a step, in the order in which it comes to be."""

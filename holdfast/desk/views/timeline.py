@@ -26,9 +26,10 @@ from holdfast.task.shown import (
     undone_steps,
 )
 from holdfast.task.step_body import StepBody
+from holdfast.values.checks.gate import data_of
 from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.text.redact import redact
-from holdfast.values.text.shown import brief, data_of, shortened
+from holdfast.values.text.shown import brief, shortened
 
 
 @dataclass(frozen=True, kw_only=True)

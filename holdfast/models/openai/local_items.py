@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_text, data_in, is_array, is_object
+from holdfast.values.checks.gate import as_text, data_of, is_array, is_object
 from holdfast.values.messages import CallKind, Message, ToolCall
 
 Item = dict[str, Json]
@@ -86,7 +86,7 @@ def asked_in(call: ToolCall) -> Item:
     """Return the members of its item that a call knows."""
     if call.kind == "custom_tool_call":
         return {"name": call.name, "input": call.arguments}
-    return {_ASKS[call.kind]: data_in(call.arguments)}
+    return {_ASKS[call.kind]: data_of(call.arguments)}
 
 
 def call_item(call: ToolCall) -> Item:
@@ -132,7 +132,7 @@ def result_item(stub: Item, message: Message, written: Json) -> Item:
 
 def shell_told(text: str) -> Item:
     """Read what a shell tool has returned, as `ShellTool` writes it; empty if it is other text."""
-    told = data_in(text) if text.startswith('{"output":') else None
+    told = data_of(text) if text.startswith('{"output":') else None
     if not is_object(told):
         return {}
     output: Json = told.get("output")

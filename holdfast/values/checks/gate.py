@@ -266,8 +266,8 @@ def as_array(value: object) -> list[Json]:
     return value if is_array(value) else []
 
 
-def data_in(text: str) -> Json:
-    """Return JSON data, or the text itself if it is not one."""
+def data_of(text: str) -> Json:
+    """Return the data of a JSON text; the text itself when it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

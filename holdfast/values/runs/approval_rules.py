@@ -7,16 +7,28 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from holdfast.values.base import Written
 from holdfast.values.text.shown import shown
 from holdfast.values.text.terminal import INVISIBLE
 
+
+def _listed(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
+
+
 if TYPE_CHECKING:
     Names = Sequence[str]  # a name alone is one, too
 else:
-    Names = tuple[str, ...]
+    Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 ROLE = "role:"
 """What the name of a role begins with, where people are named."""
@@ -49,11 +61,6 @@ class ApprovalRule(Written):
     expires_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     escalate_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     escalate_to: Names = ()
-
-    @field_validator("by", "escalate_to", mode="before")
-    @classmethod
-    def _names(cls, given: object) -> object:
-        return (given,) if isinstance(given, str) else given
 
     @field_validator("by", "escalate_to")
     @classmethod
@@ -130,11 +137,6 @@ class Always(Written):
     same: Names = ()
     until: Until | None = None
     scope: Literal["task", "session"] = "task"
-
-    @field_validator("same", mode="before")
-    @classmethod
-    def _names(cls, given: object) -> object:
-        return (given,) if isinstance(given, str) else given
 
 
 def person_key(name: str) -> str:

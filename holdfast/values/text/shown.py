@@ -6,7 +6,6 @@ import json
 from collections.abc import Awaitable, Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -120,14 +119,6 @@ def shortened(text: str, limit: int = 160) -> str:
 def cut(text: str, longest: int) -> str:
     """Return a text, or its beginning and its length."""
     return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
-
-
-def data_of(text: str) -> Any:
-    """Return the data of a JSON text; the text itself when it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def pretty(value: object) -> str:

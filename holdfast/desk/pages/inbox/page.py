@@ -38,11 +38,12 @@ from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import TITLES, Choice, Done, choices_of, title_of
 from holdfast.task.people.decisions import Person, cannot_decide
+from holdfast.values.checks.gate import data_of
 from holdfast.values.checks.ids import task_of
 from holdfast.values.runs.verbs import LISTED, VERBS
 from holdfast.values.steps import Task
 from holdfast.values.text.decided import for_decision
-from holdfast.values.text.shown import brief, counted, data_of
+from holdfast.values.text.shown import brief, counted
 
 # The rows of the inbox, which change one by one: the keyboard's place in them is kept.
 
