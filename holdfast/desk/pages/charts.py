@@ -6,19 +6,9 @@ from collections.abc import Mapping
 
 from nicegui import ui
 
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    QUIET,
-    Part,
-    empty,
-    heading,
-    link,
-    moment,
-    quiet,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import CARD, QUIET
 from holdfast.desk.views.charts import PERIODS, Chart
 from holdfast.values.text.terminal import printable
 
@@ -48,10 +38,10 @@ class Charts:
         self._frame = frame
         self._name = name if name in PERIODS else "day"
         with ui.row().classes("w-full items-center justify-between gap-2"):
-            heading(f"Charts of the last {self._name}", level=1)
+            parts.heading(f"Charts of the last {self._name}", level=1)
             other = "day" if self._name == "week" else "week"
-            link(f"The last {other}", url("/charts", {"of": other}), "text-sm")
-        self._body = Part("grid w-full grid-cols-1 gap-4 md:grid-cols-2")
+            parts.link(f"The last {other}", parts.url("/charts", {"of": other}), "text-sm")
+        self._body = parts.Part("grid w-full grid-cols-1 gap-4 md:grid-cols-2")
         ui.timer(TICK_SECONDS * 10, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
@@ -60,7 +50,7 @@ class Charts:
 
     def _draw(self, found: list[Chart]) -> None:
         if not found:
-            empty(
+            parts.empty(
                 "bar_chart", "Nothing has happened in this time", "Tasks appear here as they run."
             )
         for chart in found:
@@ -73,7 +63,7 @@ def _draw_chart(chart: Chart) -> None:
         name: _OF_STATE.get(name, _OF_OTHERS[k % len(_OF_OTHERS)]) for k, name in enumerate(names)
     }
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
-        heading(chart.title)
+        parts.heading(chart.title)
         columns = ui.element("div").classes("flex h-36 w-full items-end gap-px").props('role="img"')
         columns.props["aria-label"] = printable(chart.words)
         with columns:
@@ -86,11 +76,11 @@ def _draw_chart(chart: Chart) -> None:
                         part = ui.element("div").classes(f"w-full first:rounded-t {colours[name]}")
                         part.style(f"height: {100 * value / chart.top:.2f}%")
         with ui.row().classes(f"w-full justify-between text-xs {QUIET}"):
-            moment(chart.columns[0].start)
-            quiet(f"highest: {chart.show(chart.top)}", "text-xs")
-            text("span", "now")
+            parts.moment(chart.columns[0].start)
+            parts.quiet(f"highest: {chart.show(chart.top)}", "text-xs")
+            parts.text("span", "now")
         with ui.row().classes("gap-x-4 gap-y-1"):
             for name, sum_ in chart.series:
                 with ui.row().classes("items-center gap-1.5"):
                     ui.element("span").classes(f"h-2.5 w-2.5 rounded-sm {colours[name]}")
-                    quiet(f"{name.replace('_', ' ')}: {sum_}", "text-xs")
+                    parts.quiet(f"{name.replace('_', ' ')}: {sum_}", "text-xs")

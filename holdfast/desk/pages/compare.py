@@ -8,23 +8,9 @@ from typing import Any
 
 from nicegui import ui
 
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    STRONG,
-    TONES,
-    button,
-    chip,
-    code,
-    empty,
-    heading,
-    link,
-    notice,
-    quiet,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import CARD, STRONG, TONES
 from holdfast.desk.views.comparison import (
     ASPECTS,
     Comparison,
@@ -61,12 +47,12 @@ class Compare:
         """
         self._frame = frame
         self._query = query
-        heading("Compare", level=1)
+        parts.heading("Compare", level=1)
         self._inputs: dict[str, Any] = {}
         with ui.row().classes("w-full items-center gap-2"):
             for side in SIDES:
                 self._draw_inputs(side)
-            button("Compare", tone="main").on_click(self._go)
+            parts.button("Compare", tone="main").on_click(self._go)
         self._body = ui.column().classes("w-full gap-3")
         self._is_drawn = False
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
@@ -91,7 +77,9 @@ class Compare:
 
     def _go(self) -> None:
         given = {name: str(made.value or "").strip() for name, made in self._inputs.items()}
-        ui.navigate.to(url("/compare", {name: value for name, value in given.items() if value}))
+        ui.navigate.to(
+            parts.url("/compare", {name: value for name, value in given.items() if value})
+        )
 
     async def _look(self) -> None:
         """Read both until they were compared once: what has run does not change."""
@@ -108,7 +96,7 @@ class Compare:
                 more = (
                     "Choose two tasks, or one task and the number of one of its earlier branches."
                 )
-                empty("compare_arrows", "Two tasks, step by step", more)
+                parts.empty("compare_arrows", "Two tasks, step by step", more)
             self._is_drawn = True
             return
         try:
@@ -117,7 +105,7 @@ class Compare:
                 prompts = await asyncio.gather(*map(self._prompt, SIDES))
         except (InvalidArgumentError, NotFoundError) as error:
             with self._body:
-                notice("bad", message_of(error), role="alert")
+                parts.notice("bad", message_of(error), role="alert")
         else:
             with self._body:
                 self._draw(compare(*paths), *prompts)
@@ -140,14 +128,18 @@ class Compare:
         unlike = prompts_differ(left, right) if left and right else ()
         if unlike:
             words += f" The agents differ: {', '.join(unlike)}."
-        notice("good" if found.first is None and not unlike else "info", words)
+        parts.notice("good" if found.first is None and not unlike else "info", words)
         with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
             for k, side in enumerate(SIDES):
                 with ui.column().classes("min-w-0 gap-0"):
-                    link(self._query[side], task_url(self._query[side]), "font-medium break-all")
+                    parts.link(
+                        self._query[side],
+                        parts.task_url(self._query[side]),
+                        "font-medium break-all",
+                    )
                     branch = self._query.get(f"{side}_branch", "")
                     cost = spent(found.usages[k]), f"{span(found.seconds[k])} in steps"
-                    quiet(dotted(f"branch {branch}" if branch else "", *cost))
+                    parts.quiet(dotted(f"branch {branch}" if branch else "", *cost))
         if left and right and unlike:
             _draw_prompts(left, right, unlike)
         for k, pair in enumerate(found.pairs):
@@ -162,8 +154,8 @@ def _number(typed: str) -> int | None:
 def _draw_prompts(left: Prompt, right: Prompt, differs: tuple[str, ...]) -> None:
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
         with ui.row().classes("items-center gap-2"):
-            heading("Agents")
-            chip("differ", "info")
+            parts.heading("Agents")
+            parts.chip("differ", "info")
         with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
             for side in (left, right):
                 with ui.column().classes("min-w-0 gap-2"):
@@ -175,11 +167,11 @@ def _draw_pair(number: int, pair: Pair, names: Sequence[str]) -> None:
     look = "ring-2 ring-indigo-500 dark:ring-indigo-400" if pair.is_first else ""
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3 {look}"):
         with ui.row().classes("items-center gap-2"):
-            heading(f"Step {number}")
+            parts.heading(f"Step {number}")
             if pair.is_equal:
-                chip("the same", "good")
+                parts.chip("the same", "good")
             else:
-                chip("first difference" if pair.is_first else "differs", "info")
+                parts.chip("first difference" if pair.is_first else "differs", "info")
         if pair.is_equal and pair.left is not None:
             with ui.expansion("Show it").classes("w-full"):
                 _draw_side(pair.left, ())
@@ -187,15 +179,15 @@ def _draw_pair(number: int, pair: Pair, names: Sequence[str]) -> None:
         with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
             for name, side in zip(names, (pair.left, pair.right), strict=True):
                 with ui.column().classes("min-w-0 gap-2"):
-                    text("span", name, f"text-sm font-medium break-all md:hidden {STRONG}")
+                    parts.text("span", name, f"text-sm font-medium break-all md:hidden {STRONG}")
                     if side is None:
-                        quiet("no such step")
+                        parts.quiet("no such step")
                     else:
                         _draw_side(side, pair.differs if pair.left and pair.right else ())
 
 
 def _draw_side(side: Side, differs: tuple[str, ...]) -> None:
-    quiet(dotted(spent(side.usage), span(side.seconds)))
+    parts.quiet(dotted(spent(side.usage), span(side.seconds)))
     for aspect in ASPECTS:
         if said := side.text(aspect):
             _draw_aspect(aspect, said, differs)
@@ -204,9 +196,9 @@ def _draw_side(side: Side, differs: tuple[str, ...]) -> None:
 def _draw_aspect(aspect: str, said: str, differs: tuple[str, ...]) -> None:
     with ui.column().classes("w-full gap-1"):
         with ui.row().classes("items-center gap-2"):
-            heading(aspect.capitalize(), level=3)
+            parts.heading(aspect.capitalize(), level=3)
             if aspect in differs:
-                chip("differs", "warn")
-        shown = code(cut(said))
+                parts.chip("differs", "warn")
+        shown = parts.code(cut(said))
         if aspect in differs:
             shown.classes(TONES["warn"], remove="bg-slate-100 dark:bg-slate-800")

@@ -5,17 +5,9 @@ from __future__ import annotations
 from nicegui import ui
 
 from holdfast.desk.identity.tokens import BUSY_VERBS
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.frame import Frame
-from holdfast.desk.pages.parts import (
-    QUIET,
-    STRONG,
-    button,
-    heading,
-    open_dialog,
-    quiet,
-    task_url,
-    text,
-)
+from holdfast.desk.pages.parts import QUIET, STRONG
 
 FIRST = (
     ("Serve an agent", "holdfast dev MODULE:AGENTS runs the agents of a Python module."),
@@ -27,14 +19,14 @@ FIRST = (
 def draw_first(frame: Frame, *, has_button: bool) -> None:
     """Say what to do at a desk that has no task yet."""
     with ui.column().classes("w-full items-center gap-4 px-4 py-12"):
-        heading("No tasks yet: three steps to the first")
+        parts.heading("No tasks yet: three steps to the first")
         with ui.element("ol").classes("m-0 flex max-w-lg list-decimal flex-col gap-3 pl-6"):
             for title, more in FIRST:
                 with ui.element("li").classes(STRONG):
-                    text("div", title, "text-sm font-medium")
-                    quiet(more)
+                    parts.text("div", title, "text-sm font-medium")
+                    parts.quiet(more)
         if has_button and frame.can("create"):
-            new = button("New task", tone="main", icon="add")
+            new = parts.button("New task", tone="main", icon="add")
             new.on_click(lambda: ask_for_task(frame))
 
 
@@ -49,10 +41,10 @@ BUSY = {
 def ask_for_task(frame: Frame) -> None:
     """Ask for a request, create the task, and go to its page."""
     runner = frame.desk.runner
-    with open_dialog("New task") as dialog:
-        heading("New task")
+    with parts.open_dialog("New task") as dialog:
+        parts.heading("New task")
         more = "It runs until a person must decide."
-        text("p", more, f"m-0 text-sm {QUIET}")
+        parts.text("p", more, f"m-0 text-sm {QUIET}")
         wish = ui.textarea("Request").props("outlined autogrow autofocus").classes("w-full")
         agent = ui.input("Agent", value=runner.agent).props("outlined").classes("w-full")
         session = ui.input("Session (or leave it empty)").props("outlined").classes("w-full")
@@ -81,7 +73,7 @@ def ask_for_task(frame: Frame) -> None:
                     streams=True,
                     by=by,
                 )
-                ui.navigate.to(task_url(made.task_id))
+                ui.navigate.to(parts.task_url(made.task_id))
 
             async def ask(_: str) -> None:
                 """Ask only whether they may do this to the task that has the floor."""
@@ -94,5 +86,5 @@ def ask_for_task(frame: Frame) -> None:
 
         wish.on("keydown.ctrl.enter", submit)
         with ui.row().classes("w-full justify-end gap-2"):
-            button("Cancel").on_click(dialog.close)
-            button("Create", tone="main").on_click(submit).props("data-submit")
+            parts.button("Cancel").on_click(dialog.close)
+            parts.button("Create", tone="main").on_click(submit).props("data-submit")

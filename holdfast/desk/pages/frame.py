@@ -19,8 +19,9 @@ from holdfast.desk.identity.tokens import (
     NotAuthenticatedError,
     Verb,
 )
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.feed import Desk
-from holdfast.desk.pages.parts import STRONG, TONES, button, quiet, text
+from holdfast.desk.pages.parts import STRONG, TONES
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
 from holdfast.reading.inbox import InboxFilter
 from holdfast.task.data.calls import Approval
@@ -310,7 +311,7 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
         "items-center gap-1 border-b border-slate-200 bg-[#fff] px-1 py-0 sm:px-6"
         " dark:border-slate-700 dark:bg-slate-900 flex-nowrap h-14"
     ):
-        text(
+        parts.text(
             "span",
             "Holdfast",
             "mr-2 text-base font-semibold tracking-tight text-slate-900 max-md:hidden sm:mr-6"
@@ -326,7 +327,7 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
         )
         with banner.props('role="status"'):
             ui.spinner(size="sm").props('aria-hidden="true"')
-            words = text("span", "", "text-sm")
+            words = parts.text("span", "", "text-sm")
         banner.set_visibility(False)
         made = Frame(desk, visitor, request, banner, words, count)
         if current not in COUNTING:
@@ -355,9 +356,9 @@ def _navigation(current: str) -> Any:
             made.props(f'aria-label="{label}"' + (' aria-current="page"' if is_here else ""))
             with made:
                 ui.icon(icon).classes("text-lg").props('aria-hidden="true"')
-                text("span", label)
+                parts.text("span", label)
                 if name == "inbox":
-                    count = text(
+                    count = parts.text(
                         "span",
                         "",
                         "rounded-full bg-indigo-700 px-1.5 text-xs leading-5 text-white"
@@ -378,12 +379,12 @@ def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode
     with ui.button(icon="account_circle", color=None) as made:
         made.props("flat no-caps dense").classes("text-slate-700 dark:text-slate-200")
         made.props["aria-label"] = f"Account: {printable(visitor.name)}"
-        text("span", visitor.name, "truncate max-w-40 pl-1 text-sm max-sm:hidden")
+        parts.text("span", visitor.name, "truncate max-w-40 pl-1 text-sm max-sm:hidden")
         menu = ui.menu().props('role=dialog aria-label="Account"')
         with menu, ui.column().classes("min-w-56 gap-3 p-4"):
             with ui.column().classes("gap-0"):
-                text("span", visitor.name, f"text-sm font-medium break-all {STRONG}")
-                quiet(f"You may act as {' and '.join(sorted(visitor.roles))}.")
+                parts.text("span", visitor.name, f"text-sm font-medium break-all {STRONG}")
+                parts.quiet(f"You may act as {' and '.join(sorted(visitor.roles))}.")
             themes = ui.toggle([*THEMES], value=theme, on_change=lambda event: turn(event.value))
             themes.props('dense unelevated no-caps padding="2px 12px" toggle-color=primary')
             themes.classes("border border-slate-300 dark:border-slate-600")
@@ -397,7 +398,7 @@ def _sign_out(request: Request) -> None:
     form = ui.element("form").classes("flex")
     form.props["method"], form.props["action"] = "post", f"{request.scope['root_path']}/logout"
     with form:
-        button("Sign out", icon="logout").props('dense type="submit"').classes("px-3")
+        parts.button("Sign out", icon="logout").props('dense type="submit"').classes("px-3")
 
 
 def _colours() -> None:

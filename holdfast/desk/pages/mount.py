@@ -15,13 +15,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.desk.identity.tokens import Identity
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.charts import Charts
 from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.feed import Desk
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
 from holdfast.desk.pages.inbox.rules import Rules, Schedules
-from holdfast.desk.pages.parts import empty, link
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
 from holdfast.desk.pages.tasks import Tasks
@@ -146,8 +146,8 @@ def _routes() -> None:
         at = ui.page("", title="Not found · Holdfast")
         with Client(at, request=request) as client:
             with frame(desk, visitor, request, "") as shown:
-                empty("search_off", "There is no such page", f"/{path}")
-                link("Go to the inbox", "/", "self-center")
+                parts.empty("search_off", "There is no such page", f"/{path}")
+                parts.link("Go to the inbox", "/", "self-center")
             shown.loaded()
         return client.build_response(request, 404)
 

@@ -10,25 +10,10 @@ from functools import partial
 from nicegui import ui
 
 from holdfast.archive.segments import turns
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.feed import read_sessions
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    LINE,
-    PANEL,
-    QUIET,
-    Part,
-    empty,
-    facts,
-    heading,
-    link,
-    moment,
-    prose,
-    quiet,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import CARD, LINE, PANEL, QUIET
 from holdfast.desk.views.words import cut
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.visibility import SessionName
@@ -95,9 +80,9 @@ class Sessions:
         """
         self._frame, self._name = frame, name
         if name:
-            link("All sessions", "/sessions", "text-sm")
-        heading(redact(name) or "Sessions", level=1).classes("break-words")
-        self._body = Part("flex w-full flex-col gap-4")
+            parts.link("All sessions", "/sessions", "text-sm")
+        parts.heading(redact(name) or "Sessions", level=1).classes("break-words")
+        self._body = parts.Part("flex w-full flex-col gap-4")
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
@@ -114,7 +99,7 @@ class Sessions:
             async with asyncio.timeout(READ_SECONDS):
                 state = await runner.reader.session(session.id)
         except TaskNotFoundError:
-            missing = partial(empty, "search_off", "There is no such session", self._name)
+            missing = partial(parts.empty, "search_off", "There is no such session", self._name)
             self._body.show(None, missing)
             return
         key = (state.digest, state.line)
@@ -132,18 +117,18 @@ class Sessions:
 
 def _draw_names(found: list[SessionName]) -> None:
     if not found:
-        empty("forum", "No sessions yet", "A task with a session begins one.")
+        parts.empty("forum", "No sessions yet", "A task with a session begins one.")
         return
     with ui.element("ul").props('aria-label="Sessions"').classes(PANEL):
         for each in found:
             with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
-                to = url("/sessions", {"name": each.name})
-                link(redact(each.name), to, "min-w-0 break-words")
-                moment(each.begun, f"text-sm {QUIET}")
+                to = parts.url("/sessions", {"name": each.name})
+                parts.link(redact(each.name), to, "min-w-0 break-words")
+                parts.moment(each.begun, f"text-sm {QUIET}")
 
 
 def _draw_turns(shown: list[Turn], cost: str, line: Sequence[str]) -> None:
-    facts([("Cost", cost), ("In line", ", ".join(map(redact, line)))])
+    parts.facts([("Cost", cost), ("In line", ", ".join(map(redact, line)))])
     for turn in shown:
         _draw_turn(turn)
 
@@ -152,9 +137,9 @@ def _draw_turn(turn: Turn) -> None:
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
         for said in turn.said:
             with ui.element("div").classes("grid w-full gap-x-4 sm:grid-cols-[6rem_minmax(0,1fr)]"):
-                text("span", said.role, f"text-xs font-medium {QUIET}")
-                prose(said.text)
+                parts.text("span", said.role, f"text-xs font-medium {QUIET}")
+                parts.prose(said.text)
         if turn.task_id:
-            link("The task of this turn", task_url(turn.task_id), "text-sm")
+            parts.link("The task of this turn", parts.task_url(turn.task_id), "text-sm")
         else:
-            quiet("Added by a program.")
+            parts.quiet("Added by a program.")

@@ -10,26 +10,10 @@ from typing import Any
 
 from nicegui import ui
 
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.creation import ask_for_task, draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    LINE,
-    OF_COLOUR,
-    QUIET,
-    STRONG,
-    Part,
-    PartList,
-    button,
-    chip,
-    empty,
-    heading,
-    link,
-    quiet,
-    show_address,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import LINE, OF_COLOUR, QUIET, STRONG
 from holdfast.desk.views.tasks import MEANING, MOST_SEARCHED, STATUSES, Row, TaskFilter, row_of
 from holdfast.desk.views.words import cut, dotted, spent
 from holdfast.errors import HoldfastError
@@ -63,12 +47,12 @@ class Tasks:
     def _draw(self) -> None:
         wanted = self._wanted
         with ui.row().classes("w-full items-center justify-between gap-2"):
-            heading("Tasks", level=1)
+            parts.heading("Tasks", level=1)
             with ui.row().classes("items-center gap-4"):
-                link("Schedules", "/schedules", "text-sm")
-                link("Charts", "/charts", "text-sm")
+                parts.link("Schedules", "/schedules", "text-sm")
+                parts.link("Charts", "/charts", "text-sm")
                 if self._frame.can("create"):
-                    new = button("New task", tone="main", icon="add")
+                    new = parts.button("New task", tone="main", icon="add")
                     new.on_click(lambda: ask_for_task(self._frame))
         with ui.row().classes("w-full items-center gap-2"):
             search = ui.input(
@@ -90,9 +74,9 @@ class Tasks:
                 on_change=lambda event: self._filter(status=event.value or None),
             ).props('dense outlined options-dense aria-label="Status"')
             status.classes("w-[calc(50%-0.25rem)] sm:w-44")
-        self._none = Part()
-        self._table = PartList("Tasks", tag="ul", item=_ROW)
-        self._foot = Part("flex w-full items-center justify-between gap-2")
+        self._none = parts.Part()
+        self._table = parts.PartList("Tasks", tag="ul", item=_ROW)
+        self._foot = parts.Part("flex w-full items-center justify-between gap-2")
         self._table.element.set_visibility(False)
         ui.timer(TICK_SECONDS * 1.5, lambda: self._frame.look(self._look))
 
@@ -116,7 +100,7 @@ class Tasks:
         ui.timer(0, lambda: self._frame.look(self._look, at_once=True), once=True)
 
     def _show_address(self) -> None:
-        show_address(url("/tasks", self._wanted.query))
+        parts.show_address(parts.url("/tasks", self._wanted.query))
 
     async def _look(self) -> None:
         wanted = self._wanted
@@ -167,7 +151,7 @@ class Tasks:
         is_filtered = bool(self._wanted.query)
         first = partial(draw_first, self._frame, has_button=False)
         hint = "Change the filter to see others."
-        none = partial(empty, "list_alt", "No task fits", hint) if is_filtered else first
+        none = partial(parts.empty, "list_alt", "No task fits", hint) if is_filtered else first
         self._none.show((bool(rows), is_filtered), (lambda: None) if rows else none)
         items = [(row.task_id, replace(row, age=""), partial(self._draw_row, row)) for row in rows]
         self._table.show(items)
@@ -180,26 +164,28 @@ class Tasks:
         self._foot.show((page, more), foot if page > 1 or more else lambda: None)
 
     def _draw_foot(self, page: int, *, has_more: bool) -> None:
-        quiet(f"Page {page}")
+        parts.quiet(f"Page {page}")
         with ui.row().classes("gap-2"):
             if page > 1:
-                button("Newer").on_click(lambda: self._turn(-1))
+                parts.button("Newer").on_click(lambda: self._turn(-1))
             if has_more:
-                button("Older").on_click(lambda: self._turn(1))
+                parts.button("Older").on_click(lambda: self._turn(1))
 
     def _draw_row(self, row: Row) -> None:
         with ui.column().classes("min-w-0 gap-0.5"):
             label = row.input or row.task_id
-            made = link(label, task_url(row.task_id), "w-full truncate text-sm font-medium")
+            made = parts.link(
+                label, parts.task_url(row.task_id), "w-full truncate text-sm font-medium"
+            )
             made.props["title"] = printable(cut(label, longest=500))
             names = [row.agent, row.task_id, *([f"session {row.session}"] * bool(row.session))]
-            text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
+            parts.text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
         with ui.column().classes("min-w-0 items-start gap-0.5"):
-            state = chip(row.status.replace("_", " "), OF_COLOUR[row.colour])
+            state = parts.chip(row.status.replace("_", " "), OF_COLOUR[row.colour])
             state.props["title"] = MEANING.get(row.status, "")
             if row.waits_for:
-                text("span", row.waits_for, f"w-full truncate text-xs {STRONG}")
-        self._ages[row.task_id] = text("span", "", f"text-xs md:text-right {QUIET}")
+                parts.text("span", row.waits_for, f"w-full truncate text-xs {STRONG}")
+        self._ages[row.task_id] = parts.text("span", "", f"text-xs md:text-right {QUIET}")
 
 
 _ROW = (

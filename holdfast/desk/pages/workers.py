@@ -7,20 +7,9 @@ from functools import partial
 
 from nicegui import ui
 
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    chip,
-    copied,
-    empty,
-    facts,
-    heading,
-    link,
-    moment,
-    quiet,
-    task_url,
-    text,
-)
+from holdfast.desk.pages.parts import CARD
 from holdfast.desk.pages.queues import read_queues
 from holdfast.desk.views.workers import Process, Queue, processes_of, seen
 from holdfast.values.text.shown import age, counted
@@ -33,7 +22,7 @@ class Workers:
         """Draw it."""
         self._frame = frame
         self._drawn: list[Queue] | None = None
-        heading("Workers", level=1)
+        parts.heading("Workers", level=1)
         self._body = ui.column().classes("w-full gap-4")
         ui.timer(TICK_SECONDS * 2, lambda: self._frame.look(self._look))
 
@@ -48,7 +37,7 @@ class Workers:
         with self._body:
             if not found:
                 more = "A worker process appears here when it serves a queue that has tasks."
-                empty("dns", "No queue has open tasks or workers", more)
+                parts.empty("dns", "No queue has open tasks or workers", more)
             for queue in found:
                 if queue.is_unserved:
                     _draw_unserved(queue)
@@ -60,12 +49,12 @@ def _draw_unserved(queue: Queue) -> None:
     look = "ring-2 ring-rose-600 dark:ring-rose-500"
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3 {look}"):
         with ui.row().classes("w-full items-center gap-2"):
-            heading(queue.serves).classes("min-w-0 break-words")
-            chip(queue.words, "bad")
-        quiet(_load(queue), "break-words")
+            parts.heading(queue.serves).classes("min-w-0 break-words")
+            parts.chip(queue.words, "bad")
+        parts.quiet(_load(queue), "break-words")
         with ui.row().classes("gap-x-4 gap-y-1"):
             for task in queue.tasks:
-                link(task, task_url(task), "text-sm break-all")
+                parts.link(task, parts.task_url(task), "text-sm break-all")
 
 
 def _load(queue: Queue) -> str:
@@ -78,9 +67,9 @@ def _draw_process(process: Process, now: float) -> None:
     since = min(each.since for each in process.workers)
     with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
         with ui.row().classes("w-full items-center gap-2"):
-            heading(process.name).classes("min-w-0 break-words")
-            chip("serving", "good")
-        facts(
+            parts.heading(process.name).classes("min-w-0 break-words")
+            parts.chip("serving", "good")
+        parts.facts(
             [
                 ("Host", "" if newest.host else "known 10 s after its start"),
                 ("Agents", process.agents),
@@ -95,10 +84,10 @@ def _draw_process(process: Process, now: float) -> None:
 
 
 def _draw_start(since: float, now: float) -> None:
-    moment(since)
-    text("span", f", {age(now - since)} ago")
+    parts.moment(since)
+    parts.text("span", f", {age(now - since)} ago")
 
 
 def _draw_names(process: Process) -> None:
     for name in dict.fromkeys(worker.identity for worker in process.workers):
-        copied(name, "pr-2")
+        parts.copied(name, "pr-2")

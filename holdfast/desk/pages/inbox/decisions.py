@@ -11,8 +11,9 @@ from typing import Any, cast
 from nicegui import ui
 
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.inbox.card import draw_arguments
-from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, open_dialog, text
+from holdfast.desk.pages.parts import QUIET
 from holdfast.desk.views.cards import Card, Field, differences, parsed
 from holdfast.desk.views.words import cut
 from holdfast.errors import (
@@ -114,11 +115,11 @@ def ask(
     """
     cards = [card, *others]
     times = f" ({len(cards)} calls)" if others else ""
-    with open_dialog(chosen.verb, closed=closed) as dialog:
-        heading(chosen.label + times)
-        text("p", chosen.more, f"m-0 text-sm {QUIET}")
+    with parts.open_dialog(chosen.verb, closed=closed) as dialog:
+        parts.heading(chosen.label + times)
+        parts.text("p", chosen.more, f"m-0 text-sm {QUIET}")
         for each in cards if others else ():
-            text("p", each.id, f"m-0 text-xs font-mono break-all {QUIET}")
+            parts.text("p", each.id, f"m-0 text-xs font-mono break-all {QUIET}")
             draw_arguments(each)
         if chosen.asks == "arguments":
             _Edit(card, chosen, send, dialog).draw()
@@ -151,7 +152,7 @@ def _typed(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
 def _later(card: Card, chosen: Choice, send: Send, dialog: ui.dialog) -> None:
     """Ask for which later calls a decision holds as well."""
     if chosen.warning:
-        notice("bad", chosen.warning, role="alert")
+        parts.notice("bad", chosen.warning, role="alert")
     same: dict[str, ui.checkbox] = {}
     for name in card.arguments:
         shown = next((each.text for each in card.fields if each.name == name), "")
@@ -194,7 +195,7 @@ def _time(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
 def _sure(chosen: Choice, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
     """Ask a second time."""
     if chosen.warning:
-        notice("bad", chosen.warning, role="alert")
+        parts.notice("bad", chosen.warning, role="alert")
 
     async def submit() -> None:
         dialog.close()
@@ -212,8 +213,8 @@ def _actions(
     focus: bool = False,
 ) -> None:
     with ui.row().classes("w-full justify-end gap-2"):
-        button("Cancel").on_click(dialog.close)
-        made = button(label, tone="danger" if is_danger else "main").on_click(submit)
+        parts.button("Cancel").on_click(dialog.close)
+        made = parts.button(label, tone="danger" if is_danger else "main").on_click(submit)
         made.props("data-submit" + (" autofocus" if focus else ""))
 
 
@@ -234,7 +235,9 @@ class _Edit:
         self._body = ui.column().classes("w-full gap-3")
         with self._body:
             if not self._card.is_whole:
-                notice("warn", "Only the beginning of the arguments is known without a worker.")
+                parts.notice(
+                    "warn", "Only the beginning of the arguments is known without a worker."
+                )
                 _actions("Close", self._cancel, self._dialog)
                 return
             if self._card.fields:
@@ -244,7 +247,7 @@ class _Edit:
                 given = "" if self._card.is_secret else self._card.raw
                 self._whole = ui.textarea("Arguments (JSON)", value=given)
                 self._whole.props("outlined autogrow autofocus").classes("w-full font-mono")
-            self._said = text("p", "", "m-0 text-sm text-rose-700 dark:text-rose-300")
+            self._said = parts.text("p", "", "m-0 text-sm text-rose-700 dark:text-rose-300")
             self._said.props('role="alert"')
             _actions("Review the change", self._review, self._dialog)
 
@@ -318,10 +321,12 @@ class _Edit:
         self._body.clear()
         with self._body:
             for each in changed:
-                heading(each.name, level=3)
+                parts.heading(each.name, level=3)
                 with ui.element("div").classes("grid w-full grid-cols-1 gap-2 sm:grid-cols-2"):
-                    code(f"- {each.old or 'left out'}").classes("text-rose-800 dark:text-rose-300")
-                    code(f"+ {each.new or 'left out'}").classes(
+                    parts.code(f"- {each.old or 'left out'}").classes(
+                        "text-rose-800 dark:text-rose-300"
+                    )
+                    parts.code(f"+ {each.new or 'left out'}").classes(
                         "text-emerald-800 dark:text-emerald-300"
                     )
             _sure(self._chosen, lambda: self._send(Said(arguments=arguments)), self._dialog)

@@ -14,25 +14,12 @@ from nicegui.element import Element
 from nicegui.events import KeyEventArguments, ValueChangeEventArguments
 
 from holdfast.desk.identity.tokens import Verb as DeskVerb
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.creation import draw_first
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
 from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
-from holdfast.desk.pages.parts import (
-    QUIET,
-    STRONG,
-    Part,
-    button,
-    chip,
-    empty,
-    heading,
-    link,
-    open_dialog,
-    quiet,
-    show_address,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import QUIET, STRONG
 from holdfast.desk.views.cards import Card, Context, card_of, seen_by, waits_for
 from holdfast.reading.inbox import InboxFilter, choices
 from holdfast.task.data.calls import Approval
@@ -84,15 +71,15 @@ class Row:
     def _draw(self) -> None:
         approval = self._approval
         with ui.element("span").classes("flex w-full items-center gap-2"):
-            text("span", title_of(approval), f"truncate text-sm font-medium {STRONG}")
+            parts.text("span", title_of(approval), f"truncate text-sm font-medium {STRONG}")
             ui.space()
-            self._age = text("span", "", f"text-xs whitespace-nowrap {QUIET}")
+            self._age = parts.text("span", "", f"text-xs whitespace-nowrap {QUIET}")
         what = for_decision(brief(data_of(approval.as_agreed)) or approval.text)
-        text("span", what, f"block truncate text-xs {QUIET}")
+        parts.text("span", what, f"block truncate text-xs {QUIET}")
         with ui.element("span").classes("mt-1 flex items-center gap-2"):
-            text("span", approval.agent, f"truncate text-xs {QUIET}")
+            parts.text("span", approval.agent, f"truncate text-xs {QUIET}")
             if approval.kind != "tool":
-                chip(TITLES[approval.kind], "warn")
+                parts.chip(TITLES[approval.kind], "warn")
 
     def show(self, *, now: float, is_chosen: bool, is_marked: bool) -> None:
         """Show its age, whether its card is the one that is shown, and whether it is marked."""
@@ -134,7 +121,7 @@ class Rows:
             .props('aria-label="What waits"')
             .classes("m-0 flex w-full list-none flex-col gap-1 p-0")
         )
-        self._more = button("").on_click(self._grow)
+        self._more = parts.button("").on_click(self._grow)
         self._more.set_visibility(False)
         self._last: tuple[float, str, frozenset[str]] = (0.0, "", frozenset())
 
@@ -188,16 +175,16 @@ def draw_several(
     look = "w-full gap-2 rounded-lg border border-indigo-300 p-3 dark:border-indigo-700"
     with ui.column().classes(look):
         if len({(each.tool, each.kind) for each in marked}) > 1:
-            quiet(f"{len(marked)} marked, of several tools: mark calls of one tool only.")
+            parts.quiet(f"{len(marked)} marked, of several tools: mark calls of one tool only.")
         else:
             for chosen in choices_of(marked[0]):
                 if chosen.verb in ("approve", "reject"):
                     label = f"{chosen.label} ({len(marked)})"
-                    made = button(label, tone="danger" if chosen.verb == "reject" else "main")
+                    made = parts.button(label, tone="danger" if chosen.verb == "reject" else "main")
                     made.on_click(partial(press, chosen)).classes("w-full").set_enabled(not barred)
             if barred:
-                quiet(barred)
-        button("Clear marks").on_click(clear).props("dense")
+                parts.quiet(barred)
+        parts.button("Clear marks").on_click(clear).props("dense")
 
 
 # Around the list of the inbox: its filters, the help for keys, and the words for an empty one.
@@ -225,9 +212,9 @@ def draw_nothing(outside: int) -> None:
     """
     if outside:
         more = f"{counted(outside, 'approval')} wait outside of this filter."
-        empty("filter_alt_off", "Nothing fits this filter", more)
+        parts.empty("filter_alt_off", "Nothing fits this filter", more)
     else:
-        empty(
+        parts.empty(
             "task_alt",
             "Nothing waits for a person",
             "Calls that need approval, calls that may have happened, used up budgets and undos"
@@ -299,13 +286,13 @@ class Filters:
 
 def show_keys(closed: Callable[[], None]) -> None:
     """Show what the keys do; `closed` is called when the dialog is."""
-    with open_dialog("Keys", wide=False, closed=closed) as dialog:
-        heading("Keys")
+    with parts.open_dialog("Keys", wide=False, closed=closed) as dialog:
+        parts.heading("Keys")
         with ui.element("dl").classes("m-0 grid grid-cols-[auto_1fr] gap-x-4 gap-y-2 text-sm"):
             for key, does in KEYS:
-                text("dt", key, "font-mono font-semibold")
-                text("dd", does, "m-0")
-        button("Close", tone="main").on_click(dialog.close).props("autofocus")
+                parts.text("dt", key, "font-mono font-semibold")
+                parts.text("dd", does, "m-0")
+        parts.button("Close", tone="main").on_click(dialog.close).props("autofocus")
 
 
 BARE_SECONDS = 0.4
@@ -362,9 +349,9 @@ class Inbox:
 
     def _draw(self) -> None:
         with ui.row().classes("w-full items-end justify-between gap-2"):
-            heading("Inbox", level=1)
+            parts.heading("Inbox", level=1)
             with ui.row().classes("items-center gap-3"):
-                link("Standing rules", url("/rules", {}), "text-sm")
+                parts.link("Standing rules", parts.url("/rules", {}), "text-sm")
                 ui.button(icon="keyboard", on_click=self._help, color=None).props(
                     'flat round dense aria-label="Keys"'
                 ).classes("text-slate-700 dark:text-slate-200")
@@ -377,7 +364,7 @@ class Inbox:
                 self._rows = Rows(self._choose, self._mark)
             self._detail = ui.column().classes("order-1 w-full gap-4 lg:order-2")
         self._detail.props('aria-live="polite"')
-        self._nothing = Part()
+        self._nothing = parts.Part()
         self._keyboard = ui.keyboard(self._key, repeating=False, ignore=["input", "textarea"])
         ui.timer(TICK_SECONDS, lambda: self._frame.look(self._look))
 
@@ -433,7 +420,7 @@ class Inbox:
         with self._detail:
             draw_gone(approval_id, title, who)
             if self._shown:
-                button("Next", tone="main").on_click(lambda: self._choose(self._shown[0].id))
+                parts.button("Next", tone="main").on_click(lambda: self._choose(self._shown[0].id))
 
     # ---- the list
 
@@ -467,7 +454,7 @@ class Inbox:
     def _show_address(self) -> None:
         """Have the address lead to what is shown, also for a page that is loaded again."""
         card = {"card": self._chosen} if self._chosen else {}
-        show_address(url("/", self._wanted.query | card))
+        parts.show_address(parts.url("/", self._wanted.query | card))
 
     # ---- one card
 

@@ -8,20 +8,9 @@ from typing import Literal
 from nicegui import ui
 
 from holdfast.client.agent_runner.schedules import Schedule
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    STRONG,
-    Part,
-    button,
-    empty,
-    heading,
-    link,
-    quiet,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import CARD, STRONG
 from holdfast.desk.views.cards import shown_rule
 from holdfast.desk.views.words import cut
 from holdfast.task.data.calls import StandingRule
@@ -36,9 +25,11 @@ class Rules:
     def __init__(self, frame: Frame) -> None:
         """Draw it."""
         self._frame = frame
-        heading("Standing rules", level=1)
-        quiet("Decisions that hold for later calls. What they have decided stays when they end.")
-        self._body = Part("m-0 flex w-full list-none flex-col gap-3 p-0", "ul")
+        parts.heading("Standing rules", level=1)
+        parts.quiet(
+            "Decisions that hold for later calls. What they have decided stays when they end."
+        )
+        self._body = parts.Part("m-0 flex w-full list-none flex-col gap-3 p-0", "ul")
         ui.timer(TICK_SECONDS * 2, lambda: self._frame.look(self._look))
 
     async def _look(self) -> None:
@@ -49,7 +40,7 @@ class Rules:
         if not found:
             with ui.element("li").classes("w-full"):
                 more = "In the inbox, w approves a call and later ones that fit."
-                empty("rule", "No decision holds for later calls", more)
+                parts.empty("rule", "No decision holds for later calls", more)
         for rule in found:
             self._draw(rule)
 
@@ -58,14 +49,16 @@ class Rules:
         with ui.element("li").classes(look):
             with ui.column().classes("min-w-0 gap-1"):
                 said = redact(cut(shown_rule(rule)))
-                text("span", said, f"text-sm break-words {STRONG}")
+                parts.text("span", said, f"text-sm break-words {STRONG}")
                 with ui.row().classes("gap-x-4 gap-y-1"):
-                    link("The task it was given in", task_url(task_of(rule.id)), "text-sm")
+                    parts.link(
+                        "The task it was given in", parts.task_url(task_of(rule.id)), "text-sm"
+                    )
                     if rule.session:
-                        target = url("/sessions", {"name": rule.session})
-                        link("Its session", target, "text-sm")
+                        target = parts.url("/sessions", {"name": rule.session})
+                        parts.link("Its session", target, "text-sm")
             if self._frame.can("revoke"):
-                made = button("Revoke").on_click(partial(self._revoke, rule))
+                made = parts.button("Revoke").on_click(partial(self._revoke, rule))
                 made.props["aria-label"] = f"Revoke {rule.id}"
 
     async def _revoke(self, rule: StandingRule) -> None:
@@ -90,8 +83,8 @@ class Schedules:
     def __init__(self, frame: Frame) -> None:
         """Draw it."""
         self._frame = frame
-        heading("Schedules", level=1)
-        self._body = Part("m-0 flex w-full list-none flex-col gap-3 p-0", "ul")
+        parts.heading("Schedules", level=1)
+        self._body = parts.Part("m-0 flex w-full list-none flex-col gap-3 p-0", "ul")
         ui.timer(TICK_SECONDS * 4, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
@@ -101,7 +94,7 @@ class Schedules:
     def _draw_all(self, found: list[Schedule]) -> None:
         if not found:
             with ui.element("li").classes("w-full"):
-                empty("schedule", "No schedules", "`holdfast schedule add` makes one.")
+                parts.empty("schedule", "No schedules", "`holdfast schedule add` makes one.")
         for each in found:
             self._draw(each)
 
@@ -109,21 +102,21 @@ class Schedules:
         look = f"{CARD} flex flex-wrap items-center justify-between gap-3"
         with ui.element("li").classes(look):
             with ui.column().classes("min-w-0 gap-1"):
-                text("span", redact(schedule.name), f"text-sm break-words {STRONG}")
+                parts.text("span", redact(schedule.name), f"text-sm break-words {STRONG}")
                 when = f"{', '.join(schedule.every)} {schedule.time_zone}"
-                quiet(f"{schedule.agent} · {when} · {redact(cut(schedule.input))}")
+                parts.quiet(f"{schedule.agent} · {when} · {redact(cut(schedule.input))}")
                 if schedule.paused:
-                    quiet(f"Paused by {redact(cut(schedule.paused))}")
+                    parts.quiet(f"Paused by {redact(cut(schedule.paused))}")
                 elif schedule.next:
-                    quiet(f"Next: {', '.join(map(time_shown, schedule.next[:NEXT]))}")
+                    parts.quiet(f"Next: {', '.join(map(time_shown, schedule.next[:NEXT]))}")
                 if schedule.trouble:
-                    quiet(f"Not begun: {schedule.trouble}")
+                    parts.quiet(f"Not begun: {schedule.trouble}")
                 with ui.row().classes("gap-x-4 gap-y-1"):
                     for task_id in schedule.tasks[:NEWEST]:
-                        link(task_id, task_url(task_id), "text-sm")
+                        parts.link(task_id, parts.task_url(task_id), "text-sm")
             verb: Literal["pause", "resume"] = "resume" if schedule.paused else "pause"
             if self._frame.can(verb):
-                made = button(verb.capitalize()).on_click(partial(self._change, schedule))
+                made = parts.button(verb.capitalize()).on_click(partial(self._change, schedule))
                 made.props["aria-label"] = f"{verb.capitalize()} {schedule.name}"
 
     async def _change(self, schedule: Schedule) -> None:

@@ -12,34 +12,10 @@ from typing import Any, cast
 from nicegui import ui
 
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.feed import read_forks
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
-from holdfast.desk.pages.parts import (
-    CARD,
-    LINE,
-    OF_COLOUR,
-    PANEL,
-    QUIET,
-    STRONG,
-    TONES,
-    Part,
-    button,
-    chip,
-    code,
-    copied,
-    empty,
-    facts,
-    heading,
-    link,
-    moment,
-    notice,
-    prose,
-    quiet,
-    show_address,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages.parts import CARD, LINE, OF_COLOUR, PANEL, QUIET, STRONG, TONES
 from holdfast.desk.pages.task.sections import (
     Steps,
     draw_artifacts,
@@ -108,14 +84,14 @@ _LEGEND = (
 def draw_timeline(timeline: Timeline) -> None:
     """Draw a timeline."""
     if not timeline.lanes:
-        quiet("Nothing is known to have run.")
+        parts.quiet("Nothing is known to have run.")
         return
     with ui.row().classes("w-full items-center gap-x-4 gap-y-1"):
-        quiet(f"{counted(len(timeline.lanes), 'step')} in {timeline.took}")
+        parts.quiet(f"{counted(len(timeline.lanes), 'step')} in {timeline.took}")
         for _, words, colour in _LEGEND:
             with ui.row().classes("items-center gap-1.5"):
                 ui.element("span").classes(f"inline-block h-2.5 w-2.5 rounded-sm {colour}")
-                text("span", words, f"text-xs {QUIET}")
+                parts.text("span", words, f"text-xs {QUIET}")
     with ui.element("ol").props('aria-label="Timeline"').classes(PANEL):
         _draw_scale(timeline.axis)
         for lane in timeline.lanes:
@@ -124,25 +100,25 @@ def draw_timeline(timeline: Timeline) -> None:
             with ui.element("li").classes(f"{LINE} px-3 py-1"):
                 _draw_bar(bar, timeline.axis)
     for gap in timeline.axis.gaps:
-        quiet(f"{gap.words}: hatched, and drawn shorter", "text-xs")
+        parts.quiet(f"{gap.words}: hatched, and drawn shorter", "text-xs")
     for mark in timeline.marks:
         tone = TONES["bad"] if mark.is_bad else TONES["calm"]
         with ui.row().classes("w-full items-center gap-2 flex-nowrap"):
-            moment(mark.at, f"text-xs whitespace-nowrap {QUIET}")
-            text("span", mark.text, f"min-w-0 break-words rounded px-2 py-0.5 text-xs {tone}")
+            parts.moment(mark.at, f"text-xs whitespace-nowrap {QUIET}")
+            parts.text("span", mark.text, f"min-w-0 break-words rounded px-2 py-0.5 text-xs {tone}")
 
 
 def _draw_scale(axis: Axis) -> None:
     """Draw round times above the bars, and how long the breaks were."""
     with ui.element("li").classes(f"{_GRID} px-3 pt-2"):
-        moment(axis.knots[0][0], f"text-xs {QUIET}")
+        parts.moment(axis.knots[0][0], f"text-xs {QUIET}")
         with ui.element("div").classes("relative h-5 min-w-0").props('aria-hidden="true"'):
             for k, (place, words) in enumerate(axis.ticks):
-                tick = text("span", words, f"absolute {'max-sm:hidden' * (k % 2)} {_TICK}")
+                tick = parts.text("span", words, f"absolute {'max-sm:hidden' * (k % 2)} {_TICK}")
                 tick.style(f"left: {place:.3f}%")
             for gap in axis.gaps:
                 look = f"absolute text-center max-sm:hidden {_TICK}"
-                drawn = text("span", f"… {gap.took} …", look)
+                drawn = parts.text("span", f"… {gap.took} …", look)
                 drawn.style(f"left: {gap.left:.3f}%; width: {gap.width:.3f}%")
 
 
@@ -167,9 +143,9 @@ def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool 
     with ui.element("div").classes(f"{_GRID} py-0.5"):
         with ui.element("div").classes("flex min-w-0 items-baseline gap-2"):
             label = bar.label.replace(" for a person", "")  # as the colour says
-            text("span", label, f"truncate text-xs {weight} {struck}")
+            parts.text("span", label, f"truncate text-xs {weight} {struck}")
             if bar.attempts > 1:
-                often = text("span", f"{bar.attempts}x", "text-xs font-medium text-rose-700")
+                often = parts.text("span", f"{bar.attempts}x", "text-xs font-medium text-rose-700")
                 often.classes("dark:text-rose-300").props["title"] = "number of attempts"
         with ui.element("div").classes("relative h-5 min-w-0"):
             _draw_gaps(axis)
@@ -188,7 +164,7 @@ def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool 
             side = f"left: calc({end:.3f}% + 6px)"
             if end > _LATE:
                 side = f"right: calc({100 - left:.3f}% + 6px)"
-            took = text(
+            took = parts.text(
                 "span",
                 bar.took,
                 f"absolute top-1/2 -translate-y-1/2 text-[11px] whitespace-nowrap {QUIET}",
@@ -296,16 +272,16 @@ class TaskPage:
 
     def _draw(self) -> None:
         with ui.column().classes("w-full gap-3"):
-            self._title = Part()
-            self._state = Part()
-            self._links = Part()
-            self._notices = Part("flex w-full flex-col gap-2")
-            self._buttons = Part()
-            self._waits = Part("flex w-full flex-col gap-2")
+            self._title = parts.Part()
+            self._state = parts.Part()
+            self._links = parts.Part()
+            self._notices = parts.Part("flex w-full flex-col gap-2")
+            self._buttons = parts.Part()
+            self._waits = parts.Part("flex w-full flex-col gap-2")
         self._written = ui.column().classes(f"{CARD} gap-2")
         with self._written:
-            heading("The answer, as it is written")
-            self._words = prose("").props('aria-live="off" data-answer')
+            parts.heading("The answer, as it is written")
+            self._words = parts.prose("").props('aria-live="off" data-answer')
         self._written.set_visibility(False)
         with ui.tabs(value=cast("Any", self._tab), on_change=self._turn).classes(
             "w-full text-slate-800 dark:text-slate-100"
@@ -315,7 +291,7 @@ class TaskPage:
                 ui.tab(name, label)
         self._body = ui.column().classes("w-full gap-3")
         self._steps: Steps | None = None
-        self._upcoming: Part | None = None
+        self._upcoming: parts.Part | None = None
         ui.timer(TICK_SECONDS, self._tick)
         ui.timer(0.1, self._show_answer)
         following = asyncio.create_task(self._answer.follow())
@@ -339,7 +315,7 @@ class TaskPage:
             self._is_gone = True
             self._clear()
             with self._body:
-                empty("search_off", "There is no such task", self._task_id)
+                parts.empty("search_off", "There is no such task", self._task_id)
             return
         except (EngineError, TimeoutError) as error:
             if is_stuck := isinstance(error, StuckTaskError):
@@ -364,11 +340,11 @@ class TaskPage:
         self._draw_head(Facts(task=task.model_copy(update=stuck)))
         self._clear()
         with self._body:
-            quiet("Its steps are shown when a worker process can read them.")
+            parts.quiet("Its steps are shown when a worker process can read them.")
 
     def _turn(self, event: Any) -> None:
         self._tab = str(event.value)
-        show_address(task_url(self._task_id, tab=self._tab))
+        parts.show_address(parts.task_url(self._task_id, tab=self._tab))
         self._clear()
         self._is_drawn = False
         ui.timer(0, self._draw_body, once=True)
@@ -385,7 +361,9 @@ class TaskPage:
     def _draw_head(self, found: Facts) -> None:
         task = found.task
         title = redact(shortened(task.input, 200)) or self._task_id
-        self._title.show(title, lambda: heading(title, level=1).classes("min-w-0 break-words"))
+        self._title.show(
+            title, lambda: parts.heading(title, level=1).classes("min-w-0 break-words")
+        )
         is_idle = task.status == "running" and bool(found.upcoming) and not found.opens
         self._state.show((task.status, is_idle), lambda: _draw_state(task, is_idle=is_idle))
         self._links.show(_linked(found), lambda: _draw_links(found))
@@ -443,9 +421,9 @@ class TaskPage:
         if not path or path[-1].status != "last":
             return
         with ui.element("section").classes(f"{CARD} flex flex-col gap-2"):
-            heading("Answer")
+            parts.heading("Answer")
             output = path[-1].output
-            (prose if isinstance(output, str) else code)(redact(cut(pretty(output))))
+            (parts.prose if isinstance(output, str) else parts.code)(redact(cut(pretty(output))))
 
     def _draw_steps(self, found: Facts) -> None:
         if self._steps is None or self._upcoming is None:
@@ -454,7 +432,7 @@ class TaskPage:
                 self._steps = Steps(
                     self._step, self._verbs.fork if self._frame.can("fork") else None
                 )
-                self._upcoming = Part("flex w-full flex-col gap-3")
+                self._upcoming = parts.Part("flex w-full flex-col gap-3")
         is_closed = found.task.status in CLOSED
         can = self._frame.can
         rewind = None if is_closed or not can("rewind") else self._verbs.rewind
@@ -470,34 +448,36 @@ class TaskPage:
 
 def _draw_state(task: Task, *, is_idle: bool) -> None:
     with ui.row().classes("items-center gap-2"):
-        state = chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
+        state = parts.chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
         state.props["title"] = MEANING[task.status]
         idle = "No step is in progress. Run on begins the next one."
-        quiet(idle if is_idle else MEANING[task.status])
+        parts.quiet(idle if is_idle else MEANING[task.status])
 
 
 def _draw_notices(task: Task, lost: str) -> None:
     if lost:
         text = f"A part of the record is lost, and missing below: {lost}"
-        notice("bad", redact(text), role="alert")
+        parts.notice("bad", redact(text), role="alert")
     if task.error:
-        notice("bad", redact(cut(task.error)), role="alert")
+        parts.notice("bad", redact(cut(task.error)), role="alert")
     if task.blocked_by:
-        notice("warn", redact(cut(task.blocked_by)))
+        parts.notice("warn", redact(cut(task.blocked_by)))
     if task.waits:
-        notice("info", redact(cut(f"It {task.waits}")))
+        parts.notice("info", redact(cut(f"It {task.waits}")))
     if task.paused:
-        notice("warn", redact(f"Paused by {task.paused}"))
+        parts.notice("warn", redact(f"Paused by {task.paused}"))
 
 
 def _draw_waits(found: Facts, revoke: Callable[[StandingRule], None] | None) -> None:
     for approval in found.approvals:
-        with notice("warn", f"{title_of(approval)}: {TITLES[approval.kind]}"):
-            link("Decide in the inbox", url("/", {"card": approval.id})).classes("text-sm")
+        with parts.notice("warn", f"{title_of(approval)}: {TITLES[approval.kind]}"):
+            parts.link("Decide in the inbox", parts.url("/", {"card": approval.id})).classes(
+                "text-sm"
+            )
     for rule in found.rules:
-        with notice("info", redact(cut(shown_rule(rule)))):
+        with parts.notice("info", redact(cut(shown_rule(rule)))):
             if revoke is not None:
-                button("Revoke").on_click(partial(revoke, rule)).props("dense")
+                parts.button("Revoke").on_click(partial(revoke, rule)).props("dense")
 
 
 def _linked(found: Facts) -> tuple[object, ...]:
@@ -519,24 +499,26 @@ def _draw_links(found: Facts) -> None:
     cost = task.usage.in_words
     if task.branch_usage != task.usage:
         cost += f"; of it the present branch: {task.branch_usage.in_words}"
-    facts(
+    parts.facts(
         [
             ("Agent", task.agent),
-            ("Created", partial(moment, task.created) if task.created else ""),
-            ("Task", partial(copied, task.task_id)),
+            ("Created", partial(parts.moment, task.created) if task.created else ""),
+            ("Task", partial(parts.copied, task.task_id)),
             ("Cost", cost if task.usage.requests else ""),
         ]
     )
     origin = origin_of(found.found)
     with ui.row().classes("items-center gap-x-4 gap-y-1 pt-2 text-sm"):
         if task.session:
-            link(f"Session {task.session}", url("/sessions", {"name": task.session}))
+            parts.link(f"Session {task.session}", parts.url("/sessions", {"name": task.session}))
         if task.parent:
-            link("Its parent task", task_url(task.parent))
-        link("Compare with another task", url("/compare", {"left": task.task_id}))
+            parts.link("Its parent task", parts.task_url(task.parent))
+        parts.link("Compare with another task", parts.url("/compare", {"left": task.task_id}))
         if origin is not None:
-            link(f"Forked after step {origin.n} of {origin.task_id}", task_url(origin.task_id))
+            parts.link(
+                f"Forked after step {origin.n} of {origin.task_id}", parts.task_url(origin.task_id)
+            )
             query = {"left": origin.task_id, "right": task.task_id}
-            link("Compare with it", url("/compare", query))
+            parts.link("Compare with it", parts.url("/compare", query))
         for child in found.children:
-            link(f"Child task {child.agent}: {child.status}", task_url(child.task_id))
+            parts.link(f"Child task {child.agent}: {child.status}", parts.task_url(child.task_id))

@@ -9,25 +9,8 @@ from typing import Any
 from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
-from holdfast.desk.pages.parts import (
-    LINE,
-    OF_COLOUR,
-    PANEL,
-    QUIET,
-    STRONG,
-    PartList,
-    button,
-    chip,
-    code,
-    heading,
-    link,
-    moment,
-    prose,
-    quiet,
-    task_url,
-    text,
-    url,
-)
+from holdfast.desk.pages import parts
+from holdfast.desk.pages.parts import LINE, OF_COLOUR, PANEL, QUIET, STRONG
 from holdfast.desk.views.artifacts import about, download_url, preview_url
 from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
@@ -57,8 +40,8 @@ class Steps:
             fork: Forks the task after a step; None when who looks may not.
         """
         self._chosen, self._fork = chosen, fork
-        self._none = quiet("No step is known to have begun.")
-        self._list = PartList("Steps", tag="ol", item=LINE)
+        self._none = parts.quiet("No step is known to have begun.")
+        self._list = parts.PartList("Steps", tag="ol", item=LINE)
         self._open: set[tuple[int, int]] = set()
 
     def show(
@@ -120,7 +103,7 @@ def _title(body: StepBody, *, is_undone: bool) -> str:
 def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> None:
     side = side_of(body)
     _draw_text("Input", side.input)
-    _draw_text("Model", side.answers, prose)
+    _draw_text("Model", side.answers, parts.prose)
     _draw_text("Calls", side.calls)
     _draw_text("Results", side.results)
     if body.failure is not None:
@@ -128,15 +111,15 @@ def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> 
     if body.is_completed:
         with ui.row().classes("gap-2"):
             if rewind is not None:
-                button("Rewind to here").on_click(lambda: rewind(body))
+                parts.button("Rewind to here").on_click(lambda: rewind(body))
             if fork is not None:
-                button("Fork from here").on_click(lambda: fork(body))
+                parts.button("Fork from here").on_click(lambda: fork(body))
 
 
-def _draw_text(title: str, content: str, show: Callable[[str], object] = code) -> None:
+def _draw_text(title: str, content: str, show: Callable[[str], object] = parts.code) -> None:
     if content:
         with ui.column().classes("w-full gap-1"):
-            heading(title, level=3)
+            parts.heading(title, level=3)
             show(cut(content))
 
 
@@ -150,31 +133,31 @@ def draw_upcoming(
     queued = [step for step in upcoming if step.step_id not in running]
     if not queued:
         return
-    heading("Upcoming steps")
+    parts.heading("Upcoming steps")
     with ui.element("ol").props('aria-label="Upcoming steps"').classes(PANEL):
         for step in queued:
             with ui.element("li").classes(
                 f"{LINE} flex w-full flex-wrap items-center gap-2 px-4 py-2"
             ):
-                text("span", step.step_id or "next", f"font-mono text-sm {STRONG}")
+                parts.text("span", step.step_id or "next", f"font-mono text-sm {STRONG}")
                 what = redact(step.input) if step.input else "goes on"
-                text("span", what, f"min-w-0 flex-1 truncate text-sm {QUIET}")
+                parts.text("span", what, f"min-w-0 flex-1 truncate text-sm {QUIET}")
                 if edit is not None:
-                    button("Edit").on_click(partial(edit, step)).props("dense")
+                    parts.button("Edit").on_click(partial(edit, step)).props("dense")
                 if drop is not None:
-                    button("Drop", tone="danger").on_click(partial(drop, step)).props("dense")
+                    parts.button("Drop", tone="danger").on_click(partial(drop, step)).props("dense")
 
 
 def draw_effects(effects: Sequence[Effect]) -> None:
     """Draw what a task did outside."""
     if not effects:
-        quiet("No call is known to have changed anything outside: reads only so far.")
+        parts.quiet("No call is known to have changed anything outside: reads only so far.")
         return
     counts = [
         f"{sum(e.words == words for e in effects)} {words}"
         for words in dict.fromkeys(e.words for e in effects)
     ]
-    quiet(" · ".join(counts))
+    parts.quiet(" · ".join(counts))
     with ui.element("ul").props('aria-label="Effects"').classes(PANEL):
         for effect in effects:
             with ui.element("li").classes(
@@ -182,17 +165,17 @@ def draw_effects(effects: Sequence[Effect]) -> None:
                 " sm:grid-cols-[8.5rem_minmax(0,1fr)]"
             ):
                 with ui.row().classes("items-center gap-2"):
-                    chip(effect.words, OF_COLOUR[effect.colour])
+                    parts.chip(effect.words, OF_COLOUR[effect.colour])
                 with ui.column().classes("min-w-0 gap-0.5"):
                     call = f"{effect.tool} {effect.arguments}"
-                    text("span", call, f"w-full break-words font-mono text-[13px] {STRONG}")
+                    parts.text("span", call, f"w-full break-words font-mono text-[13px] {STRONG}")
                     if effect.result:
-                        text("span", effect.result, f"w-full break-words text-sm {STRONG}")
+                        parts.text("span", effect.result, f"w-full break-words text-sm {STRONG}")
                     with ui.row().classes(f"items-baseline gap-2 text-xs {QUIET}"):
-                        moment(effect.at)
-                        text("span", _circumstances(effect))
+                        parts.moment(effect.at)
+                        parts.text("span", _circumstances(effect))
                     if effect.child:
-                        link("Its child task", task_url(effect.child), "text-xs")
+                        parts.link("Its child task", parts.task_url(effect.child), "text-xs")
 
 
 def _circumstances(effect: Effect) -> str:
@@ -207,20 +190,20 @@ def _circumstances(effect: Effect) -> str:
 def draw_artifacts(task_id: str, found: Sequence[KeptArtifact]) -> None:
     """Draw the files that the tools of a task have kept, each with the step that has it."""
     if not found:
-        quiet("No file is kept with the steps of the present branch.")
+        parts.quiet("No file is kept with the steps of the present branch.")
         return
     with ui.element("ul").props('aria-label="Artifacts"').classes(PANEL):
         for each in found:
             with ui.element("li").classes(f"{LINE} flex w-full flex-col gap-1 px-4 py-3"):
-                target = link(each.name, download_url(task_id, each), "break-all text-sm")
+                target = parts.link(each.name, download_url(task_id, each), "break-all text-sm")
                 target.props["download"] = each.name
                 if (kept := preview_url(task_id, each)) is not None:
                     shown = ui.image(kept).classes("max-w-xs").props("fit=contain")
                     shown.props["alt"] = printable(each.name)
                 with ui.row().classes(f"items-baseline gap-2 text-xs {QUIET}"):
                     if each.at:
-                        moment(each.at)
-                    text("span", about(each))
+                        parts.moment(each.at)
+                    parts.text("span", about(each))
 
 
 def draw_branches(
@@ -228,7 +211,7 @@ def draw_branches(
 ) -> None:
     """Draw the branches as a tree, each beginning after a step of the one before, and the forks."""
     if len(branches) == 1:
-        quiet("No undo is known: there is one branch.")
+        parts.quiet("No undo is known: there is one branch.")
     with ui.element("ul").props('aria-label="Branches"').classes(PANEL):
         for k, branch in enumerate(branches):
             with ui.element("li").classes(f"{LINE} flex w-full flex-col gap-1 px-4 py-3"):
@@ -237,26 +220,32 @@ def draw_branches(
                     .classes("items-center gap-2")
                     .style(f"padding-left: {min(k, 6) * 0.75}rem")
                 ):
-                    chip(f"branch {branch.number}", "info" if branch.is_present else "calm")
-                    quiet(f"after step {branch.after}" if branch.after else "from the beginning")
-                    quiet(counted(len(branch.steps), "completed step"))
+                    parts.chip(f"branch {branch.number}", "info" if branch.is_present else "calm")
+                    parts.quiet(
+                        f"after step {branch.after}" if branch.after else "from the beginning"
+                    )
+                    parts.quiet(counted(len(branch.steps), "completed step"))
                     if not branch.is_present:
                         query = {
                             "left": task_id,
                             "left_branch": str(branch.number),
                             "right": task_id,
                         }
-                        link("Compare with the present one", url("/compare", query), "text-sm")
+                        parts.link(
+                            "Compare with the present one", parts.url("/compare", query), "text-sm"
+                        )
                 if not branch.is_present:
                     by = f" by {branch.by}" if branch.by else ""
                     why = f": {branch.reason}" if branch.reason else ""
                     with ui.row().classes(f"items-baseline gap-2 text-sm {QUIET}"):
-                        moment(branch.at)
-                        text("span", f"undone{by}{why}", "break-words")
+                        parts.moment(branch.at)
+                        parts.text("span", f"undone{by}{why}", "break-words")
                 for remains in branch.remains:
-                    text("span", f"remains: {remains}", "text-sm text-rose-800 dark:text-rose-300")
+                    parts.text(
+                        "span", f"remains: {remains}", "text-sm text-rose-800 dark:text-rose-300"
+                    )
     if forks:
-        heading("Forks", level=3)
+        parts.heading("Forks", level=3)
         with ui.element("ul").props('aria-label="Forks"').classes(PANEL):
             for fork in forks:
                 _draw_fork(task_id, fork)
@@ -265,17 +254,17 @@ def draw_branches(
 def _draw_fork(task_id: str, fork: ForkedTask) -> None:
     task = fork.task
     with ui.element("li").classes(f"{LINE} flex w-full flex-wrap items-center gap-2 px-4 py-3"):
-        chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
-        quiet(f"after step {fork.n}")
-        link(task.task_id, task_url(task.task_id), "min-w-0 break-all text-sm")
+        parts.chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
+        parts.quiet(f"after step {fork.n}")
+        parts.link(task.task_id, parts.task_url(task.task_id), "min-w-0 break-all text-sm")
         query = {"left": task_id, "right": task.task_id}
-        link("Compare with it", url("/compare", query), "text-sm")
+        parts.link("Compare with it", parts.url("/compare", query), "text-sm")
 
 
 def draw_transcript(messages: Sequence[Message]) -> None:
     """Draw the messages of a task."""
     if not messages:
-        quiet("Nothing was said yet.")
+        parts.quiet("Nothing was said yet.")
         return
     with ui.element("ol").props('aria-label="Transcript"').classes(PANEL):
         for message in messages:
@@ -283,13 +272,13 @@ def draw_transcript(messages: Sequence[Message]) -> None:
                 f"{LINE} grid grid-cols-1 gap-x-4 gap-y-1 px-4 py-3"
                 " sm:grid-cols-[6rem_minmax(0,1fr)]"
             ):
-                text("span", message.role, f"text-xs font-medium {QUIET}")
+                parts.text("span", message.role, f"text-xs font-medium {QUIET}")
                 with ui.column().classes("min-w-0 gap-1"):
                     said = redact(cut(shown(message.content)))
                     if said.strip() and message.role != "tool":
-                        prose(said)
+                        parts.prose(said)
                     elif said.strip():
                         failed = "text-rose-800 dark:text-rose-300" if message.is_error else STRONG
-                        text("div", said, f"text-sm whitespace-pre-wrap break-words {failed}")
+                        parts.text("div", said, f"text-sm whitespace-pre-wrap break-words {failed}")
                     for call in message.calls:
-                        code(redact(f"{call.name} {cut(call.arguments)}"))
+                        parts.code(redact(f"{call.name} {cut(call.arguments)}"))

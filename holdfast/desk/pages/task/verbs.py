@@ -12,9 +12,10 @@ from typing import Any, Literal
 from nicegui import ui
 
 from holdfast.desk.identity.tokens import READ, Verb
+from holdfast.desk.pages import parts
 from holdfast.desk.pages.feed import Desk
 from holdfast.desk.pages.frame import Frame
-from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
+from holdfast.desk.pages.parts import QUIET
 from holdfast.desk.views.words import without_secrets
 from holdfast.errors import EngineError
 from holdfast.reading.erasable import Plan
@@ -196,30 +197,30 @@ class Verbs:
         can = self._frame.can
         with ui.row().classes("w-full gap-2"):
             if (status == "paused" or is_paused) and can("resume"):
-                button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
+                parts.button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
             elif not is_closed and status != "answered" and can("pause"):
-                button("Pause", icon="pause").on_click(self.pause)
+                parts.button("Pause", icon="pause").on_click(self.pause)
             if is_waiting and not is_closed and can("wake"):
-                button("Wake", icon="alarm").on_click(self.wake)
+                parts.button("Wake", icon="alarm").on_click(self.wake)
             if status in ("running", "needs_attention") and not is_asking and can("run"):
-                button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
-                button("One step", icon="skip_next").on_click(self.run_step)
+                parts.button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
+                parts.button("One step", icon="skip_next").on_click(self.run_step)
             if status == "needs_attention" and can("run"):
-                button("Restart the step", icon="restart_alt").on_click(self.restart)
+                parts.button("Restart the step", icon="restart_alt").on_click(self.restart)
             if status == "answered" and can("finalize"):
-                button("Finalize", icon="done_all").on_click(self.finalize)
+                parts.button("Finalize", icon="done_all").on_click(self.finalize)
             if not is_closed and can("feedback"):
-                button("Feedback", icon="chat").on_click(self.feedback)
+                parts.button("Feedback", icon="chat").on_click(self.feedback)
             if not is_closed and has_steps and can("undo"):
-                button("Undo last step", icon="undo").on_click(self.undo)
+                parts.button("Undo last step", icon="undo").on_click(self.undo)
             if not is_closed and can("abandon"):
                 title = "End by force" if is_stuck else "Abandon"
-                made = button(title, tone="danger", icon="block")
+                made = parts.button(title, tone="danger", icon="block")
                 made.on_click(partial(self.abandon, force=bool(is_stuck)))
             if is_closed and can("erase"):
-                button("Erase", tone="danger", icon="delete_forever").on_click(self.erase)
-            button("Verify", icon="verified").on_click(self.verify)
-            button("Audit", icon="download").on_click(self.audit)
+                parts.button("Erase", tone="danger", icon="delete_forever").on_click(self.erase)
+            parts.button("Verify", icon="verified").on_click(self.verify)
+            parts.button("Audit", icon="download").on_click(self.audit)
 
     def resume(self) -> None:
         """Ask why, and resume the task."""
@@ -318,7 +319,7 @@ class Verbs:
 
         async def run(**given: Any) -> None:
             made = await self._runner.fork(self._task_id, _output(body), **given)
-            ui.navigate.to(task_url(made.task_id))
+            ui.navigate.to(parts.task_url(made.task_id))
 
         more = (
             f"A new task begins with the steps up to step {body.n}. They do not run again, and"
@@ -351,15 +352,15 @@ class Verbs:
         if not await self._act(READ, run, ""):
             return
         result = found[0]
-        with self._frame.slot(), open_dialog("Verify") as dialog:
-            heading("The record is intact" if not result else "The record does not fit")
+        with self._frame.slot(), parts.open_dialog("Verify") as dialog:
+            parts.heading("The record is intact" if not result else "The record does not fit")
             for finding in result:
-                notice("bad", finding.text, role="alert")
+                parts.notice("bad", finding.text, role="alert")
             for said in result.proved:
-                text("p", f"Proved: {said}", f"m-0 text-sm {QUIET}")
+                parts.text("p", f"Proved: {said}", f"m-0 text-sm {QUIET}")
             for said in result.unproved:
-                text("p", f"Not proved: {said}", f"m-0 text-sm {QUIET}")
-            button("Close", tone="main").on_click(dialog.close).props("autofocus")
+                parts.text("p", f"Not proved: {said}", f"m-0 text-sm {QUIET}")
+            parts.button("Close", tone="main").on_click(dialog.close).props("autofocus")
 
     async def audit(self) -> None:
         """Download the audit as JSON lines."""
@@ -391,9 +392,9 @@ class Verbs:
         is_final: bool = False,
     ) -> None:
         """Open the dialog of a verb."""
-        with open_dialog(title) as dialog:
-            heading(title)
-            text("p", more, f"m-0 text-sm {QUIET}")
+        with parts.open_dialog(title) as dialog:
+            parts.heading(title)
+            parts.text("p", more, f"m-0 text-sm {QUIET}")
             drawn = [(each, each.draw()) for each in asks]
             is_sent = False
 
@@ -418,8 +419,8 @@ class Verbs:
             for made in texts:
                 made.on("keydown.ctrl.enter", submit)
             with ui.row().classes("w-full justify-end gap-2"):
-                button("Cancel").on_click(dialog.close)
-                made = button(title, tone="danger" if is_final else "main").on_click(submit)
+                parts.button("Cancel").on_click(dialog.close)
+                made = parts.button(title, tone="danger" if is_final else "main").on_click(submit)
                 made.props("data-submit" + ("" if texts else " autofocus"))
 
 
