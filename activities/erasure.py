@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
@@ -24,6 +27,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading.erasable import all_tasks, plan_erasure
+from holdfast.reading.queries import server_errors
 from holdfast.reading.reader import Reader
 from holdfast.reading.visibility import delete_runs
 from holdfast.task.data.records import record_digest, signed
@@ -44,7 +48,7 @@ REMAINS = (
     "Forks that Temporal had forgotten.",
     "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
     "Tasks that began meanwhile, until it is asked again.",
-    "Events, up to 30 days in their mailboxes, and in the histories of these.",
+    "Events that other tasks have had, or none, for up to 30 days.",
     "Names in holds/ and locks/.",
     "Those of sessions in sessions/, and here unless a person was erased.",
     "Texts of other tasks that tell of these, and schedules.",
@@ -56,6 +60,10 @@ WITH_KEYS = (
 WITHOUT_KEYS = (
     "Values in the archive's blobs/, and late answers: `holdfast gc` deletes what no task names.",
 )
+
+
+MAILBOX_SECONDS = 300.0
+"""How long a mailbox has to answer: it tries to deliver events for two minutes."""
 
 
 class ErasingActivities:
@@ -184,10 +192,7 @@ class ErasingActivities:
             while found := await archive.aerase_scopes(scopes, told):
                 values += found
             for each in scopes:
-                for pause in pauses(0.05, 2.0):
-                    if not await delete_runs(client, each):
-                        break
-                    await asyncio.sleep(pause)
+                await _forgotten(client, each)
             await drop_rest(archive, given.tasks)
             # An activity of a session that was open may have written its record meanwhile.
             left = [
@@ -196,17 +201,51 @@ class ErasingActivities:
                 if "erased" not in as_object(await archive.afind_record(place))
                 or await find_run(client, each) is not None
             ]
+        full = [each for each in given.mailboxes if not await _emptied(client, each, given.tasks)]
         certificate: dict[str, Json] = {
             **(await without_names(archive, given)).model_dump(mode="json"),
             "values": values,
             "done": time.time(),
             "remains": list[Json](
-                REMAINS + (WITHOUT_KEYS if archive.encrypted is None else WITH_KEYS)
+                REMAINS
+                + (WITHOUT_KEYS if archive.encrypted is None else WITH_KEYS)
+                + tuple(f"Events of the mailbox {each!r}, which did not answer." for each in full)
             ),
         }
         made = signed(certificate, given.task, ERASURE)
         there = await archive.acreate_record(name, made)  # of two attempts one decides
         return as_object(there)
+
+
+async def _forgotten(client: Client, workflow_id: str, closed: str | None = None) -> None:
+    """Have Temporal delete all runs of a workflow, or the closed ones."""
+    for pause in pauses(0.05, 2.0):
+        if not await delete_runs(client, workflow_id, closed=closed):
+            return
+        await asyncio.sleep(pause)
+
+
+async def _emptied(client: Client, mailbox: str, tasks: Sequence[str]) -> bool:
+    """Have a mailbox forget what only these tasks have had, in its closed runs as well.
+
+    Returns:
+        Whether it has. One that no worker process serves has not.
+    """
+    asked, until = "", time.time() + MAILBOX_SECONDS
+    for pause in pauses(0.05, 1.0):
+        run = await find_run(client, mailbox)
+        if run is None or run.close_time is not None or asked not in ("", run.run_id):
+            break
+        if time.time() > until:
+            return False
+        if not asked:  # this run goes on as another one, without these events
+            handle = client.get_workflow_handle(mailbox, run_id=run.run_id)
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
+                await handle.signal("erase", [*tasks])
+                asked = run.run_id
+        await asyncio.sleep(pause)
+    await _forgotten(client, mailbox, closed=asked)
+    return True
 
 
 def _places(given: Erasure) -> list[str]:

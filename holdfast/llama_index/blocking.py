@@ -87,9 +87,7 @@ def on_shared_loop(
     return call
 
 
-def blocking(
-    method: Callable[P, Coroutine[Any, Any, T]],
-) -> Callable[P, T]:
+def blocking(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """Make a method that runs an async one on the shared loop, and blocks until it is done."""
 
     @functools.wraps(method)

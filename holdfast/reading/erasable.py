@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
     ErasedError,
+    InvalidArgumentError,
     NotFoundError,
     TaskNotFoundError,
 )
@@ -29,8 +31,9 @@ from holdfast.reading.visibility import children_of
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import record_digest
 from holdfast.task.data.wire import ErasedTurn, Erasure, Kind
+from holdfast.task.mailbox import WAITS, mailbox_id
 from holdfast.values.base import Value
-from holdfast.values.checks.gate import as_object, as_text, is_object
+from holdfast.values.checks.gate import as_object, as_text, data_of, is_object
 from holdfast.values.checks.ids import is_nested, is_session, outermost, session_name
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
@@ -188,6 +191,11 @@ async def plan_erasure(
     # Not a session's own queue: its worker process may serve sessions alone.
     first, agent = next(((each, head.agent) for each, head in closure.heads.items()), ("", ""))
     queue = await reader.presence.queue_if_known(first) if first else ""
+    boxes = set[str]()
+    for each, event in closure.waits:
+        own = await reader.presence.queue_if_known(each) or queue_for(closure.heads[each].agent)
+        with suppress(InvalidArgumentError):  # a call that was refused for it
+            boxes.add(mailbox_id(own, event))
     erasure = Erasure(
         task=name if kind != "person" else code,
         kind=kind,
@@ -195,6 +203,7 @@ async def plan_erasure(
         sessions=tuple(sessions),
         records={each: record_digest(data) for each, data in records if data},
         turns=tuple(each for each in turns if each is not None and each.session not in sessions),
+        mailboxes=tuple(sorted(boxes)),
         unread=tuple(unread),
         held_by=tuple(sorted(held_by)),
         by=by,
@@ -209,13 +218,14 @@ class _Closure(NamedTuple):
     heads: dict[str, TaskHead]
     opens: list[str]
     forks: dict[str, list[str]]
+    waits: list[tuple[str, str]]
 
 
 async def closure_of(
     reader: Reader, roots: Sequence[str], *, with_forks: bool, is_named: bool
 ) -> _Closure:
     """Follow tasks to their child tasks and forks."""
-    found, todo = _Closure({}, [], {}), [*roots]
+    found, todo = _Closure({}, [], {}, []), [*roots]
     seen, forks = set[str](), dict[str, list[str]]()
     while todo:
         each = todo.pop()
@@ -236,7 +246,10 @@ async def closure_of(
         ]
         if with_forks:
             todo += forks[each]
-        events = audit_events((await reader.ledger(each, legible=True))[0], opens=())
+        entries, opens = await reader.ledger(each, legible=True)
+        events = audit_events(entries, opens=opens)
+        waits = (as_object(data_of(event.arguments)) for event in events if event.tool == WAITS)
+        found.waits.extend((each, as_text(wait.get("name"))) for wait in waits)
         # A fork's ledger has the steps that it shares, with the other task's child tasks.
         named = (event.child for event in events if event.child)
         todo += [child for child in named if outermost(child) == outermost(each)]

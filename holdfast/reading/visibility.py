@@ -85,7 +85,9 @@ async def origin_of(found: WorkflowExecution) -> tuple[str, int] | None:
             return None
 
 
-async def delete_runs(client: Client, workflow_id: str, kind: str = "") -> bool:
+async def delete_runs(
+    client: Client, workflow_id: str, kind: str = "", *, closed: str | None = None
+) -> bool:
     """Have Temporal delete what it has of a workflow; return whether it had anything yet.
 
     What is open is terminated.
@@ -94,6 +96,7 @@ async def delete_runs(client: Client, workflow_id: str, kind: str = "") -> bool:
         client: Temporal client.
         workflow_id: Its id.
         kind: Its type, if runs of another type with this id stay.
+        closed: If an open run stays: id of a closed one, which may not be listed yet, or empty.
 
     Raises:
         RPCError: The server did not do as asked; or a ConnectError.
@@ -101,7 +104,12 @@ async def delete_runs(client: Client, workflow_id: str, kind: str = "") -> bool:
     listed = client.list_workflows(is_("WorkflowId", workflow_id).removeprefix(" AND "))
     found = [run async for run in listed if run.id == workflow_id]
     newest = await find_run(client, workflow_id)  # which may not be listed yet
-    runs = {run.run_id for run in (*found, newest) if run and kind in ("", run.workflow_type)}
+    known = await find_run(client, workflow_id, closed) if closed else None
+    runs = {
+        run.run_id for run in (*found, newest, known) if run and kind in ("", run.workflow_type)
+    }
+    if closed is not None and newest is not None and newest.close_time is None:
+        runs.discard(newest.run_id)
     for run in runs:
         which = Run(workflow_id=workflow_id, run_id=run)
         asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=which)

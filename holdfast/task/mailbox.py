@@ -10,11 +10,13 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, canonical
-from holdfast.values.checks.ids import MADE, check_name
+from holdfast.values.checks.ids import DEFAULT_APP, MADE, check_name, is_of_agent, queue_of
 from holdfast.values.text.shown import named, shown
 
 MAILBOX = "Mailbox"
 """Type of the workflow."""
+WAITS = "wait_for_event"
+"""The tool whose calls wait."""
 
 DAY = 86_400.0
 LONGEST_KEPT = 30 * DAY
@@ -239,12 +241,28 @@ class Mailbox(BaseModel):
         going = {*self.due.values()}
         free = [id for id in self.given if id not in going]
         if free:
-            most = max(free, key=lambda id: len(self.given[id]))
-            self._count -= len(self.given.pop(most))
-            event, size = self.events[most], len(most) + len(canonical({}))
-            self.size += size - event.size
-            update = {"data": {}, "size": size, "over": True}
-            self.events[most] = event.model_copy(update=update)
+            self._empty(max(free, key=lambda id: len(self.given[id])))
+
+    def _empty(self, id: str) -> None:
+        """Keep only the id of an event."""
+        self._count -= len(self.given.pop(id))
+        event, size = self.events[id], len(id) + len(canonical({}))
+        self.size += size - event.size
+        update = {"data": {}, "size": size, "over": True}
+        self.events[id] = event.model_copy(update=update)
+
+    def erase(self, tasks: Container[str]) -> None:
+        """Forget the calls of erased tasks, and the data of events that no other task has had."""
+        for key in [key for key, each in self.waiters.items() if each.task in tasks]:
+            self.leave(key)
+        going = {*self.due.values()}
+        for id, keys in [*self.given.items()]:
+            had = [key for key, task in keys.items() if task in tasks]
+            for key in had:
+                del keys[key]
+            self._count -= len(had)
+            if had and not keys and id not in going:
+                self._empty(id)
 
     def put_off(self, key: str) -> None:
         """Let other calls be sent theirs before one."""
@@ -318,7 +336,7 @@ def mailbox_id(queue: str, name: str) -> str:
     """Return the workflow id of the mailbox of an event's name.
 
     Args:
-        queue: Task queue of the app, not of an agent in it.
+        queue: Task queue of the app; for one of an agent, that of the default app.
         name: Name of the event.
 
     Raises:
@@ -328,7 +346,8 @@ def mailbox_id(queue: str, name: str) -> str:
     if MADE in checked:
         msg = f"The name of an event may not have the character {MADE!r}; it was {shown(name)}."
         raise InvalidArgumentError(msg)
-    return f"{queue}{MADE}event{MADE}{checked}"
+    own = queue_of(DEFAULT_APP) if is_of_agent(queue) else queue
+    return f"{own}{MADE}event{MADE}{checked}"
 
 
 def event_name(workflow_id: str) -> str:

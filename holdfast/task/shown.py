@@ -13,14 +13,7 @@ from typing import Literal
 from holdfast.task.data.calls import Decided
 from holdfast.task.data.head import ToolPolicy
 from holdfast.task.data.records import effect_place
-from holdfast.task.happenings import (
-    CallUndone,
-    Happening,
-    Noted,
-    StepBegan,
-    StepEnded,
-    StepsUndone,
-)
+from holdfast.task.happenings import CallUndone, Happening, Noted, StepBegan, StepEnded, StepsUndone
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.checks.gate import as_object
 from holdfast.values.messages import ToolCall

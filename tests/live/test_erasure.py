@@ -11,7 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 from temporalio.workflow import ParentClosePolicy
 
-from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, tool
+from holdfast import Agent, AgentRunner, Effect, Message, Session, ToolCall, tool, wait_for_event
+from holdfast.activities import erasure
 from holdfast.activities.erasure import PLACE, ErasingActivities
 from holdfast.archive import Keys, hashed
 from holdfast.archive.bytestore import LocalStore, key_id, record_name
@@ -29,8 +30,9 @@ from holdfast.errors import (
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Erasure, Retention
+from holdfast.task.mailbox import mailbox_id
 from holdfast.testing import ScriptedModel
-from holdfast.values.checks.gate import as_object
+from holdfast.values.checks.gate import as_array, as_object
 from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import forget, until
@@ -544,3 +546,59 @@ async def test_a_certificate_or_a_hold_that_was_changed_or_deleted_is_found(
         broken = dict((await check(engine))[2])
         assert set(broken) == {*changed, "tasks/t2.json"}
         assert "no certificate says so" in broken["tasks/t2.json"]
+
+
+async def test_a_mailbox_forgets_the_events_that_only_erased_tasks_have_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paid, shared = (
+        ToolCall(id="", name="wait_for_event", arguments=json.dumps({"name": each}))
+        for each in ("paid", "shared")
+    )
+    answers: list[ToolCall | str] = [paid, paid, shared, "done", shared, "done", paid, "done"]
+    agent = Agent(name="clerk", model=ScriptedModel(answers), tools=[wait_for_event])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        for id in ("mine", "later"):
+            await runner.send_event("paid", {"text": "MKevent"}, id=id)
+        await runner.send_event("shared", {"text": "MKshared"})
+        for id in ("t1", "t2"):
+            await finished(runner, "q", task_id=id)
+        first = runner.client.get_workflow_handle(mailbox_id("hf:clerk", "paid"))
+        deleting, died = erasure._forgotten, list[str]()
+
+        async def dies(client: Client, id: str, closed: str | None = None) -> None:
+            if closed and not died:  # the mailbox goes on, and its closed run is there still
+                died.append(id)
+                raise RuntimeError("killed")
+            await deleting(client, id, closed)
+
+        monkeypatch.setattr(erasure, "_forgotten", dies)
+        certificate = await runner.erase("t1", by="ann", reason="r")
+        boxes = [mailbox_id("hf.default", each) for each in ("paid", "shared")]
+        assert (certificate["mailboxes"], died) == (boxes, boxes[:1])
+        assert not [
+            each for each in as_array(certificate["remains"]) if "did not answer" in str(each)
+        ]
+        assert "MKevent" not in await history(runner.client, first.id)
+        # A new one under the known id changes nothing, and another event is given as ever.
+        assert (await runner.send_event("paid", {"text": "MKagain"}, id="mine")).waiters == 0
+        await runner.send_event("paid", {"text": "fresh"})
+        await finished(runner, "q", task_id="t3")
+        assert "fresh" in str(await runner.transcript("t3"))
+        assert "MKshared" in await history(runner.client, boxes[1])
+        assert "MKagain" not in str(await first.query("state"))
+
+        monkeypatch.setattr(erasure, "MAILBOX_SECONDS", 0.0)
+        remains = str((await runner.erase("t3", by="ann", reason="r"))["remains"])
+        assert f"Events of the mailbox {first.id!r}, which did not answer." in remains
+
+
+async def history(client: Client, workflow_id: str) -> str:
+    """Return what Temporal has of all runs of a workflow."""
+    return "".join(
+        str([*each.events])
+        for each in [
+            await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            async for run in client.list_workflows(f"WorkflowId = '{workflow_id}'")
+        ]
+    )

@@ -165,3 +165,23 @@ def test_events_and_calls_that_wait_have_bounds() -> None:
     for event in ({"id": ""}, {"id": "x", "keep": 0}, {"id": "x", "keep": float("nan")}, {}):
         with pytest.raises(ValidationError):
             Event.model_validate(event)
+
+
+def test_what_erased_tasks_have_had_is_forgotten_unless_another_task_has_or_gets_it() -> None:
+    box = Mailbox()
+    for id in ("own", "shared", "due"):
+        box.take_event(Event(id=id, data={"x": id}), now=1)
+        box.take_waiter(waiter(f"a {id}", "a", x=id))
+    box.take_waiter(waiter("b", "b", x="shared"))
+    for each in box.deliveries("n", (), 9):
+        box.delivered(each, taken=True)
+    box.take_waiter(waiter("c", "c", x="due"))
+    box.take_waiter(waiter("a waits", "a", x="none"))
+    box.erase({"a"})
+    assert [box.events[id].data for id in ("own", "shared", "due")] == [
+        *({}, {"x": "shared"}, {"x": "due"})
+    ]
+    assert sent(box) == [("c", "c:0.1.0.0:x", "due")]
+    assert [*box.waiters] == ["c"]
+    box.erase({"b"})
+    assert box.events["shared"].data == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,6 +55,7 @@ class EventMailbox(Opening):
         self._box = box
         self._going: dict[str, asyncio.Task[None]] = {}
         self._inbox = deque[tuple[str, Sequence[RawValue]]]()
+        self._erased = set[str]()  # tasks
         self._news = True
 
     @workflow.run
@@ -70,6 +72,7 @@ class EventMailbox(Opening):
             if self._rolls():
                 # No delivery begins; those that are tried end within minutes.
                 if not self._going:
+                    self._box.erase(self._erased)
                     workflow.continue_as_new(self._box)
             else:
                 self._deliver()
@@ -114,11 +117,12 @@ class EventMailbox(Opening):
             self._news = True
 
     def _rolls(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested()
+        # Of erased tasks the history tells: the next run has another one.
+        return bool(self._erased) or workflow.info().is_continue_as_new_suggested()
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Note an event, a call that waits, or the key of one that waits no longer."""
+        """Note an event, a call that waits or waits no longer, or tasks that are erased."""
         self._inbox.append((name, args))
         self._news = True
 
@@ -155,6 +159,8 @@ class EventMailbox(Opening):
                     self._box.take_waiter(waiter)
                 case "leave":
                     self._box.leave(Waiter.model_validate_json(data).key)
+                case "erase":
+                    self._erased.update(map(str, gate.as_array(json.loads(data))))
                 case _:
                     workflow.logger.warning("A signal %r that is no event was dropped", name[:80])
         except (ValidationError, ValueError) as error:

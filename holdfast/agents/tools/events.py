@@ -20,6 +20,7 @@ from holdfast.task.data.calls import Wait
 from holdfast.task.mailbox import (
     DAY,
     MAILBOX,
+    WAITS,
     Event,
     Heard,
     Mailbox,
@@ -128,7 +129,7 @@ wait_for_event = made_as(
     AwaitingTool,
     Tool.from_function(
         _wait_for_event,
-        name="wait_for_event",
+        name=WAITS,
         idempotent=True,
         retry_on=(RPCError,),
         max_attempts=8,

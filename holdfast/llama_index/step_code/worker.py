@@ -260,10 +260,7 @@ class StepCode(AgentWorker):
             for each in made["next"]
         )
         return steps.TaskStepOutput(
-            output=made["output"],
-            task_step=step,
-            next_steps=following,
-            is_last=made["is_last"],
+            output=made["output"], task_step=step, next_steps=following, is_last=made["is_last"]
         )
 
     async def _run(self, step: TaskStep, view: Task, tool_choice: str) -> TaskStepOutput:

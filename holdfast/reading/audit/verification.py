@@ -17,12 +17,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, Workfl
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.named_values import Named, named
-from holdfast.archive.segments import (
-    check_erased,
-    read_messages,
-    read_segment,
-    turns_in_force,
-)
+from holdfast.archive.segments import check_erased, read_messages, read_segment, turns_in_force
 from holdfast.archive.session_commits import find_run
 from holdfast.errors import (
     DAMAGED,

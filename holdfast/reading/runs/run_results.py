@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
@@ -48,45 +48,43 @@ ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown", "question")
 
 
-def run_data(
-    recorded: Recorded,
-    agent: Agent,
-    *,
-    given: RunInput | None = None,
-    context: CallersContext | None = None,
-    config: RunConfig | None = None,
-) -> RunData:
+class Here(TypedDict, total=False):
+    """What this process knows of a run.
+
+    Attributes:
+        given: What the run was given.
+        context: The caller's context.
+        config: The settings that this process has given the run.
+    """
+
+    given: RunInput | None
+    context: CallersContext | None
+    config: RunConfig | None
+
+
+def run_data(recorded: Recorded, agent: Agent, **known: Unpack[Here]) -> RunData:
     """Say what a run has made so far, and bring its context object up to date.
 
     Args:
         recorded: The run's task.
         agent: The agent that the run began with, or another one of its team.
-        given: What the run was given; None when this process does not know.
-        context: The caller's context, or None without one at hand.
-        config: The settings that this process has given the run.
+        known: What this process knows of it.
 
     Raises:
         UserError: The recorded context does not fit the class of the object any more.
     """
-    return RunData(**_members(recorded, agent, given=given, context=context, config=config))
+    return RunData(**_members(recorded, agent, known))
 
 
-def _members(
-    recorded: Recorded,
-    agent: Agent,
-    *,
-    given: RunInput | None,
-    context: CallersContext | None,
-    config: RunConfig | None,
-) -> dict[str, Any]:
+def _members(recorded: Recorded, agent: Agent, known: Here) -> dict[str, Any]:
     """Make the members of a RunData by name; arguments are those of `run_data`."""
-    task = recorded.task
+    task, config = recorded.task, known.get("config")
     team = team_of(agent, first=task.agent)
     if recorded.began is not None:
         team.learn(recorded.began)
     asked = interruptions(recorded, team)
     last_agent = team.of(recorded.last_step.agent)
-    said = _input(recorded, given)
+    said = _input(recorded, known.get("given"))
     unread = _unread(recorded, team)
     return {
         **({"new_items": unread} if unread else _made(recorded, team, asked, said)),
@@ -95,7 +93,7 @@ def _members(
         "last_agent": users_agent(last_agent),
         "last_member": last_agent.name,
         "context_wrapper": RunContextWrapper(
-            context=_context(task.extra_state, context),
+            context=_context(task.extra_state, known.get("context")),
             usage=Usage.of(task.usage, recorded.made.costs()),
             task_id=task.task_id,
             origin=Origin(task.extra_state.get(KEY)),
@@ -171,16 +169,9 @@ def known_guardrails(agent: Agent, config: RunConfig | None) -> Known:
     return Known.of(agent, config.input_guardrails, config.output_guardrails)
 
 
-def run_result(
-    recorded: Recorded,
-    agent: Agent,
-    *,
-    given: RunInput | None = None,
-    context: CallersContext | None = None,
-    config: RunConfig | None = None,
-) -> RunResult:
+def run_result(recorded: Recorded, agent: Agent, **known: Unpack[Here]) -> RunResult:
     """Make the result of a run; arguments are those of `run_data`."""
-    members = _members(recorded, agent, given=given, context=context, config=config)
+    members = _members(recorded, agent, known)
     last_agent: Agent = members["last_agent"]
     task = recorded.task
     waiting = [approval.line for approval in recorded.approvals]
@@ -196,23 +187,16 @@ def run_result(
     )
 
 
-async def run_result_beside(
-    recorded: Recorded,
-    agent: Agent,
-    *,
-    given: RunInput | None = None,
-    context: CallersContext | None = None,
-    config: RunConfig | None = None,
-) -> RunResult:
+async def run_result_beside(recorded: Recorded, agent: Agent, **known: Unpack[Here]) -> RunResult:
     """Make the result of a run, that of a long one in a thread next to the event loop.
 
     Arguments are those of `run_data`. The caller's context object changes in its own loop.
     """
-    make = partial(run_result, recorded, agent, given=given, config=config)
     if len(recorded.made.records) <= LONG_STEPS:
-        return make(context=context)
-    made = await asyncio.to_thread(_uncollected, make)
-    made.context_wrapper.context = _context(recorded.task.extra_state, context)
+        return run_result(recorded, agent, **known)
+    there: Here = {**known, "context": None}
+    made = await asyncio.to_thread(_uncollected, partial(run_result, recorded, agent, **there))
+    made.context_wrapper.context = _context(recorded.task.extra_state, known.get("context"))
     return made
 
 

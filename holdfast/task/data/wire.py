@@ -300,6 +300,7 @@ class Erasure(Value):
             person codes of them, which do not tell the names.
         records: Digests of the records of the tasks.
         turns: Turns of the tasks in sessions that stay.
+        mailboxes: Workflow ids of the mailboxes whose events the tasks have waited for.
         unread: Tasks that may belong to it or not, as their records are
             damaged.
         abandoned: Tasks that were open, and were ended for it.
@@ -316,6 +317,7 @@ class Erasure(Value):
     sessions: tuple[str, ...] = ()
     records: dict[str, str] = Field(default_factory=dict)
     turns: tuple[ErasedTurn, ...] = ()
+    mailboxes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
     held_by: tuple[str, ...] = ()

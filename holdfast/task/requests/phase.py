@@ -116,11 +116,7 @@ class Ending:
             " request."
         )
         return Failure(
-            type=failure.type,
-            message=text,
-            remedy=failure.remedy,
-            parks=True,
-            data={CLOSING: True},
+            type=failure.type, message=text, remedy=failure.remedy, parks=True, data={CLOSING: True}
         )
 
     def try_again(self) -> None:

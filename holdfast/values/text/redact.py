@@ -85,14 +85,10 @@ _IN_COMMAND = re.compile(
 """A password that a program takes as an argument."""
 
 _IN_QUERY = re.compile(
-    rf"([?&#;](?:[\w.%-]*[_.-])?(?:{_WORDS}|key)=)(?!\[redacted\])[^&#\s\"'<>]+",
-    re.IGNORECASE,
+    rf"([?&#;](?:[\w.%-]*[_.-])?(?:{_WORDS}|key)=)(?!\[redacted\])[^&#\s\"'<>]+", re.IGNORECASE
 )
 
-_NAME = re.compile(
-    rf"(?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*(?:-\s+)?\\?[\"']?",
-    re.IGNORECASE,
-)
+_NAME = re.compile(rf"(?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*(?:-\s+)?\\?[\"']?", re.IGNORECASE)
 """`password=`, `"api_key": "`: the name of a secret, up to its value."""
 
 _BEGINNING = re.compile(r"(?!\w+:/)(?=[^\s\"'&,;\\\[\]]{8})[^\s\"'&,;\\]{8,1000}")

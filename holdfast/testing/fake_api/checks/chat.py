@@ -96,10 +96,7 @@ def _check_image(url: Json, image: dict[str, Json], where: str) -> Iterator[Prob
 
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_PARTS = {
-    "user": ("text", "image_url", "input_audio", "file"),
-    "assistant": ("text", "refusal"),
-}
+_PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
 
 
 def check_chat_messages(messages: Json) -> Iterator[Problem]:

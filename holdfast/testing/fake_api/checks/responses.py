@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.testing.fake_api.checks.chat import (
-    Problem,
-    check_parts,
-    check_text,
-    missing,
-    unknown,
-)
+from holdfast.testing.fake_api.checks.chat import Problem, check_parts, check_text, missing, unknown
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object, as_text
 
