@@ -76,8 +76,7 @@ async def test_a_tool_of_another_framework_is_a_tool(kind: str, rig: Rig) -> Non
     rig.model.call("double", {"number": 21})
     rig.model.call("double", {"number": "many"})  # which the model reads as an error
     rig.model.reply("done")
-    result = await Runner.run(agent, "q", runner=rig.runner())
-    first, second = outputs(result)
+    first, second = outputs(await Runner.run(agent, "q", runner=rig.runner()))
     assert first == "42"
     assert ("An error occurred" if kind == "agents-sdk" else "number") in second
 

@@ -107,8 +107,7 @@ async def test_hooks_of_a_tool_share_its_context(run: Runs) -> None:
 
     run.model.add(call("act", {"what": "x"}), "done")
     result = await run("hi", act, of={"hooks": Counts()}, context={})
-    task = await run.runner.get_task(result.task_id)
-    assert task.extra_state == {"context": {"kept": "did x"}}
+    assert (await run.runner.get_task(result.task_id)).extra_state == {"context": {"kept": "did x"}}
 
 
 async def test_without_hooks_an_activity_asks_the_task_nothing(

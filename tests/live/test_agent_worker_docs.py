@@ -17,7 +17,7 @@ from holdfast.values.messages import user
 from holdfast.workers import StepContext
 from tests.support import forked
 from tests.support.programs import printed_by
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.workers import Doing, ends
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,8 +96,7 @@ async def test_two_last_steps_side_by_side_are_refused(rig: Rig) -> None:
         return TaskStepOutput(output="", task_step=step, next_steps=following)
 
     runner = await rig.make(worker=Doing(body))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
 
     async def go_on() -> None:
         await runner.run_steps_in_queue(task)

@@ -62,8 +62,7 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_wit
     assert (child.status, child.parent, child.agent) == ("answered", task.task_id, "Helper Bot")
     [event] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
     assert event.body == {"task": child.task_id}
-    found = await runner.get_task(task)
-    assert found.usage.requests == 3
+    assert (await runner.get_task(task)).usage.requests == 3
     await runner.finalize_response(task)
     await until_status(runner, child, "finished")
     await runner.delete_task(task)
@@ -216,8 +215,7 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
     @tool(effect="read")
     async def end_all(ctx: ToolContext) -> str:
         """End the first task of all, of which those below do not hear."""
-        root = runner.client.get_workflow_handle(ctx.task_id.partition("~")[0])
-        await root.terminate()
+        await runner.client.get_workflow_handle(ctx.task_id.partition("~")[0]).terminate()
         ended.set()
         return "ended"
 
@@ -229,8 +227,7 @@ async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
     lowest = f"{task.task_id}~0.1.0.0~0.1.0.0"
     await ended.wait()
     # Whether its own end reaches it first depends on the machine; no model is asked in any case.
-    found = await until_status(runner, lowest, "needs_attention", "abandoned")
-    assert "has ended" in found.error
+    assert "has ended" in (await until_status(runner, lowest, "needs_attention", "abandoned")).error
     assert len(rig.model.requests) == 3
 
 

@@ -13,8 +13,9 @@ from holdfast.reading.audit.audit import AuditEvent
 from holdfast.reading.reader import Reader
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.choices import choices_of, title_of
+from holdfast.testing import call, calls
 from tests.support.people import ask, asked
-from tests.support.rig import Rig, World, activities_of, until, until_steps
+from tests.support.rig import Rig, World, activities_of, run_a_task, until, until_steps
 from tests.support.scale import all_of
 
 
@@ -51,8 +52,7 @@ async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(rig
         return f"paid {amount}"
 
     runner = await rig.make(pay)
-    rig.model.call("pay", '{"amount": ')
-    rig.model.reply("done")
+    rig.model.add(call("pay", '{"amount": '), "done")
     task, output = await started(runner)
     assert output.status == "waiting"
     await runner.approve(await ask(runner, task), "ann", {"amount": 3})
@@ -65,8 +65,7 @@ async def test_a_decision_that_comes_before_its_approval_is_open_is_sent_again_o
 ) -> None:
     """A query may show what the next workflow task is going to open, and the decision be first."""
     runner = await rig.make(pay)
-    rig.model.call("pay", {"amount": 5})
-    rig.model.reply("done")
+    rig.model.add(call("pay", {"amount": 5}), "done")
     task = await runner.create_task("q")
     approvals = Reader.approvals
 
@@ -99,8 +98,7 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
 
     agent = rig.agent(pay)
     runner = await rig.serving(agent)
-    rig.model.call("pay", {"amount": 5})
-    rig.model.reply("then not")
+    rig.model.add(call("pay", {"amount": 5}), "then not")
     task, _ = await started(runner)
     asking = await question(runner, task)
     await rig.stop()
@@ -129,8 +127,7 @@ async def test_a_decision_before_the_deadline_counts_though_no_worker_was_up_unt
 
     agent = rig.agent(pay)
     runner = await rig.serving(agent)
-    rig.model.call("pay", {"amount": 5})
-    rig.model.reply("done")
+    rig.model.add(call("pay", {"amount": 5}), "done")
     task, _ = await started(runner)
     approval = await ask(runner, task)
     await rig.stop()
@@ -159,9 +156,7 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     rig: Rig, pay: Tool
 ) -> None:
     runner = await rig.make(pay)
-    rig.model.call("pay", {"amount": 5})
-    rig.model.call("pay", {"amount": 500})
-    rig.model.reply("done")
+    rig.model.add(call("pay", {"amount": 5}), call("pay", {"amount": 500}), "done")
     task, output = await started(runner)
     assert output.status == "waiting"
     assert 'pay {"amount": 5}' in output.waiting_for[0]
@@ -229,8 +224,7 @@ async def test_siblings_run_and_several_approvals_are_decided_in_any_order(
 
     runner = await rig.make(pay, look)
     payments = [("pay", {"amount": amount}) for amount in (1, 2, 3)]
-    rig.model.calls([payments[0], ("look", {}), *payments[1:]])
-    rig.model.reply("done")
+    rig.model.add(calls([payments[0], ("look", {}), *payments[1:]]), "done")
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_step(task))
     await inside.wait()
@@ -267,8 +261,7 @@ async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     agent = rig.agent(pay)
     runner = await rig.serving(agent)
     rig.model.call("pay", {"amount": 7})
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     await until(runner.pending_approvals)
     monkeypatch.setattr("holdfast.reading.visibility.as_array", lambda _: [{"kind": "other"}])
     monkeypatch.setattr("holdfast.client.agent_runner.approvals.LISTED_SECONDS", 0.2)

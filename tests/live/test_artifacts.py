@@ -36,6 +36,7 @@ from tests.support.cli import Here, engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
 from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.rig import run_a_task
 from tests.support.runs import Runs
 from tests.support.scale import all_of
 
@@ -132,9 +133,7 @@ async def ran(runner: AgentRunner, *turns: Any, tools: Any = TOOLS, **options: A
     await runner.ensure_agent(
         Agent(name=name, model=ScriptedModel([*turns, "done", "again"]), tools=tools)
     )
-    task = await runner.create_task("write", agent=name, **options)
-    await runner.run_task(task)
-    return task.task_id
+    return (await run_a_task(runner, "write", agent=name, **options)).task_id
 
 
 async def names(runner: AgentRunner, task: str, **options: Any) -> list[str]:
@@ -183,8 +182,7 @@ async def test_they_are_kept_with_their_steps_and_read_by_all(
     assert await runner.read_artifact(task, "a.txt") == b"three"
     assert await runner.verify(task) == []
 
-    bundle = await write_bundle(runner.reader, [task], tmp_path / "bundle.zip")
-    assert bundle.tasks == {task: []}
+    assert (await write_bundle(runner.reader, [task], tmp_path / "bundle.zip")).tasks == {task: []}
     assert (await check(engine_of(runner)))[2] == []
 
 
@@ -348,8 +346,7 @@ async def test_the_command_lists_them_and_writes_one(runner: AgentRunner, tmp_pa
     assert "no artifact 'b.txt'" in (await run("--get", "b.txt", expect=4)).err
     assert "name it with --get" in (await run("-o", "out.txt", expect=2)).err
     assert "cannot be written" in (await run("--get", "a.txt", "-o", "no/out", expect=2)).err
-    shown = await asyncio.to_thread(cli, "show", task)
-    assert "artifact   a.txt 3 bytes, step s2" in shown.out
+    assert "artifact   a.txt 3 bytes, step s2" in (await asyncio.to_thread(cli, "show", task)).out
 
 
 async def test_the_desk_lists_them_and_a_browser_runs_none(
@@ -412,8 +409,7 @@ async def test_a_replay_of_a_case_runs_no_tool_and_needs_none(runner: AgentRunne
     model = ScriptedModel([keep("a.txt", "one"), "done"])
     agent = Agent(name=f"r{uuid4().hex[:8]}", model=model, tools=[keep_])
     await runner.ensure_agent(agent)
-    task = await runner.create_task("write", agent=agent.name)
-    await runner.run_task(task)
+    task = await run_a_task(runner, "write", agent=agent.name)
     case = await record_run(runner, task)
     assert (await replay_run(case, agent=agent)).turns == 2
     assert (await replay_run(case, agent=agent, runs=["keep"])).turns == 2
@@ -447,5 +443,4 @@ async def test_a_page_shows_them_with_pictures_and_runs_no_script(
         )
         async with page.expect_download() as downloading:
             await listed.get_by_role("link", name="page.html").click()
-        download = await downloading.value
-        assert download.suggested_filename == "page.html"
+        assert (await downloading.value).suggested_filename == "page.html"

@@ -109,8 +109,7 @@ async def test_who_says_afterwards_what_a_call_did_has_not_approved_it(rig: Rig)
         return [a.kind for a in await runner.pending_approvals(task)] == ["unknown"]
 
     await until(is_unknown)
-    unknown = await ask(runner, task)
-    await runner.respond(unknown, "ben", "paid, says the bank")
+    await runner.respond(await ask(runner, task), "ben", "paid, says the bank")
     await until_steps(runner, task, 1)
     events = await runner.audit(task)
     [called] = [e for e in events if e.kind == "tool_call"]
@@ -244,8 +243,7 @@ def other_decider(_: dict[str, Any], entries: list[Any]) -> None:
 
 def other_payment(_: dict[str, Any], entries: list[Any]) -> None:
     """Let another amount have been paid."""
-    step = next(e["step"] for e in entries if "step" in e)
-    step["outcomes"][0]["edited"] = '{"amount": 5000}'
+    next(e["step"] for e in entries if "step" in e)["outcomes"][0]["edited"] = '{"amount": 5000}'
 
 
 def other_event(_: dict[str, Any], entries: list[Any]) -> None:
@@ -318,8 +316,7 @@ async def test_secrets_are_redacted_in_every_form(rig: Rig) -> None:
     task = await runner.create_task("q")
     await runner.give_feedback(task, f"use {secrets[0]}", by="ann")
     await runner.run_task(task)
-    open_text = "".join(e.model_dump_json() for e in await runner.audit(task))
-    assert "word" in open_text
+    assert "word" in "".join(e.model_dump_json() for e in await runner.audit(task))
     events = await runner.audit(task, secrets=secrets)
     text = "".join(str(e.model_dump()) for e in events)
     assert "word" not in text
@@ -375,8 +372,7 @@ async def ended(runner: AgentRunner, model: FakeOpenAI, how: str) -> Task:
 
 def pay_more(_: dict[str, Any], entries: list[Any]) -> None:
     """Let another amount have been paid, with messages that fit it."""
-    text = json.dumps(entries).replace("paid 5", "paid 9")
-    entries[:] = json.loads(text)
+    entries[:] = json.loads(json.dumps(entries).replace("paid 5", "paid 9"))
 
 
 def no_opens(record: dict[str, Any], _: list[Any]) -> None:

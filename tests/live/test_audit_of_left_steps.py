@@ -12,7 +12,7 @@ from holdfast.testing import FakeOpenAI, call, hang
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.people import asked
-from tests.support.rig import Rig, World, forget, until
+from tests.support.rig import Rig, World, forget, step_a_task, until
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 
@@ -141,8 +141,7 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(rig: Rig) -> None
 async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(rig: Rig) -> None:
     runner = await serve_nested(rig)
     rig.model.add(call("helper", {"input": "a"}), "helped")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     rig.model.add(call("helper", {"input": "b"}), hang(call("nothing", {})))
     running = asyncio.create_task(runner.run_step(task))
     await asyncio.to_thread(rig.model.wait_held)

@@ -10,7 +10,7 @@ from holdfast.activities.data.cache import Cache
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel, call, calls
 from holdfast.workers import StepContext
-from tests.support.rig import Rig, histories
+from tests.support.rig import Rig, histories, run_a_task
 from tests.support.workers import Doing, ends
 
 MEGABYTE = 1024 * 1024
@@ -70,8 +70,7 @@ async def test_a_large_state_reaches_steps_and_tools(rig: Rig) -> None:
 
     runner = await rig.make(count, roll_events=30)
     rig.model.add(*[call("count")] * 5, "done")
-    task = await runner.create_task("q", extra_state=state)
-    await runner.run_task(task)
+    task = await run_a_task(runner, extra_state=state)
     found = await runner.get_task(task)
     assert found.extra_state == {"big": "s" * 300_000, "n": 5}
     outputs = await runner.get_completed_steps(task)
@@ -127,8 +126,7 @@ async def test_a_task_id_may_be_any_text(rig: Rig, task_id: str) -> None:
         return ends(step, "ok")
 
     runner = await rig.make(worker=Doing(body))
-    task = await runner.create_task("q", task_id=task_id, session=task_id)
-    await runner.run_task(task)
+    await run_a_task(runner, task_id=task_id, session=task_id)
     assert str(await runner.finalize_response(task_id)) == "ok"
     assert (await runner.get_task(task_id)).status == "finished"
     await runner.delete_task(task_id)

@@ -129,8 +129,7 @@ async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_f
         api.end("failed", "token_limit_exceeded")
         await until(lambda: len(api.batches) == 2)
         api.end("failed", "model_not_found")
-        failed = await until_status(runner, task, "needs_attention")
-        assert "has failed: It is so" in failed.error
+        assert "has failed: It is so" in (await until_status(runner, task, "needs_attention")).error
         api.fails["POST /v1/files"] = 401, {"message": "No such key: key-of-test."}
         with pytest.raises(StepFailedError, match="No such key"):
             await runner.run_step(task)
@@ -332,8 +331,7 @@ def anthropic(monkeypatch: pytest.MonkeyPatch) -> Generator[BatchApi]:
     """Serve the fake, and look at batches all the time."""
     for name in ("FIRST_GAP", "LONGEST_GAP"):
         monkeypatch.setattr(hand, name, 0.2)
-    patience = timedelta(seconds=6)
-    monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", patience)
+    monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", timedelta(seconds=6))
     with serving_batches() as anthropic:
         yield anthropic
 

@@ -152,8 +152,7 @@ async def test_a_message_that_is_refused_names_the_task_and_leaves_nothing(
     model.release()
     await first
     model.reply("two")
-    again = await run("second", session="s", task_id=b, on_busy="refuse")
-    assert again.final_output == "two"
+    assert (await run("second", session="s", task_id=b, on_busy="refuse")).final_output == "two"
     assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
@@ -271,8 +270,7 @@ async def resting(run: Runs, model: FakeOpenAI) -> None:
     """Let a run wait for a person, and another one for its turn."""
     model.call("pay")
     await run.serve(look, pay)
-    waits = await run("first", session="s", task_id=f"{run.rig.app}-a")
-    assert waits.interruptions
+    assert (await run("first", session="s", task_id=f"{run.rig.app}-a")).interruptions
     await run("second", session="s", task_id=f"{run.rig.app}-b")
 
 
@@ -288,8 +286,7 @@ async def test_a_run_that_waits_for_a_task_which_waits_for_a_person_says_so(
     state = RunState.of(a)
     await run.runner.approve((await ask(run.runner, a)).id, by="ann")
     assert (await run(state)).final_output == "paid"
-    result = await run(RunState.of(b))
-    assert result.final_output == "two"
+    assert (await run(RunState.of(b))).final_output == "two"
 
 
 async def test_a_tool_cannot_run_in_the_session_of_its_task(run: Runs, model: FakeOpenAI) -> None:
@@ -333,8 +330,7 @@ async def test_the_place_of_a_task_is_kept_until_it_is_created_and_given_back_if
     first = asyncio.ensure_future(run.runner.chat("first", session="s", task_id=a))
 
     async def has_said_so_again() -> bool:
-        session = await run.runner.reader.session_so_far(run.runner.session("s").id)
-        return a in session.claims
+        return a in (await run.runner.reader.session_so_far(run.runner.session("s").id)).claims
 
     await until(has_said_so_again)
     second = asyncio.ensure_future(run.runner.chat("second", session="s", task_id=b))

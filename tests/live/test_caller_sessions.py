@@ -149,8 +149,7 @@ async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(run:
         await run("q", session=session, task_id=name)
     session.fails = False
     reads = len(session.reads)
-    result = await run("q", session=session, task_id=name, exist_ok=True)
-    assert result.final_output == "done"
+    assert (await run("q", session=session, task_id=name, exist_ok=True)).final_output == "done"
     assert session.said == [("user", "q"), ("assistant", "done")]
     assert session.reads[reads:] == [store.ALL]  # its history is not read again
     assert len(run.model.requests) == 1

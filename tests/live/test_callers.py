@@ -84,8 +84,7 @@ async def test_the_same_lines_run_twice_make_one_task(rig: Rig) -> None:
         runner = rig.runner()
         task = await runner.create_task("q", task_id=f"{rig.app}-a", exist_ok=True)
         assert str(await runner.run_task(task)) == "one"
-        chat = await runner.chat("q", task_id=f"{rig.app}-b", exist_ok=True)
-        assert str(chat) == "two"
+        assert str(await runner.chat("q", task_id=f"{rig.app}-b", exist_ok=True)) == "two"
         run = await Runner.run(agent, "q", task_id=f"{rig.app}-c", exist_ok=True, runner=runner)
         assert run.final_output == "three"
     assert len(rig.model.requests) == 3

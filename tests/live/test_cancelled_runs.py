@@ -87,8 +87,7 @@ async def test_reading_ends_when_the_abandon_is_recorded_though_no_worker_heeds_
 async def test_stopping_after_a_turn_keeps_the_next_answer_and_runs_no_tool_of_it(
     run: Runs,
 ) -> None:
-    run.model.call("look", id="c1")
-    run.model.add(paced(call("look", id="c2"), hold_after=1))
+    run.model.add(call("look", id="c1"), paced(call("look", id="c2"), hold_after=1))
     stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner, by="ann")
 
     async def cancel() -> None:
@@ -119,8 +118,7 @@ async def test_a_cancelled_call_of_run_leaves_its_task_running(run: Runs) -> Non
         await go.wait()
         return "held"
 
-    run.model.call("hold")
-    run.model.reply("all is well")
+    run.model.add(call("hold"), "all is well")
     agent, task_id = await run.serve(hold), f"{run.rig.app}-order"
     running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id=task_id))
     await called.wait()

@@ -105,8 +105,7 @@ async def test_a_fork_and_a_new_run_of_the_workflow_have_what_was_given(rig: Rig
     [asked] = await run.runner.pending_approvals(fork)
     await run.runner.reject(asked, "kim", "")
     rig.model.reply("sorry")
-    result = await run(RunState.of(fork.task_id))
-    assert outputs(result)[-1] == "named: approval_rejected pay"
+    assert outputs(await run(RunState.of(fork.task_id)))[-1] == "named: approval_rejected pay"
 
 
 async def test_code_in_whose_place_other_code_was_given_is_let_go(run: Runs) -> None:

@@ -55,8 +55,7 @@ def test_what_a_new_project_says_works(cli: Cli, tmp_path: Path) -> None:
     assert ask[:3] == ["holdfast", "run", "clerk"]
     with home.running("dev", "booking:agents", "--reload") as dev:
         dev.until_said("Serving")
-        question = " ".join(ask[3:]).strip('"')
-        assert "42" in home("run", "clerk", question).out
+        assert "42" in home("run", "clerk", " ".join(ask[3:]).strip('"')).out
         assert "finished" in home("tasks").out
         home("doctor", "--agents", "booking:agents")
         dev.end()
@@ -114,8 +113,7 @@ def test_doctor_of_a_server_finds_it_well_prints_no_key_and_names_tasks_that_nob
         archive = cli.data_dir / "archive"
         away = archive.rename(cli.data_dir / "elsewhere")
         archive.touch()
-        broken = findings(cli("doctor", "--json", expect=1).json)
-        assert broken["archive"][0] == "error"
+        assert findings(cli("doctor", "--json", expect=1).json)["archive"][0] == "error"
         archive.unlink()
         away.rename(archive)
         cli("run", "slow", "hi", "--task-id", "left", "--detach")
@@ -162,8 +160,7 @@ def test_dev_reloads_and_open_tasks_survive_also_a_half_written_file(cli: Cli) -
         (cli.home / "open").touch()
         module.write_text(code.replace('name="sick"', 'name="healthy"'), "utf-8")
         dev.until_said("Reloading: my_agents.py")
-        told = dev.until_said("Serving")
-        assert "healthy" in told
+        assert "healthy" in dev.until_said("Serving")
         answer = cli("attach", "open").out
         assert "is 10." in answer
         module.write_text(code + "\nraise RuntimeError('no')\n", "utf-8")

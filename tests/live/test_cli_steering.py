@@ -439,8 +439,7 @@ def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli
     copy, manifest = cli.home / "copy", str(cli.home / "manifest.json")
     run("abandon", "to-be-copied", "--reason", "no longer wanted")
     run("backup", manifest)
-    archive = next(each.parent for each in cli.home.rglob("archive.json"))
-    shutil.copytree(archive, copy)
+    shutil.copytree(next(each.parent for each in cli.home.rglob("archive.json")), copy)
     assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []
     Archive(copy).put_aside(str(next(copy.glob("blobs/??/*")).relative_to(copy)))
     assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []

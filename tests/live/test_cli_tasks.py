@@ -96,8 +96,7 @@ def test_a_task_is_run_step_by_step(cli: Here) -> None:
     first = cli("step", task, "--input", "What is 2 + 2?", "--json").json
     assert (first["status"], first["is_last"]) == ("done", False)
     assert [source["content"] for source in first["sources"]] == ["4"]
-    refused = cli("finalize", task, expect=2)
-    assert "last step" in refused.err
+    assert "last step" in cli("finalize", task, expect=2).err
     last = cli("step", task, "--json").json
     assert (last["output"], last["is_last"]) == ("The result of 2 + 2 is 4.", True)
     again = cli("step", task)  # another process: it is given the answer, and told what is next
@@ -140,8 +139,7 @@ def test_the_beginning_of_an_id_names_a_task_everywhere(cli: Here) -> None:
     cli("run", "calc", "What is 1 + 4?", "--manual", "--task-id", "prefix-beta-1-2")
     assert cli("show", "prefix-beta-1", "--json").json["task"]["task_id"] == "prefix-beta-1"
     assert cli("show", "prefix-a", "--json").json["task"]["task_id"] == "prefix-alpha-1"
-    both = cli("show", "prefix-", expect=2)
-    assert "prefix-alpha-1, prefix-beta-1" in both.err
+    assert "prefix-alpha-1, prefix-beta-1" in cli("show", "prefix-", expect=2).err
     cli("pause", "prefix-a")
     cli("resume", "prefix-a")
     cli("step", "prefix-a")

@@ -10,7 +10,7 @@ from holdfast.activities import heartbeat
 from holdfast.activities.heartbeat import Clocks
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
-from tests.support.rig import Rig, activities_of, histories
+from tests.support.rig import Rig, activities_of, finish_a_task, histories, run_a_task
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +25,7 @@ async def answered(rig: Rig) -> tuple[AgentRunner, Task]:
     """Run a task up to its answer; it is not finalized yet."""
     runner = await rig.make()
     rig.model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
-    return runner, task
+    return runner, await run_a_task(runner, "Go.")
 
 
 async def markers_of(runner: Any, task_id: str) -> int:
@@ -49,9 +47,7 @@ async def test_a_task_that_ends_takes_no_activity_to_close(rig: Rig) -> None:
 async def test_a_turn_for_a_session_is_chosen_by_an_activity(rig: Rig) -> None:
     runner = await rig.make()
     rig.model.reply("done")
-    task = await runner.create_task("Go.", session="alice")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
+    task = await finish_a_task(runner, "Go.", session="alice")
     assert (await activities_of(runner.client, task.task_id))[-1] == "close"
     assert await markers_of(runner, task.task_id) == 0
     assert len(await runner.session("alice").chat_history()) == 2

@@ -14,7 +14,7 @@ from holdfast.errors import StepFailedError
 from holdfast.testing import call
 from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
-from tests.support.rig import Rig
+from tests.support.rig import Rig, finish_a_task
 
 pytestmark = pytest.mark.usefixtures("api")
 
@@ -139,10 +139,7 @@ async def test_code_that_blocks_where_a_text_or_a_session_is_made_runs_in_a_thre
 
     await rig.serve(agent_with(fails, worker=Marking()), own_loop=True)
     rig.model.add(call("fails"), "done")
-    runner = rig.runner()
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
+    await finish_a_task(rig.runner(), session="s")
     assert threads == dict.fromkeys(
         ("initialize_step", "failure_error_function", "finalize_task"), "holdfast-tool"
     )

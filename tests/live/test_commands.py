@@ -12,7 +12,7 @@ from holdfast.errors import StepFailedError
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
-from tests.support.rig import Rig, until_status, until_steps
+from tests.support.rig import Rig, step_a_task, until_status, until_steps
 from tests.support.workers import Counting, Doing, ends
 
 
@@ -65,8 +65,7 @@ async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each
 
 async def test_a_misspelt_update_is_refused_and_does_nothing(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(3))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     handle: Any = runner.client.get_workflow_handle(task.task_id)
     misspelt: list[tuple[str, dict[str, Any], str]] = [
         ("run", {"alll": True}, "all"),

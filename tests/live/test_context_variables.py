@@ -158,8 +158,7 @@ def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
 async def test_a_tool_of_a_worker_that_uses_another_loops_future_is_told_what_that_is(
     rig: Rig,
 ) -> None:
-    answer = asyncio.get_running_loop().create_future()
-    await rig.serve(waiting_agent({}, answer), own_loop=True)
+    await rig.serve(waiting_agent({}, asyncio.get_running_loop().create_future()), own_loop=True)
     rig.model.add(call("ask"), "done")
     await rig.runner().chat("go")
     [told] = rig.model.requests[-1].results.values()

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from holdfast import AgentRunner, tool
 from holdfast.contrib.ai_sdk import ai_sdk_router
 from holdfast.contrib.fastapi import Identity
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, fail
 from tests.support.desk import serve_app
 from tests.support.rig import Rig
 from tests.support.runs import tools
@@ -93,9 +93,7 @@ def decided(parts: list[Part], **answer: Any) -> Part:
 async def test_a_chat_is_told_asks_for_an_approval_and_goes_on(
     client: httpx.AsyncClient, model: FakeOpenAI
 ) -> None:
-    model.call("look", {"city": "Oslo"}, id="c1")
-    model.call("pay", {"to": "bo"}, id="c2")
-    model.reply("Paid.")
+    model.add(call("look", {"city": "Oslo"}, id="c1"), call("pay", {"to": "bo"}, id="c2"), "Paid.")
     url = "/api/chat/c%2F1/stream"
     assert (await client.get(url)).status_code == 204
     first = parts_of(await client.post("/api/chat", json=said("Pay.")))
@@ -129,8 +127,7 @@ async def test_a_chat_is_told_asks_for_an_approval_and_goes_on(
     again = parts_of(await client.post("/api/chat", json=answer))
     assert [*bare(first)[:-3], *bare(rest)[1:]] == bare(again)
     answer["messages"][-1]["parts"].append(rest[4])  # as the frontend has it by now
-    known = parts_of(await client.post("/api/chat", json=answer))
-    assert known == [rest[0], *rest[-2:]]
+    assert parts_of(await client.post("/api/chat", json=answer)) == [rest[0], *rest[-2:]]
     assert (await client.get(url)).status_code == 204
     model.reply("To bo.")
     assert "To bo." in (await client.post("/api/chat", json=said("To whom?"))).text
@@ -161,9 +158,7 @@ async def test_a_rejection_a_second_try_and_a_failure_are_told(
 async def test_what_was_told_before_an_answer_that_fails_at_first_stays(
     client: httpx.AsyncClient, model: FakeOpenAI
 ) -> None:
-    model.call("look", {"city": "Oslo"})
-    model.fail(500)
-    model.reply("Dry.")
+    model.add(call("look", {"city": "Oslo"}), fail(500), "Dry.")
     parts = parts_of(await client.post("/api/chat", json=said("Oslo?")))
     assert not [each for each in parts if each["type"] == "data-void"]
     assert "".join(e.get("delta", "") for e in parts) == "Dry."
@@ -173,15 +168,13 @@ async def test_what_was_told_before_an_answer_that_fails_at_first_stays(
 async def test_an_approval_of_a_child_task_is_decided_in_its_parents_chat(
     client: httpx.AsyncClient, model: FakeOpenAI
 ) -> None:
-    model.call("boss_helper", {"input": "pay bo"}, id="c1")
-    model.call("pay", {"to": "bo"}, id="k1")
+    model.add(call("boss_helper", {"input": "pay bo"}, id="c1"), call("pay", {"to": "bo"}, id="k1"))
     first = parts_of(await client.post("/boss", json=said("Pay.")))
     [asked] = [each for each in first if each["type"] == "tool-approval-request"]
     told = [each["toolCallId"] for each in first if each["type"] == "tool-input-available"]
     assert told == ["c1", asked["toolCallId"]]  # the frontend knows the call that it decides
     assert asked["approvalDescriptor"]["kind"] == "tool"
-    model.reply("The helper has paid.")
-    model.reply("Paid.")
+    model.add("The helper has paid.", "Paid.")
     rest = parts_of(await client.post("/boss", json=decided(first, approved=True)))
     assert (rest[0], "".join(each.get("delta", "") for each in rest)) == (first[0], "Paid.")
 

@@ -82,13 +82,11 @@ async def test_a_task_is_begun_followed_decided_and_told_by_the_names_that_the_a
     [asked] = (await client.get(f"/tasks/{task}/approvals")).json()
     assert asked["tool"] == "pay"
     given = {"digest": asked["bound"] or asked["digest"]}
-    approved = await client.post(f"/approvals/{asked['id']}/approve", json=given)
-    assert approved.status_code == 200
+    assert (await client.post(f"/approvals/{asked['id']}/approve", json=given)).status_code == 200
     [decided] = [each for each in await runner.audit(task) if each.kind == "command"]
     assert (decided.actor, decided.verb) == ("ann", "approve")
     await until_status(runner, task, "answered")
-    said = (await client.post(f"/tasks/{task}/finalize")).json()
-    assert said["response"] == "kim is paid"
+    assert (await client.post(f"/tasks/{task}/finalize")).json()["response"] == "kim is paid"
     events = (await client.get(f"/tasks/{task}/events")).text
     numbers = [line[4:] for line in events.splitlines() if line.startswith("id: ")]
     rest = await client.get(f"/tasks/{task}/events", headers={"Last-Event-ID": numbers[-2]})

@@ -13,7 +13,7 @@ from holdfast import ToolContext
 from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.contrib.frameworks import langgraph_tool, strands_tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.rig import Rig, until_status
 
 RAN: list[str] = []
@@ -95,8 +95,7 @@ async def test_an_interrupt_is_a_question_for_a_person_and_the_graph_goes_on(
         to_output=lambda state: "; ".join(state["steps"]),
     )
     runner = await rig.make(trip)
-    model.call("trip", {"request": "Rome"})
-    model.reply("Booked.")
+    model.add(call("trip", {"request": "Rome"}), "Booked.")
     task = await runner.create_task("Go.", step_mode="automatic")
     for question, answer in (("How long in Rome?", "two nights"), ("Which hotel?", "Roma")):
         await until_status(runner, task, "waiting")

@@ -24,7 +24,7 @@ from holdfast.values.base import digest
 from tests.live.test_audit import long_task
 from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, step_a_task, until
 from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
@@ -124,8 +124,7 @@ async def test_an_undo_is_never_called_with_a_hole(rig: Rig) -> None:
     book = tool(seen, name="book", undo=lambda effect: undone.append(effect.result))
     runner = await rig.make(book)
     rig.model.call("book", {"n": 1})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     name = digest(seen(1).encode())
     with damaged(runner, name):
         await rig.make(book)  # a worker that has nothing in memory
@@ -142,8 +141,7 @@ async def test_a_person_says_what_became_of_an_effect_whose_undo_cannot_be_calle
     book = tool(seen, name="book", undo=lambda _: "never")
     runner = await rig.make(book)
     rig.model.call("book", {"n": 1})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     with damaged(runner, digest(seen(1).encode())):
         await rig.make(book)  # a worker that has nothing in memory
         assert (await runner.undo_step(task, residue="keep")).status == "waiting"

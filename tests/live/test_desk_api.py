@@ -25,7 +25,7 @@ from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support.desk import serve_desk
 from tests.support.desk_api import client_of
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig, finish_a_task, run_a_task, until, until_status
 
 SECRET = "sk-proj-0123456789abcdefghijklmnop"
 EXISTS = "urn:holdfast:error:TaskExists"
@@ -65,8 +65,7 @@ async def api(runner: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
 async def test_a_card_knows_its_tool_while_no_worker_process_is_up(
     rig: Rig, runner: AgentRunner, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await runner.create_task("pay kim 9")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "pay kim 9")
     await rig.stop()
     monkeypatch.setattr("holdfast.desk.pages.feed.PATIENCE_SECONDS", 0.2)
     context = await Feed(runner).context(task.task_id)
@@ -194,8 +193,7 @@ async def test_who_may_decide_uncovers_what_looks_like_a_secret_and_it_is_record
     assert "[hidden: 34 characters, sha256 6c5ece62ebcfb7cd]" in card["approval"]["arguments"]
     assert "A part of the call is hidden." in card["buttons"][0]["warning"]
     assert account not in json.dumps(card)
-    whole = await done(api, f"{approval}/uncover")
-    assert json.loads(whole["arguments"])["to"] == account
+    assert json.loads((await done(api, f"{approval}/uncover"))["arguments"])["to"] == account
     me = (await got(api, "me"))["name"]
     shown = [e for e in await runner.audit(task_id) if e.verb == "uncover"]
     assert [(e.actor, e.approval, e.decision) for e in shown] == [(me, f"{task_id}:1", "")]
@@ -355,8 +353,7 @@ async def test_a_task_is_paused_told_edited_and_given_up_and_without_a_worker_re
     forced = await api.post(f"/api/v1/{at}/abandon", json={"reason": "late", "force": True})
     assert (forced.status_code, "without force" in forced.text) == (409, True)
     assert (await done(api, f"{at}/abandon", reason="late"))["verb"] == "abandon"
-    closed = await api.post(f"/api/v1/{at}/abandon", json={"reason": "again"})
-    assert closed.status_code == 409
+    assert (await api.post(f"/api/v1/{at}/abandon", json={"reason": "again"})).status_code == 409
     other = await created(api, "hello", step_mode="manual")
     await rig.stop()
     monkeypatch.setattr(queries, "FRESH_SECONDS", 0.0)
@@ -489,9 +486,7 @@ async def test_an_erasure_of_a_person_needs_leave_for_each_task(tmp_path: Path) 
     tokens, clerk = Tokens(tmp_path / "tokens.json"), Agent(name="clerk", model="offline")
     # A server of its own: all tasks are looked at, and those of other tests may have no worker.
     async with AgentRunner.local(clerk, data_dir=None) as runner:
-        task = await runner.create_task("hello", by="kim")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
+        task = await finish_a_task(runner, "hello", by="kim")
         app = desk_app(
             runner, tokens=tokens, may=lambda _, verb, of: verb != "erase" or of != task.task_id
         )
@@ -503,9 +498,7 @@ async def test_an_erasure_of_a_person_needs_leave_for_each_task(tmp_path: Path) 
 
 async def test_an_erasure_is_listed_before_it_is_made(rig: Rig, tmp_path: Path) -> None:
     runner = await rig.serving(rig.agent(name="clerk", model=ScriptedModel(["Done."])))
-    task = await runner.create_task("hello")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
+    task = await finish_a_task(runner, "hello")
     tokens = Tokens(tmp_path / "tokens.json")
     app = desk_app(runner, tokens=tokens)
     async with client_of(app, token=tokens.make("cus", ["custodian"])) as client:
@@ -515,8 +508,7 @@ async def test_an_erasure_is_listed_before_it_is_made(rig: Rig, tmp_path: Path) 
         assert (await runner.get_task(task)).status == "finished"
         done = (await client.post("/api/v1/erasures", json={**body, "sure": True})).json()
         assert (done["by"], done["tasks"]) == ("cus", [task.task_id])
-        gone = await client.get(f"/api/v1/tasks/{task.task_id}")
-        assert "was erased by cus" in gone.text
+        assert "was erased by cus" in (await client.get(f"/api/v1/tasks/{task.task_id}")).text
         held = await client.post(
             "/api/v1/erasures", json={"task": "t", "session": "s", "reason": "r"}
         )

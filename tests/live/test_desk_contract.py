@@ -14,7 +14,7 @@ from holdfast import ToolCall, tool
 from holdfast.desk import Limits, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import client_of
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.scale import times
 
 STREAMS = ("/events", "/stream")
@@ -107,8 +107,7 @@ async def test_any_request_has_an_answer_of_a_described_shape(rig: Rig) -> None:
     known = await rig.serving(rig.agent(pay, model=model))
     app = desk_app(known, limits=Limits(writes_per_second=1e6, burst=1_000_000))
     document = app.openapi()
-    task = await known.create_task("pay kim", session="s")
-    await known.run_step(task)
+    task = await step_a_task(known, "pay kim", session="s")
     loop = asyncio.get_running_loop()
 
     async def ask(method: str, path: str, address: str, body: Any) -> None:

@@ -139,8 +139,7 @@ async def test_later_calls_are_approved_within_bounds_and_revoked(
         again = await runner.create_task("pay Kim 7", session="books")
         assert (await runner.run_task(again)).status != "waiting"
         await page.get_by_role("link", name="Standing rules").click()
-        said = page.get_by_text("with to = Kim by agent in session books.")
-        await expect(said).to_be_visible()
+        await expect(page.get_by_text("with to = Kim by agent in session books.")).to_be_visible()
         await page.get_by_role("button", name=f"Revoke {in_session}:1").click()
         await expect(page.get_by_text("No decision holds for later calls")).to_be_visible()
     [rule] = await runner.session("books").standing_rules(ended=True)

@@ -24,7 +24,7 @@ from tests.live.test_damaged_archive import damaged
 from tests.live.test_sealed_memos import Sealed
 from tests.support.desk import PATIENCE_MS, SETTLED, Served, person, serve_app, serve_desk
 from tests.support.desk_agent import EVIL, desk, rig_of_desk, runner, waiting
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig, finish_a_task, run_a_task, until_status
 from tests.support.scale import times
 
 __all__ = ["desk", "rig_of_desk", "runner"]
@@ -75,9 +75,7 @@ async def serious(page: Page, options: dict[str, Any]) -> list[Any]:
 async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_and_fit_a_telephone(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
-    task = await runner.create_task(f"look {EVIL}", session=f"of {EVIL[:20]}")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
+    task = await finish_a_task(runner, f"look {EVIL}", session=f"of {EVIL[:20]}")
     sure = await waiting(runner, f"pay {EVIL.replace(' ', '_')}{HIDDEN} 1")
     await runner.give_feedback(sure, EVIL, by=EVIL)
     ruled = await waiting(runner, "pay Kim 1", session="books")
@@ -293,8 +291,7 @@ async def test_what_is_typed_stays_when_the_task_changes(
 async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another(
     runner: AgentRunner, desk: Served, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await runner.create_task("hello")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "hello")
     has_begun, may_end, has_ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(*_: object) -> list[object]:

@@ -110,12 +110,10 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
     served = ("-m", "uvicorn", "--app-dir", str(example.parent), "app:app", "--port", "0")
     with started(tmp_path, *served) as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-            unknown = await client.get("/desk/api/v1/tasks")
-            assert unknown.status_code == 401
+            assert (await client.get("/desk/api/v1/tasks")).status_code == 401
         [file] = tmp_path.rglob("desk-local-token")
         async with signed_in(url, file.read_text(encoding="utf-8").strip()) as client:
-            question = await client.post("/questions", params={"text": "What is 6 * 7?"})
-            task = question.json()
+            task = (await client.post("/questions", params={"text": "What is 6 * 7?"})).json()
 
             async def is_(status: str) -> bool:
                 found = await client.get(f"/desk/api/v1/tasks/{task}")
@@ -124,8 +122,7 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
             await until(lambda: is_("waiting"))
             on = f"/desk/api/v1/approvals/{task}:1/approve"
             [asked] = (await client.get("/desk/api/v1/approvals")).json()
-            answer = await client.post(on, json={"digest": asked["digest"]})
-            assert answer.status_code == 200
+            assert (await client.post(on, json={"digest": asked["digest"]})).status_code == 200
             await until(lambda: is_("answered"))
             response = (await client.get(f"/desk/api/v1/tasks/{task}/response")).json()
             assert "42" in response["response"]

@@ -25,7 +25,7 @@ from tests.live.test_desk_security import BODIES, routes
 from tests.support.desk import person, serve_desk
 from tests.support.desk_agent import rig_of_desk, runner
 from tests.support.desk_api import client_of
-from tests.support.rig import forget, until
+from tests.support.rig import finish_a_task, forget, run_a_task, until
 
 __all__ = ["rig_of_desk", "runner"]
 
@@ -50,10 +50,9 @@ class Theirs:
 async def possessions(runner: AgentRunner, tenant: str, name: str) -> Theirs:
     """Give a tenant one of each thing that the desk shows."""
     session = f"{name}-talk"
-    open_ = await runner.create_task(
-        f"pay {name} 3", task_id=f"{name}-open", tenant=tenant, session=session
+    open_ = await run_a_task(
+        runner, f"pay {name} 3", task_id=f"{name}-open", tenant=tenant, session=session
     )
-    await runner.run_task(open_)
     closed, forgotten = [
         await runner.create_task(
             f"say {name}", task_id=f"{name}-{each}", tenant=tenant, session=session
@@ -270,9 +269,7 @@ async def test_tenants_that_differ_by_case_alone_are_two(
     both: tuple[Theirs, Theirs], runner: AgentRunner
 ) -> None:
     talk = f"{both[0].name}-case"
-    other = await runner.create_task("say hello", tenant="A", session=talk)
-    await runner.run_task(other)
-    await runner.finalize_response(other)
+    other = await finish_a_task(runner, "say hello", tenant="A", session=talk)
 
     async def listed() -> bool:
         return any(each.name == f"A~{talk}" for each in await read_sessions(runner))

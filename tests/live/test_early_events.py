@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from holdfast import AgentRunner, tool
 from holdfast.testing import calls
-from tests.support.rig import Rig
+from tests.support.rig import Rig, run_a_task
 
 QUERIES = 6
 
@@ -37,8 +37,7 @@ async def arrived(handle: WorkflowHandle[Any, Any]) -> None:
 async def test_a_decision_and_a_run_that_waited_beside_queries_replay(rig: Rig) -> None:
     rig.model.add(calls([("pay", {"euros": 3})]), "done")
     runner = await rig.serving(rig.agent(pay))
-    task = await runner.create_task("pay 3")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "pay 3")
     await rig.stop()
     asking = [asyncio.create_task(ask(runner, task.task_id)) for _ in range(QUERIES)]
     handle = runner.client.get_workflow_handle(task.task_id)

@@ -22,7 +22,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.checks.ids import session_id
 from tests.support.lent import ephemeral_server
 from tests.support.master_keys import K1, K2, keys, logs_are_told_again
-from tests.support.rig import histories, until, until_rolled
+from tests.support.rig import histories, run_a_task, until, until_rolled
 
 pytestmark = pytest.mark.usefixtures("logs_told")
 __all__ = ["logs_are_told_again"]
@@ -100,8 +100,7 @@ async def test_no_text_of_a_task_is_anywhere_and_keys_are_exchanged_while_it_wai
     place = tmp_path / "data"
     served = agent()
     async with AgentRunner.local(served, data_dir=place, keys=keys()) as runner:
-        task = await runner.create_task("MKquestion", session="talk", task_id="t1")
-        await runner.run_task(task)
+        task = await run_a_task(runner, "MKquestion", session="talk", task_id="t1")
         await runner.give_feedback(task, "MKfeedback", by="MKperson")
         [card] = await runner.pending_approvals(task)
         await runner.reject(card, reason="MKreason", by="MKperson")
@@ -173,8 +172,7 @@ async def test_a_teams_own_worker_without_the_keys_is_refused_and_one_by_hand_en
         )
         async with runner, Worker(client, task_queue="orders"):
             await runner.chat("q", session="talk")
-            task = await runner.create_task("q", session="talk")
-            await runner.run_task(task)
+            task = await run_a_task(runner, session="talk")
             await until_rolled(client, task.task_id)
             [card] = await runner.pending_approvals(task)
         before = await histories(client, task.task_id)

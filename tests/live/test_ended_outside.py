@@ -36,8 +36,7 @@ async def waiting(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, str]:
     """Begin a task whose child waits for a person; return it, and the child's id."""
     model.add(call("helper", {"input": "pay"}), call("pay", {}))
     task = await runner.create_task("q", step_mode="automatic")
-    approval = await ask(runner, task)
-    return task, approval.id.rsplit(":", 1)[0]
+    return task, (await ask(runner, task)).id.rsplit(":", 1)[0]
 
 
 async def roll(runner: AgentRunner, task: str) -> None:

@@ -11,7 +11,7 @@ from holdfast.activities import task_end as closing
 from holdfast.archive import segments
 from holdfast.errors import CommandRefusedError, TaskClosedError
 from holdfast.values.messages import user
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig, run_a_task, step_a_task, until_status
 from tests.support.workers import Counting
 
 
@@ -44,8 +44,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Record:
 
 async def abandoned(runner: AgentRunner) -> Task:
     """Make a task of which one step is done and whose abandon was accepted, but has failed."""
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     await runner.abandon(task, "enough", by="ann")
     found = await until_status(runner, task, "needs_attention")
     assert "will be abandoned (ann: enough)" in found.error
@@ -60,8 +59,7 @@ async def reasons(runner: AgentRunner, task: Task) -> list[str]:
 
 async def answered(runner: AgentRunner) -> Task:
     """Make a task that has its answer and could not be finalized."""
-    task = await runner.create_task("q", session=f"of {runner.app}")
-    await runner.run_task(task)
+    task = await run_a_task(runner, session=f"of {runner.app}")
     with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
         await runner.finalize_response(task)
     return task
@@ -120,8 +118,7 @@ async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_t
         return written
 
     monkeypatch.setattr(closing, "write_record", write_and_end)
-    task = await runner.create_task("q", session=session.name)
-    await runner.run_task(task)
+    task = await run_a_task(runner, session=session.name)
     with pytest.raises(
         StepFailedError, match="ended with Temporal's own tools; its memory is still there"
     ):

@@ -247,8 +247,7 @@ async def test_a_server_that_is_killed_under_its_user_comes_back_and_a_stopped_o
         await wait_until(is_back, SOON)
         after = await ensure_server(data_dir)  # waits until it answers
         assert after.address == before.address
-        client = await connect_embedded(before)
-        await start_task(client, "after-the-kill")
+        await start_task(await connect_embedded(before), "after-the-kill")
         await stop_server(data_dir)
         seen: list[Path] = []
 
@@ -300,8 +299,7 @@ async def test_a_new_server_is_found_once_it_keeps_closed_tasks_for_years(data_d
 async def held(data_dir: Path) -> AsyncGenerator[int]:
     """Hold a lease in another process, which is killed at the end; give the server's pid."""
     with child(HOLD_LEASE, data_dir) as (_, output):
-        found = await asyncio.to_thread(output.readline)
-        server, holder = map(int, found.split())
+        server, holder = map(int, (await asyncio.to_thread(output.readline)).split())
         yield server
         os.kill(holder, signal.SIGKILL)
     assert await wait_until(lambda: is_gone(holder), SOON)

@@ -35,7 +35,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.checks.gate import as_array, as_object
 from tests.support.cli import engine_of
 from tests.support.master_keys import keys, logs_are_told_again
-from tests.support.rig import forget, until
+from tests.support.rig import finish_a_task, forget, run_a_task, until
 from tests.support.scale import all_of
 
 __all__ = ["logs_are_told_again"]
@@ -81,10 +81,7 @@ def marks_in(place: Path) -> dict[str, set[str]]:
 
 
 async def finished(runner: AgentRunner, text: str, **options: Any) -> str:
-    task = await runner.create_task(text, **options)
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    return task.task_id
+    return (await finish_a_task(runner, text, **options)).task_id
 
 
 async def texts(session: Session) -> list[str]:
@@ -115,8 +112,7 @@ async def test_nothing_of_an_erased_task_is_left_and_its_session_goes_on(
         left = marks_in(place)
         assert {folder for each in left.values() for folder in each} <= {"blobs"}
         assert not left or own is None
-        told = await texts(runner.session("talk"))
-        assert told == [PLACE, "second", "second answer"]
+        assert await texts(runner.session("talk")) == [PLACE, "second", "second answer"]
         assert (await runner.session("talk").verify(), await runner.verify("t2")) == ([], [])
         await runner.run_task(late)
         await runner.finalize_response(late)
@@ -135,8 +131,7 @@ async def test_nothing_of_an_erased_task_is_left_and_its_session_goes_on(
                 await asked("t1")
         with pytest.raises(TaskExistsError):
             await runner.create_task("again", task_id="t1")
-        engine = engine_of(runner)
-        assert (await check(engine))[2] == []
+        assert (await check(engine_of(runner)))[2] == []
 
 
 async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched() -> None:
@@ -292,8 +287,7 @@ async def test_a_person_is_found_by_who_created_tasks_and_by_names_of_sessions(
         assert await texts(runner.session("shared")) == [PLACE, "MKquestion", "kim's answer"]
         assert await runner.erase(person="KIM", by="bo", reason="again") == given
         await asked("MKquestion", "kim", "shared", "t4")
-        later = await runner.erase(person="kim", by="ann", reason="r")
-        assert later["tasks"] == ["t4"]
+        assert (await runner.erase(person="kim", by="ann", reason="r"))["tasks"] == ["t4"]
         assert len(await runner.archive.alist_records("erasures/persons")) == 2
 
 
@@ -312,8 +306,7 @@ async def test_open_tasks_take_back_what_they_did_before_they_are_erased() -> No
     calls = ToolCall(id="", name="book", arguments='{"text": "MKargument"}')
     agent = Agent(name="clerk", model=ScriptedModel([calls, "MKanswer"]), tools=[book])
     async with AgentRunner.local(agent, data_dir=None) as runner:
-        task = await runner.create_task("MKquestion", by="kim")
-        await runner.run_task(task)
+        task = await run_a_task(runner, "MKquestion", by="kim")
         assert done == ["booked MKargument"]
         await runner.erase(person="kim", by="ann", reason="r", open_tasks="abandon")
         assert done == ["booked MKargument", "cancelled MKargument"]

@@ -13,6 +13,7 @@ from holdfast.models import ModelRequest
 from holdfast.testing import Case, EvalResult, FakeOpenAI, ScriptedModel, eval_cases, record_run
 from holdfast.values.messages import user
 from tests.support.cli import Cli
+from tests.support.rig import finish_a_task, run_a_task
 
 RAN: list[str] = []
 
@@ -64,11 +65,8 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         while not step.is_last:
             step = await runner.run_step(task)
         (await record_run(runner, task)).save(made / "oslo.json")
-        task = await runner.create_task("Rome", session="s")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
-        task = await runner.create_task("Bonn", session="s")
-        await runner.run_task(task)
+        task = await finish_a_task(runner, "Rome", session="s")
+        task = await run_a_task(runner, "Bonn", session="s")
         (await record_run(runner, task)).save(made / "bonn.json")
     return made
 

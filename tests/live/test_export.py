@@ -21,7 +21,7 @@ from holdfast.values.base import canonical, digest, extend_json
 from tests.live.test_audit import long_task
 from tests.support.cli import engine_of
 from tests.support.programs import ran
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig, finish_a_task, until_status
 from tests.support.runs import look, serve_nested
 from tests.support.scale import all_of
 
@@ -55,9 +55,7 @@ async def bundle(rig: Rig, tmp_path: Path, signed: str) -> Bundle:
     del signed
     runner = await serve_nested(rig, look)
     rig.model.add(call("helper", {"input": "look"}), call("look", {"where": "x"}), "seen", "done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
+    task = await finish_a_task(runner)
     await until_status(runner, f"{task.task_id}~0.1.0.0", "finished")
     bundle = await write_bundle(runner.reader, [task.task_id], tmp_path / "bundle.zip")
     assert bundle.tasks == {task.task_id: [], f"{task.task_id}~0.1.0.0": []}
@@ -100,9 +98,7 @@ async def test_a_task_is_open_until_its_run_has_the_seal_of_its_end(rig: Rig) ->
     runner = await serve_nested(rig, look)
     for _ in range(5):
         rig.model.add(call("helper", {"input": "q"}), "of the helper", "done")
-        task = await runner.create_task("q")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
+        task = await finish_a_task(runner)
         is_open = True
         while is_open:
             kept, _ = await evidence(runner.reader, f"{task.task_id}~0.1.0.0")
@@ -241,10 +237,7 @@ async def test_a_session_is_exported_with_the_turns_that_it_has_taken_back(
     tasks: list[str] = []
     for turn in range(3):
         rig.model.add(f"answer {turn}")
-        task = await runner.create_task("q", session="talk")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
-        tasks.append(task.task_id)
+        tasks.append((await finish_a_task(runner, session="talk")).task_id)
         if turn == 1:
             await runner.session("talk").reset()
     await runner.delete_task(tasks[0])

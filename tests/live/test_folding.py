@@ -13,7 +13,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, user
 from holdfast.workers import FoldingAgentWorker
 from holdfast.workers.folding import LEFT_OUT, SUMMARISE, SUMMARY, Fold, tokens, view
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig, run_a_task, until_status
 from tests.support.scale import all_of, times
 
 WINDOW = 20_000
@@ -78,8 +78,7 @@ async def test_a_task_of_many_turns_ends_within_a_small_window(rig: Rig) -> None
     turns = times(60, 2_000)
     reader = Reader(turns)
     runner = await rig.serving(agent_of(reader, FoldingAgentWorker(window=WINDOW)))
-    task = await runner.create_task("Read all.", budget=Budget(max_turns=3 * turns))
-    await runner.run_task(task)
+    task = await run_a_task(runner, "Read all.", budget=Budget(max_turns=3 * turns))
     assert str(await runner.finalize_response(task)) == "all read"
     assert reader.summaries
     assert not reader.refused
@@ -96,8 +95,7 @@ async def test_what_the_provider_refuses_as_too_long_is_folded(
 ) -> None:
     reader = Reader(60, window=8_000)
     runner = await rig.serving(agent_of(reader, FoldingAgentWorker(window=window)))
-    task = await runner.create_task("Read all.")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "Read all.")
     assert str(await runner.finalize_response(task)) == "all read"
     assert 0 < reader.refused < 12
     assert pages_in(await runner.transcript(task)) == list(range(1, 61))
@@ -133,8 +131,7 @@ async def test_a_session_remembers_its_tasks_over_folds_of_folds(rig: Rig) -> No
     runner = await rig.serving(agent_of(reader, FoldingAgentWorker(window=4_000)))
     for pages in range(6, 61, 6):
         reader.pages = pages
-        task = await runner.create_task("Read all.", session="s")
-        await runner.run_task(task)
+        task = await run_a_task(runner, "Read all.", session="s")
         assert str(await runner.finalize_response(task)) == "all read"
         assert pages_in(await runner.transcript(task)) == list(range(pages - 5, pages + 1))
     assert reader.summaries > 3

@@ -64,8 +64,7 @@ async def test_a_rate_limit_of_a_session_that_folds_is_waited_out(
     config = RunConfig(model_settings=ModelSettings(rate_limit_seconds=seconds))
     expected = nullcontext() if seconds is None else pytest.raises(RateLimitError)
     with expected:
-        result = await run("q", session=session, run_config=config)
-        assert result.final_output == "done"
+        assert (await run("q", session=session, run_config=config)).final_output == "done"
     assert len(session.asked) == asked
 
 

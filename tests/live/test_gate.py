@@ -24,7 +24,7 @@ from holdfast.engine.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import call
 from holdfast.values.checks.ids import queue_of
-from tests.support.rig import Rig, until_status
+from tests.support.rig import Rig, step_a_task, until_status
 from tests.support.scale import all_of
 from tests.support.workers import Counting
 
@@ -95,8 +95,7 @@ async def test_what_no_task_can_keep_begins_no_task_and_no_run_and_enters_no_ses
 async def test_decisions_commands_and_requests_that_no_task_can_keep_are_not_sent(rig: Rig) -> None:
     runner = await rig.make(pay)
     rig.model.call("pay", {"amount": 1})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     [approval] = await runner.pending_approvals(task)
     for name, odd in ODD.items():
         with naming(name), pytest.raises(InvalidArgumentError, match="The decision"):

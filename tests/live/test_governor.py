@@ -20,9 +20,9 @@ from holdfast.serving.governor.served import bare
 from holdfast.serving.governor.shares import Shares
 from holdfast.serving.governor.workflow import QUEUE, TENANTS
 from holdfast.serving.worker_process import build_worker
-from holdfast.testing import FakeOpenAI, ScriptedModel, hang
+from holdfast.testing import FakeOpenAI, ScriptedModel, call, hang
 from holdfast.values.messages import Message, ToolCall, Usage
-from tests.support.rig import until, until_blocked, until_status
+from tests.support.rig import run_a_task, until, until_blocked, until_status
 from tests.support.scale import all_of
 
 MORE_THAN_FAILURES = 4
@@ -75,8 +75,7 @@ async def test_a_call_that_waits_for_its_turn_says_so_costs_no_attempt_and_gives
         await until_status(runner, second, "abandoned")
         assert len(model.requests) == 1
         third = await runner.create_task("third", tenant="c")
-        model.call("look", {})
-        model.reply("third")
+        model.add(call("look", {}), "third")
         model.release()
         assert str(await runner.run_task(third)) == "third"
         assert str(await runner.run_task(first)) == "first"
@@ -93,8 +92,7 @@ async def test_an_answer_that_cannot_be_used_counts_as_well() -> None:
     agent = Agent(name="agent", model=ScriptedModel([lost, "said"]))
     limits = Provider(name="openai", models=("scripted",), requests_per_minute=6000)
     async with AgentRunner.local(agent, data_dir=None, providers=[limits]) as runner:
-        task = await runner.create_task("q")
-        await runner.run_task(task)
+        task = await run_a_task(runner)
         total = (await runner.get_task(task)).usage.total_tokens
 
         async def has_told() -> bool:

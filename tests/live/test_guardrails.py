@@ -162,8 +162,7 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     assert caught.value.cause_type == "RuntimeError"
     assert (await guarding.runner.get_task(task_id)).status == "needs_attention"
     slow.may_end.set()
-    output = await guarding.runner.run_task(task_id)
-    assert output.output == "done"
+    assert (await guarding.runner.run_task(task_id)).output == "done"
     assert len(guarding.model.requests) == 1
     assert (len(good.seen), len(broken.seen)) == (1, 2)
     recorded = [(name, False) for name in ("broken", "good", "slow")]

@@ -12,7 +12,7 @@ from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.errors import UndoRefusedError
 from holdfast.testing import call
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import Rig, activities_of, roles
+from tests.support.rig import Rig, activities_of, roles, run_a_task
 from tests.support.runs import look
 from tests.support.workers import said
 
@@ -92,16 +92,14 @@ def team(rig: Rig) -> Team:
 async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team) -> None:
     team.model.add(call("transfer_to_bob"), "done")
     result = await team.run()
-    activities = await activities_of(team.runner.client, result.task_id)
-    assert activities == ["describe", "step", "step"]
+    assert await activities_of(team.runner.client, result.task_id) == ["describe", "step", "step"]
 
 
 async def test_an_agent_with_another_agent_worker_goes_on(team: Team) -> None:
     team.model.call("transfer_to_bob")
     team.model.reply('Thought: I look.\nAction: look\nAction Input: {"where": "there"}')
     team.model.reply("Thought: I know.\nAnswer: it is there")
-    result = await team.run(team.bob(look, worker=ReActAgentWorker()))
-    assert result.final_output == "it is there"
+    assert (await team.run(team.bob(look, worker=ReActAgentWorker()))).final_output == "it is there"
     assert team.seen()[-1] == ("user", "Observation: seen there")
 
 
@@ -229,8 +227,7 @@ async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_a
     carl = rig.agent(name="carl", instructions="I am carl.")
     runner = await rig.serving(ann, carl)
     rig.model.add(call("transfer_to_bob", {}), "bob answers")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     first, last = await runner.get_completed_steps(task)
 
     async def answers(fork: Task) -> tuple[str, list[str]]:

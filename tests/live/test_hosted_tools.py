@@ -16,7 +16,7 @@ from holdfast.agents_sdk import (
 from holdfast.errors import CommandRefusedError, UndoRefusedError
 from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import Rig, histories
+from tests.support.rig import Rig, histories, run_a_task
 
 ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
 MADE: dict[str, Any] = {"name": "pay", "arguments": '{"to": "Kim"}', "output": "paid"}
@@ -53,8 +53,7 @@ async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(rig: R
     made = hosted("image_generation_call", id="ig_1", result=picture, revised_prompt="a cat")
     runner = await rig.make(ImageGenerationTool())
     rig.model.add(reply("", items=[made]), reply("Here it is."))
-    task = await runner.create_task("A cat, please.")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "A cat, please.")
     assert inputs(rig.model, 1)[1] == made
     [run] = await histories(runner.client, task.task_id)
     assert max(event.ByteSize() for event in run.events) < 20_000
@@ -95,8 +94,7 @@ async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decisio
     runner = await rig.make(crm(on_approval_request=leave), look)
     rig.model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]))
     task = await runner.create_task("Pay Kim.")
-    waiting = await runner.run_task(task)
-    assert (waiting.status, left) == ("waiting", ["pay"])
+    assert ((await runner.run_task(task)).status, left) == ("waiting", ["pay"])
     [approval] = await runner.pending_approvals(task)
     assert (approval.kind, approval.tool, approval.server) == ("tool", "crm.pay", "crm")
     assert approval.arguments == '{"to": "Kim"}'
@@ -121,8 +119,7 @@ async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decisio
 async def test_secrets_of_a_server_are_sent_and_never_recorded(rig: Rig) -> None:
     runner = await rig.make(crm())
     rig.model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     assert rig.model.requests[0].body["tools"][0]["authorization"] == TOKEN
     [run] = await histories(runner.client, task.task_id)
     assert not any(TOKEN.encode() in event.SerializeToString() for event in run.events)
@@ -135,8 +132,7 @@ async def test_secrets_of_a_server_are_sent_and_never_recorded(rig: Rig) -> None
 async def test_an_undo_names_what_the_provider_has_run(rig: Rig) -> None:
     runner = await rig.make(crm())
     rig.model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]), reply("", items=[ASK]))
-    task = await runner.create_task("Pay Kim.")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "Pay Kim.")
     [approval] = await runner.pending_approvals(task)
     await runner.approve(approval, "ann")
     await runner.run_task(task)

@@ -12,7 +12,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, ImageRef
 from holdfast.values.parts.images import address
 from tests.support.pictures import png
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 
 SECRET = Image.from_bytes(png(91))
 REFUSED = "is not a reference that was made for this archive"
@@ -41,8 +41,7 @@ async def forged(rig: Rig) -> Place:
     agent = rig.agent()
     runner = await rig.serving(agent)
     rig.model.reply("a secret")
-    task = await runner.create_task("What is it?", images=[SECRET])
-    await runner.run_step(task)
+    task = await step_a_task(runner, "What is it?", images=[SECRET])
     ref = task.images[0].stored
     assert ref is not None
     guessed = ImageRef(sha256=ref.sha256, size=ref.size, media_type=ref.media_type)
@@ -84,7 +83,6 @@ async def test_a_model_cannot_name_an_archived_image(forged: Place, model: FakeO
     runner, _, _, part = forged
     said = item(part)["content"]
     model.add(raw({"output": [{"role": "assistant", "content": said}]}), "done")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     await runner.chat("and?", "mine", chat_history=await runner.transcript(task))
     assert model.requests[2].images == ()

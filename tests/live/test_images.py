@@ -9,7 +9,7 @@ from holdfast.testing import call, calls
 from holdfast.values.messages import ImagePart, Message, TextPart
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.runs import look
 
 CAT, DOG = Image.from_bytes(png(1)), Image.from_bytes(png(2))
@@ -60,8 +60,7 @@ async def test_a_model_gets_the_bytes_and_readers_a_reference_that_gives_them_ba
 async def test_images_reach_every_turn_also_after_a_worker_restart(rig: Rig) -> None:
     runner = await rig.serving(rig.agent(look))
     rig.model.add(call("look"), call("look"), "done")
-    task = await runner.create_task("q", images=[CAT])
-    await runner.run_step(task)
+    task = await step_a_task(runner, images=[CAT])
     await rig.serve(rig.agent(look))  # with an empty memory
     await runner.run_step(task, input="and this?", images=[DOG])
     await runner.run_step(task)

@@ -60,13 +60,11 @@ async def test_what_a_user_names_beside_data_can_be_given_again(
     run: Runs, beside: dict[str, Any]
 ) -> None:
     await run.serve()
-    image = await store_image(CAT, run.runner.archive)
-    reference = {**BY_DATA, "image_url": address(image)}
+    reference = {**BY_DATA, "image_url": address(await store_image(CAT, run.runner.archive))}
     for content in ([beside, BY_DATA, PDF], [beside, reference, PDF]):
         run.model.add("a cat", "again")
         asked = {"role": "user", "content": content}
-        first = await run([asked])
-        await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])
+        await run([*(await run([asked])).to_input_list(), {"role": "user", "content": "Sure?"}])
     assert [told(request) for request in run.model.requests] == [[beside, BY_DATA, PDF]] * 4
     assert run.model.requests[3].images == (
         (CAT,) if beside is AUDIO else (Image(file_id="file_1"), CAT)

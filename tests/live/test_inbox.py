@@ -212,8 +212,7 @@ def test_calls_that_may_have_happened_are_decided_by_keys_that_say_so(tmp_path: 
         while len(listed := here("approvals", "--json").lines) < 3:
             time.sleep(0.1)
         (cli.home / "open").touch()
-        typed = "".join(keys[line["id"][:3]] for line in listed)
-        decided, said = sweep(cli, typed, "--by", "ann")
+        decided, said = sweep(cli, "".join(keys[line["id"][:3]] for line in listed), "--by", "ann")
         assert "a It did not happen: pay now, v It happened: enter the result, r Give it up" in said
         assert "approve" not in said
         assert said.count('method: "wire" (default)') == 3

@@ -8,7 +8,7 @@ import pytest
 from holdfast import tool
 from holdfast.archive.archive import record_name
 from holdfast.testing import call
-from tests.support.rig import Rig, activities_of, until, until_status
+from tests.support.rig import Rig, activities_of, run_a_task, until, until_status
 
 APART = ["describe", "step", "tool", "step"]
 INLINE = ["describe", "step", "step"]
@@ -37,8 +37,7 @@ async def test_only_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
 
     runner = await rig.make(look)
     rig.model.add(call("look", {"what": "x"}), "done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     assert await activities_of(runner.client, task.task_id) == activities
     assert rig.model.requests[1].holds("saw x")
 
@@ -54,8 +53,7 @@ async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(rig: Rig) ->
 
     runner = await rig.make(look)
     rig.model.add(*[call("look")] * 2, "done")
-    task = await runner.create_task("q", task_id="mine")
-    await runner.run_task(task)
+    task = await run_a_task(runner, task_id="mine")
     first, second = (each["paid"]["answer"]["message"]["calls"][0]["id"] for each in kept)
     assert first != second
     assert kept[0]["activity"] != kept[1]["activity"]

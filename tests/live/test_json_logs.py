@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.tracing.spans import TaskTrace
 from tests.support.master_keys import LINE, keys, logs_are_told_again
 from tests.support.serving import running
@@ -52,8 +52,7 @@ async def test_each_line_names_task_step_call_agent_and_trace_and_has_no_secret(
 ) -> None:
     data = str(tmp_path / "data")
     arguments = ("worker", "mine:agents", "--data-dir", data)
-    model.calls([("look", {"place": "shelf"}), ("pay", {"cents": 7})])
-    model.reply("sorry")
+    model.add(calls([("look", {"place": "shelf"}), ("pay", {"cents": 7})]), "sorry")
     given = {"HOLDFAST_LOG": "json", **api(model)}
     with running(*arguments, home=tmp_path / "w", agents=AGENTS, **given) as worker:
         worker.wait_for("serving")
@@ -86,8 +85,7 @@ async def test_with_keys_the_lines_have_no_texts_either(model: FakeOpenAI, tmp_p
         "HOLDFAST_KEYS": f"command:{sys.executable} -c 'print(\"{LINE}\")'",
         **api(model),
     }
-    model.call("pay", {"cents": 7})
-    model.reply("sorry")
+    model.add(call("pay", {"cents": 7}), "sorry")
     data = str(tmp_path / "data")
     arguments = ("worker", "mine:agents", "--data-dir", data)
     with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:

@@ -295,12 +295,10 @@ async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whol
 ) -> None:
     run.model.add("one", "two", "three")
     kept: dict[str, Any] = {"conversation_id": "conv_1", "previous_response_id": "resp_0"}
-    first = await run("Q", **kept)
-    state = first.to_state()
+    state = (await run("Q", **kept)).to_state()
     state.add_input("And then?")
     second = await run(state, **kept)
-    third = await run(second.to_state(), **kept)
-    assert texts(third) == ["Q", "one", "And then?", "two", "three"]
+    assert texts(await run(second.to_state(), **kept)) == ["Q", "one", "And then?", "two", "three"]
     assert [asked.body["conversation"] for asked in run.model.requests] == ["conv_1"] * 3
     assert not any("previous_response_id" in asked.body for asked in run.model.requests)
     assert [len(asked.body["input"]) for asked in run.model.requests] == [1, 1, 0]

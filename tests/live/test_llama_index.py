@@ -161,8 +161,7 @@ def test_a_conversation_is_shared_left_alone_replaced_and_reset() -> None:
 
 def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
     llm = ScriptedModel([calls(a=1, b=1), "1"])
-    runner = OpenAIAgent.from_tools([multiply], llm=llm, default_tool_choice="multiply")
-    runner.chat("1 times 1?")
+    OpenAIAgent.from_tools([multiply], llm=llm, default_tool_choice="multiply").chat("1 times 1?")
     assert [request.tool_choice for request in llm.requests] == ["multiply", "auto"]
 
 
@@ -324,8 +323,7 @@ def test_arguments_that_are_no_json_are_read_by_the_agents_parser() -> None:
         return ToolCall(id="", name="multiply", arguments=arguments)
 
     runner = agent(spoken("6*7"), spoken("six"), "42", tool_call_parser=parsed)
-    response = runner.chat("6 times 7?")
-    good, bad = response.sources
+    good, bad = runner.chat("6 times 7?").sources
     assert (good.raw_output, good.raw_input["kwargs"]) == (42, {"a": 6, "b": 7})
     assert bad.is_error
     assert "six" in bad.content
@@ -351,8 +349,7 @@ class Asking(CustomSimpleAgentWorker):
 def test_a_traced_step_finds_a_callback_manager_and_its_output_stays_a_dict() -> None:
     runner = Asking.from_tools([]).as_agent()
     task = runner.create_task("How large?")
-    step_output = runner.run_step(task.task_id)
-    assert step_output.output == {"kind": "question", "text": "How large? Where?"}
+    assert runner.run_step(task.task_id).output == {"kind": "question", "text": "How large? Where?"}
     assert runner.get_completed_steps(task)[0].output["kind"] == "question"
     assert task.callback_manager is runner.callback_manager
 
@@ -579,8 +576,7 @@ def test_members_of_old_programs_are_there() -> None:
     assert isinstance(worker.as_agent(), BaseAgent)
     task = Task("t", "foo", None, {})
     step = Doubling().initialize_step(task)
-    output = Doubling().stream_step(step, task)
-    assert output.next_steps
+    assert Doubling().stream_step(step, task).next_steps
 
 
 def test_parser_of_react_reads_actions_and_answers() -> None:

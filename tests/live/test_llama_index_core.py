@@ -93,8 +93,7 @@ async def test_an_object_retriever_chooses_the_tools_of_a_step() -> None:
     nodes = [mapping.to_node(tool) for tool in tools]
     retriever = cast("Any", ObjectRetriever)(First(nodes), mapping)
     llm = ScriptedModel(["done"])
-    agent = Agent(name="a", model=llm, tool_retriever=retriever)
-    await chat(agent, "Please multiply.")
+    await chat(Agent(name="a", model=llm, tool_retriever=retriever), "Please multiply.")
     assert [tool.name for tool in llm.requests[0].tools] == ["multiply"]
 
 

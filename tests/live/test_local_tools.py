@@ -16,7 +16,7 @@ from holdfast.agents_sdk import (
     apply_diff,
 )
 from holdfast.testing import hosted, reply
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.runs import Runs, sent_items
 
 SHELL = hosted(
@@ -209,8 +209,7 @@ async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(rig: Rig)
     files = Undoing()
     runner = await rig.make(ApplyPatchTool(files))
     rig.model.add(reply("", items=[PATCH]), reply("done"))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     assert files.files == {"a.txt": "new\n"}
     assert str(await runner.run_step(task)) == "done"
     told = {

@@ -20,7 +20,7 @@ from holdfast.workers import StepContext
 from holdfast.workflows.core import MOST_CARDS
 from holdfast.workflows.requests.updates import MOST_WAITING
 from tests.support.lent import ephemeral_server
-from tests.support.rig import Engine, Rig, event_types, histories, make_engine, until
+from tests.support.rig import Engine, Rig, event_types, histories, make_engine, step_a_task, until
 from tests.support.workers import Counting, Doing
 
 
@@ -91,8 +91,7 @@ async def test_lists_show_the_oldest_of_many_approvals_and_the_task_tells_of_all
     count = MOST_CARDS + 10
     runner = await rig.make(pay)
     rig.model.add(many("pay", count), "done")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
 
     async def listed() -> bool:
         mine = [a for a in await runner.pending_approvals() if a.id.startswith(task.task_id)]
@@ -172,8 +171,7 @@ async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_ne
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = await rig.make(worker=Counting())
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     monkeypatch.setattr("holdfast.client.agent_runner.task_client.task_client.MOST_EVENTS", 5)
     with pytest.raises(CommandRefusedError, match="events"):
         await runner.give_feedback(task, "more")

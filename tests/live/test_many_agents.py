@@ -46,8 +46,7 @@ async def test_agents_of_many_names_keep_a_few_workers_and_no_thread_each(engine
     for k in range(8):
         agent = agent_named(f"a{k}")
         runner = await engines.runner(agent)
-        result = await Runner.run(agent, "q", runner=runner)
-        assert result.final_output == "done"
+        assert (await Runner.run(agent, "q", runner=runner)).final_output == "done"
         threads.append(threading.active_count())
     # A task that has just ended may still be listed: its agent has a worker until the next run.
     assert served(runner)[-2:] == ["a6", "a7"]

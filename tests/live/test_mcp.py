@@ -30,7 +30,7 @@ from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter
 from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from tests.support import forked
-from tests.support.rig import Rig, activities_of
+from tests.support.rig import Rig, activities_of, run_a_task, step_a_task
 from tests.support.tool_servers import Place
 
 THING = {"thing": "x"}
@@ -173,8 +173,7 @@ async def test_an_approval_that_the_server_object_asks_for(
 
     runner = await serve(place.stdio(require_approval=decide))
     model.add(call("book", THING), "done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     assert place.calls == {}
     [approval] = await runner.pending_approvals(task)
     assert (approval.tool, approval.effect, approval.who) == ("book", "irreversible", ("ann",))
@@ -215,8 +214,7 @@ async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(
     given.append(len)
     with pytest.raises(UserError, match=r"MCP server has .*len.*no ToolInputGuardrail"):
         place.stdio(tool_input_guardrails=given)
-    runner = await serve(server)
-    await run(runner, model, "look", "book")
+    await run(await serve(server), model, "look", "book")
     assert model.requests[1].holds("hidden")
     assert model.requests[2].holds("not here")
     assert seen == ["call of look", "own", "result saw x", "call of book"]
@@ -322,8 +320,7 @@ async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
     runner = await serve(place.stdio())
     place.set("die")
     model.add(call("book", THING), "done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     [approval] = await runner.pending_approvals(task)
     assert approval.kind == "unknown"
     assert "The connection was lost while tool 'book' of MCP server 'test' ran" in approval.text
@@ -338,8 +335,7 @@ async def test_a_tool_that_is_gone_or_changed_is_told_to_the_model(
 ) -> None:
     runner = await serve(place.stdio())
     model.call("book", THING)
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     place.set("gone", "book")
     place.set("changed", "put")
     for name in ("book", "put", "look"):

@@ -25,7 +25,7 @@ from holdfast.testing import FakeOpenAI
 from tests.live.test_mcp import THING, Serve, place, serve
 from tests.support import forked, mcp_raw_server
 from tests.support.mcp_raw_server import BEGINNING, TOOL
-from tests.support.rig import until
+from tests.support.rig import run_a_task, step_a_task, until
 from tests.support.scale import all_of
 from tests.support.tool_servers import PROGRAM, Place
 
@@ -72,8 +72,7 @@ async def test_a_call_whose_result_cannot_be_used_has_been_made(
     runner = await serve(answering(answers, tool_options=options))
     model.call("go", THING)
     model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     assert model.requests[1].holds("Tool 'go' ran, but its result cannot be used")
     assert model.requests[1].holds(said)
     [call] = [entry for entry in await runner.audit(task) if entry.tool == "go"]
@@ -233,8 +232,7 @@ async def test_a_call_whose_answer_is_none_may_have_been_made(
         model.call("go", THING)
         if not kinds:
             model.reply("done")
-        task = await runner.create_task("q")
-        await runner.run_task(task)
+        task = await run_a_task(runner)
         asked = await runner.pending_approvals(task)
         await server.cleanup()
     assert ([approval.kind for approval in asked], calls) == (kinds, ["go"])
@@ -272,8 +270,7 @@ async def test_a_server_over_http_that_was_started_anew_does_not_know_the_sessio
     model.call("book", THING)
     model.reply("done")
     async with started(place, kind, port):
-        task = await runner.create_task("q")
-        await runner.run_step(task)
+        task = await step_a_task(runner)
     async with started(place, kind, port):
         assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"look:x": 1, "book:x": 1}

@@ -19,8 +19,7 @@ async def asked(runner: AgentRunner, model: FakeOpenAI, name: str) -> tuple[Task
     model.call(name, THING)
     model.reply("done")
     task = await runner.create_task("q")
-    output = await runner.run_task(task)
-    assert output.status == "waiting"
+    assert (await runner.run_task(task)).status == "waiting"
     [approval] = await runner.pending_approvals(task)
     assert approval.kind == "question"
     assert f"Tool {name!r} asks: How many nights? [nights (integer)]" in approval.text

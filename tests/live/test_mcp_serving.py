@@ -18,7 +18,7 @@ from mcp.types import ElicitResult, Implementation
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
 from holdfast.desk import Tokens
-from holdfast.testing import FakeOpenAI, hang
+from holdfast.testing import FakeOpenAI, fail, hang
 from tests.support import forked
 from tests.support.cli import Cli
 from tests.support.rig import Rig, until
@@ -62,8 +62,7 @@ def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
 async def test_an_agent_is_a_tool_that_reports_its_progress(
     connect: Connect, model: FakeOpenAI, mode: str
 ) -> None:
-    model.fail(429, message="slow down", retry_after=1)
-    model.add(hang("42"))
+    model.add(fail(429, message="slow down", retry_after=1), hang("42"))
     seen, told = list[str](), asyncio.Event()
 
     async def note(_progress: float, _total: float | None, message: str | None) -> None:

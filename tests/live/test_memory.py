@@ -9,7 +9,7 @@ from holdfast.errors import TaskClosedError
 from holdfast.task.data.state import SessionState
 from holdfast.testing import call
 from holdfast.values.messages import assistant, user
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.runs import look
 from tests.support.workers import said
 
@@ -65,9 +65,7 @@ async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
         assert first == ("required" if form is None else {"type": "function", "name": "look"})
         assert second in (None, "auto")
     rig.model.add(call("look"), call("look"))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.run_step(task, tool_choice="required")
+    await runner.run_step(await step_a_task(runner), tool_choice="required")
     assert rig.model.requests[-1].body.get("tool_choice") == "required"
 
 
@@ -75,8 +73,7 @@ async def test_a_task_keeps_the_history_it_began_with(rig: Rig) -> None:
     runner = await rig.serving(rig.agent(look))
     await runner.session("s").append([user("fact"), assistant("noted")])
     rig.model.add(call("look"), "from b", "from a")
-    a = await runner.create_task("a", session="s")
-    await runner.run_step(a)
+    a = await step_a_task(runner, "a", session="s")
     await runner.chat("b", session="s")
     assert said(rig.model.requests[1].messages)[:2] == [("user", "fact"), ("assistant", "noted")]
     await runner.session("s").reset()

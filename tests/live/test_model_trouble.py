@@ -90,10 +90,7 @@ async def test_rate_limits_are_waited_out_by_time_and_use_up_no_attempts(
     rig: Rig, *, is_streamed: bool
 ) -> None:
     runner = await rig.serving(rig.agent(model_settings=ModelSettings(max_attempts=2)))
-    rig.model.fail(429, retry_after=0.01)
-    rig.model.fail(503, retry_after=0.01)
-    rig.model.fail(500)
-    rig.model.reply("done")
+    rig.model.add(fail(429, retry_after=0.01), fail(503, retry_after=0.01), fail(500), "done")
     task = await runner.create_task("q")
     if is_streamed:
         assert str(await runner.stream_step(task).result()) == "done"

@@ -108,6 +108,5 @@ async def test_a_name_is_enough_where_the_environment_has_key_and_address(
     agent = rig.agent(model="litellm/anthropic/claude-sonnet-4-5")
     await rig.serve(agent)
     rig.model.reply("here")
-    result = await Runner.run(agent, "Where?", runner=rig.runner())
-    assert result.final_output == "here"
+    assert (await Runner.run(agent, "Where?", runner=rig.runner())).final_output == "here"
     assert rig.model.requests[0].model == "claude-sonnet-4-5"

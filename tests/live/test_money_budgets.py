@@ -23,7 +23,7 @@ from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
 from tests.live.test_parallel import Graph
 from tests.support.people import ask
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.runs import look
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -74,8 +74,7 @@ async def test_finish_keeps_money_for_a_last_answer_without_tools(rig: Rig) -> N
 async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(rig: Rig) -> None:
     runner = await serve(rig, look)
     rig.model.call("look", usage=CALL)
-    task = await runner.create_task("q", budget=Budget(max_dollars="0.2"))
-    await runner.run_step(task)
+    task = await step_a_task(runner, budget=Budget(max_dollars="0.2"))
     assert (await runner.run_step(task)).output is None
     asked = await ask(runner, task)
     assert (asked.kind, json.loads(asked.arguments)) == ("limit", {"max_dollars": "0.40"})
@@ -113,8 +112,7 @@ async def test_steps_side_by_side_do_not_spend_the_same_money(rig: Rig) -> None:
     runner = rig.runner()
     rig.model.add(*[reply("said", usage=CALL)] * 3)
     budget = Budget(max_dollars="0.35", on_exceeded="fail")
-    task = await runner.create_task("q", budget=budget)
-    await runner.run_step(task)
+    task = await step_a_task(runner, budget=budget)
     with pytest.raises(errors.MaxTurnsExceeded):
         await runner.run_steps_in_queue(task)
     assert len(rig.model.requests) == 3

@@ -265,8 +265,7 @@ def check_circle(team: Sequence[Agent], result: RunResult) -> None:
 
 async def test_agents_of_one_name_hand_over_in_a_circle(runner: AgentRunner) -> None:
     team = circle()
-    result = await Runner.run(team[0], "q", runner=runner)
-    check_circle(team, result)
+    check_circle(team, await Runner.run(team[0], "q", runner=runner))
     told = [agent.model.requests[0].instructions for agent in team]  # type: ignore[union-attr]
     assert told == ["I am the first.", "I am the second.", "I am the third."]
 

@@ -21,7 +21,7 @@ from holdfast.errors import (
 from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.receiver import SECRET, Receiver
-from tests.support.rig import Rig, histories, until, until_rolled
+from tests.support.rig import Rig, histories, step_a_task, until, until_rolled
 
 
 class Book:
@@ -177,8 +177,7 @@ async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(
     try:
         runner = await serve(rig, letters, roll_events=50)
         rig.model.call("pay", {"euros": 3})
-        task = await runner.create_task("pay 3")
-        await runner.run_step(task)
+        task = await step_a_task(runner, "pay 3")
         await asyncio.to_thread(letters.began.wait)
         for k in range(40):
             await runner.give_feedback(task, f"well, {k}")

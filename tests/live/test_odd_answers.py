@@ -69,8 +69,7 @@ async def test_different_calls_of_one_id_get_ids_of_their_own_in_the_step_api(
 ) -> None:
     runner = await rig.make(look)
     places = ("a", "b", "a", "b", "c")
-    rig.model.add(odd(*(("c", "look", {"where": place}) for place in places)))
-    rig.model.reply("done")
+    rig.model.add(odd(*(("c", "look", {"where": place}) for place in places)), "done")
     assert await finished(runner) == "done"
     assert sorted(ran) == ["a", "b", "c"]
     assert rig.model.requests[1].results == {"c": "seen a", "c_2": "seen b", "c_3": "seen c"}

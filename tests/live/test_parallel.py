@@ -10,7 +10,7 @@ from holdfast import TaskStep, TaskStepOutput, errors, tool
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import Rig, until, until_steps
+from tests.support.rig import Rig, step_a_task, until, until_steps
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -81,8 +81,7 @@ class Doors:
 async def test_a_round_runs_at_once_and_answers_in_queue_order(rig: Rig) -> None:
     doors = Doors()
     runner = await rig.make(worker=Graph({"x": (), "y": (), "z": ()}, doors))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     running = [
         asyncio.create_task(runner.run_steps_in_queue(task, request_id="r")) for _ in range(2)
     ]
@@ -119,8 +118,7 @@ def failing(*broken: str, error: Callable[[], Exception] = lambda: ValueError("b
 async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(rig: Rig) -> None:
     do = failing("x", "z")
     runner = await rig.make(worker=Graph({"x": (), "y": (), "z": ()}, do))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     with pytest.raises(errors.StepFailedError, match="broken") as failed:
         await runner.run_steps_in_queue(task)
     assert failed.value.step_id in ("x", "z")
@@ -157,8 +155,7 @@ async def paying(step: TaskStep, ctx: StepContext) -> Json:
 
 async def test_a_round_answers_with_what_waits_and_later_with_the_rest(rig: Rig) -> None:
     runner = await rig.make(pay, worker=Graph({"x": (), "y": (), "z": ()}, paying))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     outputs = await runner.run_steps_in_queue(task)
     found = [(o.task_step.step_id, o.status) for o in outputs]
     assert found == [("x", "waiting"), ("y", "waiting"), ("z", "done")]
@@ -191,8 +188,7 @@ async def test_changes_of_the_state_are_merged_and_conflicts_recorded(rig: Rig) 
         return None
 
     runner = await rig.make(worker=Graph({"x": (), "y": ()}, do))
-    task = await runner.create_task("q", extra_state={"log": []})
-    await runner.run_step(task)
+    task = await step_a_task(runner, extra_state={"log": []})
     running = asyncio.create_task(runner.run_steps_in_queue(task))
     await doors.are_inside("x", "y")
     doors.open("x")

@@ -87,8 +87,7 @@ async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(rig: Rig
     own = [(role, text) for role, text in await transcript(runner, task) if role == "assistant"]
     assert own == [("assistant", text) for text in (reply, finish("3"))]
     await runner.finalize_response(task)
-    history = await runner.session("s").chat_history()
-    assert said(history) == [("user", "q"), ("assistant", "3")]
+    assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "3")]
 
 
 # ---- limits
@@ -118,8 +117,7 @@ async def test_a_direct_tool_ends_the_task_with_its_text_word_for_word(rig: Rig)
     text = "Thought: not one\nAnswer: word for word "
     assert (str(output), output.is_last, output.sources[0].content) == (text, True, text)
     await runner.finalize_response(task)
-    history = await runner.session("s").chat_history()
-    assert history == [user("q"), assistant(text)]
+    assert await runner.session("s").chat_history() == [user("q"), assistant(text)]
 
 
 # ---- people

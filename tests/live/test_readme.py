@@ -88,8 +88,7 @@ async def test_the_programs_of_a_page_run_and_print_what_it_says(
     page: Path, directory: Path
 ) -> None:
     for block, output in BLOCKS[page]:
-        printed = await asyncio.to_thread(run, ["-c", block], directory)
-        assert not output or printed == output
+        assert not output or (await asyncio.to_thread(run, ["-c", block], directory)) == output
 
 
 def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path: Path) -> None:

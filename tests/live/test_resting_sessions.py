@@ -10,7 +10,7 @@ from holdfast.archive.archive import record_name
 from holdfast.archive.session_commits import DAYS
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.values.messages import user
-from tests.support.rig import Rig, forget
+from tests.support.rig import Rig, finish_a_task, forget
 from tests.support.workers import said
 
 SOON = str(0.3 / 86_400)
@@ -35,9 +35,7 @@ async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(
     session = runner.session("kim")
     for k, is_forgotten in enumerate((False, True, False)):
         rig.model.reply(f"answer {k}")
-        task = await runner.create_task(f"question {k}", session="kim")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
+        await finish_a_task(runner, f"question {k}", session="kim")
         await until_resting(runner.client, session.id)
         if is_forgotten:
             await forget(runner.client, session.id)

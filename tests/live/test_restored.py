@@ -162,8 +162,7 @@ async def test_a_forgotten_undo_is_not_repeated(rig: Rig) -> None:
     assert rig.world.done == ["pay bo", "pay back"]
     await until(partial(are_ended, runner, task))
     await go_back(runner, task, "undo")
-    asked = await ask(runner, task)
-    assert "'the undo of pay" in asked.text
+    assert "'the undo of pay" in (await ask(runner, task)).text
     assert rig.world.done == ["pay bo", "pay back"]
 
 

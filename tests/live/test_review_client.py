@@ -69,8 +69,7 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
             await runner.run_step(task)
     assert caught.value.is_sent
     await rig.serve(rig.agent(worker=Counting()))
-    output = await runner.run_step(task, request_id=caught.value.request_id)
-    assert output.output["count"] == 1
+    assert (await runner.run_step(task, request_id=caught.value.request_id)).output["count"] == 1
     assert (await runner.get_task(task)).steps == 1
 
 

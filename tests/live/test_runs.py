@@ -55,8 +55,7 @@ async def test_an_argument_that_there_is_not_is_refused_by_each_way_to_run(run: 
 
 async def test_a_state_may_be_run_with_the_session_that_it_has(run: Runs) -> None:
     run.model.call("pay")
-    result = await run("q", pay, session="s1")
-    state = result.to_state()
+    state = (await run("q", pay, session="s1")).to_state()
     state.approve(state.get_interruptions()[0])
     with pytest.raises(UserError, match=r"has session 's1', and keeps it: .* session 's2'"):
         await run(state, session="s2")
@@ -126,8 +125,7 @@ async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_not
     assert ran == []
     [why] = await refusals(run, state)
     assert "rejected by eve already" in why
-    rest = RunState.of(state.task_id)
-    [left] = (await run(rest)).interruptions
+    [left] = (await run(RunState.of(state.task_id))).interruptions
     assert left.approval_id == first.approval_id
     await run.runner.abandon(state.task_id, "enough")
 
@@ -236,8 +234,7 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
     state = await RunState.from_string(
         agent, text, context_deserializer=lambda each: kind(list(each["paid"]))
     )
-    waits = await run(state)
-    assert type(waits.context_wrapper.context) is kind
+    assert type((await run(state)).context_wrapper.context) is kind
     state.approve(state.get_interruptions()[0])
     run.model.reply("done")
     result: Any

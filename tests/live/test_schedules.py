@@ -11,7 +11,7 @@ from temporalio.client import ScheduleActionStartWorkflow, ScheduleSpec
 from holdfast import AgentRunner
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.errors import CommandRefusedError, InvalidArgumentError, NotFoundError
-from tests.support.rig import Rig, until, until_status
+from tests.support.rig import Rig, step_a_task, until, until_status
 from tests.support.workers import Counting
 
 LATER = datetime(2990, 1, 1, tzinfo=UTC)
@@ -169,8 +169,7 @@ async def test_a_task_that_starts_later_can_be_steered_started_and_ended_before(
 
 async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(3))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     await runner.pause(task, "lunch", by="anna", until=LATER)
     said = (await until_status(runner, task, "paused")).paused
     assert said == "anna: lunch, until 2990-01-01 00:00:00 UTC"

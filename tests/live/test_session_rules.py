@@ -10,7 +10,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.client.agent_runner import approvals
 from holdfast.errors import CommandRefusedError
 from holdfast.reading.reader import Reader
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, call
 from tests.support.people import ask
 from tests.support.rig import Rig, World, until
 
@@ -43,10 +43,8 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     assert status == "waiting"
     asked = await ask(runner, first)
     friday = datetime.now(UTC) + timedelta(days=3)
-    bounds = Always(same=["to"], until=friday, scope="session")
-    await runner.approve(asked, "ann", always=bounds)
-    rig.model.call("pay", {"to": "Kim"})
-    rig.model.reply("done")
+    await runner.approve(asked, "ann", always=Always(same=["to"], until=friday, scope="session"))
+    rig.model.add(call("pay", {"to": "Kim"}), "done")
     await runner.run_task(first)
     assert rig.world.done == ["Kim", "Kim"]  # it holds for the rest of its own task, too
     await runner.finalize_response(first)

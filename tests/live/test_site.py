@@ -98,8 +98,7 @@ async def test_pages_are_right_at_both_widths_and_the_search_finds_a_word(
     await page.set_viewport_size({"width": WIDE, "height": 900})
     await page.keyboard.press("f")
     # The page hears keys: text set without any is not searched if it comes before the focus.
-    search = page.get_by_role("textbox", name="Search")
-    await search.press_sequentially("set_tracing_disabled")
+    await page.get_by_role("textbox", name="Search").press_sequentially("set_tracing_disabled")
     found = page.locator(".md-search-result__link[href*='reference/tracing.html']")
     await expect(found.first).to_be_visible(timeout=PATIENCE_MS)
     await page.close()

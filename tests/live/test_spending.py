@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from holdfast import AgentRunner, Price, Prices, Task
 from holdfast.values.messages import Usage, user
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.runs import look
 
 
@@ -18,8 +18,7 @@ async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(rig
     await rig.serve(agent, prices=cheap)
     runner = rig.runner()
     rig.model.call("look", usage=Usage(input_tokens=10, output_tokens=2))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     await runner.undo_step(task)
     await rig.serve(agent, prices=dear)
     rig.model.reply("done", usage=Usage(input_tokens=10, output_tokens=2))

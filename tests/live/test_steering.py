@@ -23,7 +23,7 @@ from holdfast.workers import (
     StepContext,
 )
 from tests.support.people import ask
-from tests.support.rig import Rig, World, until_status, until_steps
+from tests.support.rig import Rig, World, run_a_task, step_a_task, until_status, until_steps
 from tests.support.runs import look
 
 # ---- feedback
@@ -86,8 +86,7 @@ async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_wi
     await runner.finalize_response(task)
     kept = [m.text for m in await runner.session("s").chat_history()]
     assert kept[:1] == ["q"]
-    later = await runner.create_task("r", session="s")
-    await runner.run_step(later)
+    await step_a_task(runner, "r", session="s")
     assert not any(map(by, rig.model.requests[-1].messages))
     assert "because" not in str(kept)
 
@@ -102,8 +101,7 @@ async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_
 
     runner = await rig.make(look, pay)
     rig.model.add(call("look"), call("pay"))
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     approval = await ask(runner, task)
     with pytest.raises(InvalidArgumentError, match=rf"person is to decide '{approval.id}' \(pay\)"):
         await runner.finalize_response(task)

@@ -14,7 +14,7 @@ from holdfast.errors import (
     StepNotFoundError,
 )
 from holdfast.workers import StepContext
-from tests.support.rig import Rig
+from tests.support.rig import Rig, step_a_task
 from tests.support.workers import Counting, Doing, Forking, ends
 
 
@@ -52,8 +52,7 @@ async def test_a_queued_step_is_run_before_others_once_and_the_rest_in_their_ord
     rig: Rig,
 ) -> None:
     runner = await rig.make(worker=Forking({"start": ["a", "b", "c"], "a": ["d"]}))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     results = await asyncio.gather(
         *(runner.run_step(task, step="c") for _ in range(3)), return_exceptions=True
     )

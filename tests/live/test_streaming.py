@@ -226,8 +226,7 @@ async def test_streaming_adds_nothing_to_history(streaming: Streaming) -> None:
 
 async def ask_act_ask(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Ask the model twice, with a call of its own between, all in one step."""
-    first = await ctx.call_model([user("first")])
-    where = json.dumps({"where": first.text})
+    where = json.dumps({"where": (await ctx.call_model([user("first")])).text})
     [result] = await ctx.call_tools([ToolCall(id="own", name="look", arguments=where)])
     second = await ctx.call_model([user(result.content)])
     ctx.add(second.message)

@@ -197,8 +197,7 @@ async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_it
     with pytest.raises(StuckTaskError):
         await asked
     await runner.abandon(task, "enough", by="anna", force=True)
-    steps = await runner.get_completed_steps(task)
-    assert 0 < len(steps) < done
+    assert 0 < len(await runner.get_completed_steps(task)) < done
     closed = (await runner.audit(task))[-1]
     assert "of another version" in closed.body["shortened"]
     assert "The record is shortened" in (await runner.get_task(task)).error
@@ -222,8 +221,7 @@ async def test_a_task_that_only_waits_says_everywhere_what_for_and_until_when(
     told.append((await runner.audit(task))[-1].reason)
     assert (await runner.audit(task, secrets=["begins"]))[-1].kind == "blocked"
     assert "begins" not in (await runner.audit(task, secrets=["begins"]))[-1].reason
-    engine = engine_of(runner)
-    told.append((await read_task(engine, task.task_id)).task.blocked_by)
+    told.append((await read_task(engine_of(runner), task.task_id)).task.blocked_by)
     for text in told:
         assert not [part for part in parts if part not in text], text
         assert re.search(r"^Attempt \d+ of activity", text)

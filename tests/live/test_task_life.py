@@ -5,7 +5,7 @@ import pytest
 from holdfast import AgentRunner
 from holdfast.errors import InvalidArgumentError, StepFailedError, TaskClosedError, TaskExistsError
 from holdfast.task.data.head import TaskHead
-from tests.support.rig import Rig, until
+from tests.support.rig import Rig, run_a_task, until
 from tests.support.workers import Counting
 
 
@@ -75,8 +75,7 @@ async def test_tasks_are_listed_newest_first_with_what_lists_know(runner: AgentR
 async def test_a_closed_task_is_read_from_the_archive_and_refuses_every_change(
     runner: AgentRunner, rig: Rig
 ) -> None:
-    task = await runner.create_task("q", extra_state={"k": [1]}, session="kept")
-    await runner.run_task(task)
+    task = await run_a_task(runner, extra_state={"k": [1]}, session="kept")
     steps = await runner.get_completed_steps(task)
     assert await runner.finalize_response(task) == await runner.finalize_response(task.task_id)
     for verb in (runner.run_step, runner.run_task, runner.pause, runner.resume):

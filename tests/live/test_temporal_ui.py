@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecutionStatus
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents_sdk import Tool
 from tests.support.people import ask
-from tests.support.rig import Rig
+from tests.support.rig import Rig, run_a_task
 
 
 @tool(effect="read")
@@ -58,8 +58,7 @@ async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> No
     rig.model.call("multiply", {"a": 121, "b": 3})
     rig.model.calls([("multiply", {"a": 6, "b": 7}), ("pay", {"to": "bob", "cents": 363})])
     rig.model.reply("Bob has it.")
-    task = await runner.create_task("Pay Bob what 121 times 3 is")
-    await runner.run_task(task)
+    task = await run_a_task(runner, "Pay Bob what 121 times 3 is")
     approval = await ask(runner, task)
     assert (await current_details(runner, task)).splitlines() == [
         "**waiting**: 1 step done, 2 model calls, "

@@ -8,7 +8,7 @@ from holdfast import HostedToolRan, ModelSettings, ToolContext, UserError, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents_sdk import HostedMCPTool, ToolSearchTool, tool_namespace
 from holdfast.testing import calls, hosted, reply
-from tests.support.rig import Rig
+from tests.support.rig import Rig, run_a_task
 from tests.support.runs import Runs
 
 SEARCH = hosted("tool_search_call", id="tsc_1", call_id=None, arguments={"paths": ["crm"]})
@@ -75,8 +75,7 @@ async def test_the_record_knows_namespaced_calls_by_their_whole_names(rig: Rig) 
         calls([("put", {"text": "x"}, "crm"), ("put", {"text": "x"}, "billing")]),
         reply("done"),
     )
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    task = await run_a_task(runner)
     assert sorted(books.done) == ["billing.put x", "crm.put x"]
     audit = await runner.audit(task)
     hosted_calls = [each for each in audit if each.kind == "hosted_call"]

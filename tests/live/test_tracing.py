@@ -18,7 +18,7 @@ from holdfast.testing import call, calls, fail
 from holdfast.tracing import trace
 from holdfast.tracing.spans import TaskTrace, trace_digits
 from tests.support.cli import make_cli
-from tests.support.rig import Rig, event_types
+from tests.support.rig import Rig, event_types, step_a_task
 from tests.support.runs import look, pay
 from tests.support.spans import Spans, assert_joined, tree
 
@@ -220,8 +220,7 @@ async def test_what_was_undone_has_spans_of_its_own(rig: Rig, spans: Spans) -> N
 
     runner = await rig.make(book, pay)
     rig.model.add(call("book", {"where": "rome"}), call("pay"))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     await runner.run_step(task)  # waits for approval
     await runner.undo_step(task)
     await runner.undo_step(task)

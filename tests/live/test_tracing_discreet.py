@@ -12,6 +12,7 @@ from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, too
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
+from holdfast.testing import call
 from holdfast.tracing import trace
 from holdfast.tracing.spans import SENSITIVE
 from tests.support.people import ask
@@ -112,8 +113,7 @@ async def test_a_run_with_everything_in_it(
     state = result.to_state()
     state.reject(result.interruptions[0], rejection_message=MARK)
     await runner.give_feedback(result.task_id, MARK, by="ann")
-    rig.model.call("transfer_to_bob", {"why": MARK})
-    rig.model.call(MARK)
+    rig.model.add(call("transfer_to_bob", {"why": MARK}), call(MARK))
     with pytest.raises(ModelBehaviorError, match=MARK), trace("last"):
         await Runner.run(agent, state, runner=runner)
     await spans.until("invoke_agent agent")
@@ -163,8 +163,7 @@ async def test_what_people_say_to_end_or_undo_a_task(
 
     agent = rig.agent(book, pay)
     runner = await rig.serving(agent)
-    rig.model.call("book", {"where": MARK})
-    rig.model.call("pay", {"amount": MARK})
+    rig.model.add(call("book", {"where": MARK}), call("pay", {"amount": MARK}))
     result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
     approval = await ask(runner, result.task_id)
     rig.model.fail(401, message=MARK)

@@ -20,9 +20,10 @@ from holdfast.errors import (
 )
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.queries import readable
+from holdfast.testing import call
 from holdfast.values.steps import UndoReceipt
 from tests.support.people import ask, kinds
-from tests.support.rig import Rig, World, roll, until, until_status, until_steps
+from tests.support.rig import Rig, World, roll, step_a_task, until, until_status, until_steps
 from tests.support.undos import cut_off, until_undone
 from tests.support.workers import Counting
 
@@ -71,9 +72,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
     rig: Rig, book: Tool
 ) -> None:
     runner = await rig.make(book)
-    rig.model.call("book", {"city": "rome"})
-    rig.model.call("book", {"city": "oslo"})
-    rig.model.reply("done")
+    rig.model.add(call("book", {"city": "rome"}), call("book", {"city": "oslo"}), "done")
     task = await runner.create_task("q", extra_state={"trips": [], "who": {"name": "bo"}})
     pictures = [await picture(runner, task)]
     outputs: list[TaskStepOutput] = []
@@ -96,8 +95,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
     assert await runner.verify(task) == []
     with pytest.raises(InvalidArgumentError, match="no step to undo"):
         await runner.undo_step(task)
-    rig.model.call("book", {"city": "rome"})
-    rig.model.reply("done")
+    rig.model.add(call("book", {"city": "rome"}), "done")
     await runner.run_task(task)
     assert len(set(rig.world.keys)) == 3  # the same call has another key
     second, third = ([m.text for m in r.messages] for r in rig.model.requests[-2:])
@@ -170,8 +168,7 @@ async def test_an_undo_that_takes_the_effect_alone_asks_the_task_nothing(
 ) -> None:
     runner = await rig.make(book)
     rig.model.call("book", {"city": "rome"})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
+    task = await step_a_task(runner)
     monkeypatch.delattr(Source, "status")
     receipt = await runner.undo_step(task, by="ann")
     assert (receipt.undone, rig.world.done[-1]) == (('book({"city": "rome"})',), "cancel rome")
@@ -185,14 +182,12 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(rig
         return "booked"
 
     runner = await rig.make(book, roll_events=50)
-    rig.model.call("book", {"city": "rome"})
-    rig.model.call("book", {"city": "oslo"})
+    rig.model.add(call("book", {"city": "rome"}), call("book", {"city": "oslo"}))
     task = await runner.create_task("q")
     before = await picture(runner, task)
     await runner.run_step(task)
     after = await picture(runner, task)
-    receipt = await runner.undo_step(task, by="ann", request_id="u1")
-    assert receipt.status == "waiting"
+    assert (await runner.undo_step(task, by="ann", request_id="u1")).status == "waiting"
     approval = await ask(runner, task)
     assert (approval.kind, approval.arguments) == ("undo", '{"city": "rome"}')
     output = await runner.run_step(task)
@@ -245,8 +240,7 @@ async def test_a_refused_undo_never_repeats_the_call_that_it_cut_off_and_a_later
         await asyncio.Event().wait()
 
     runner = await rig.make(slow)
-    rig.model.call("slow", {"thing": "a"})
-    rig.model.reply("done")
+    rig.model.add(call("slow", {"thing": "a"}), "done")
     task = await runner.create_task("q")
     waiting = asyncio.create_task(runner.run_step(task))
     await began.wait()
@@ -422,6 +416,5 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
 
 async def test_an_idempotent_undo_that_was_cut_off_is_called_again(rig: Rig) -> None:
     _, _, undone = await cut_off(rig, rig.world, undo_idempotent=True)
-    receipt = await undone
-    assert receipt.undone == ('book({"city": "rome"})',)
+    assert (await undone).undone == ('book({"city": "rome"})',)
     assert rig.world.done == ["cancel rome"] * 2

@@ -24,7 +24,7 @@ from holdfast.serving.deployments import check_open_tasks, deployment_config
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support import forked
 from tests.support.cli import ROOT, Cli, Running, unforked
-from tests.support.rig import Engine, Rig, histories, roll, until, until_status
+from tests.support.rig import Engine, Rig, histories, roll, step_a_task, until, until_status
 from tests.support.scale import times
 
 UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
@@ -302,8 +302,7 @@ async def test_a_check_reads_of_each_queue(
     for rig in rigs:
         agent = Agent(name="agent", model=ScriptedModel(lambda _request: "hello"))
         runner = await rig.serving(agent)
-        task = await runner.create_task("q")
-        await runner.run_step(task)
+        task = await step_a_task(runner)
         await rig.stop()
         [history] = await histories(engine.client, task.task_id)
         sizes.append(sum(event.ByteSize() for event in history.events))

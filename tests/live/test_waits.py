@@ -92,8 +92,7 @@ async def ordering(rig: Rig, **options: Any) -> tuple[AgentRunner, list[str]]:
         return f"order of {thing}"
 
     assert isinstance(order, LaterTool)
-    runner = await served(rig, order, [call("order", thing="tea"), "done"])
-    return runner, tokens
+    return await served(rig, order, [call("order", thing="tea"), "done"]), tokens
 
 
 async def test_whoever_has_the_token_completes_a_call_once(rig: Rig) -> None:
@@ -194,8 +193,7 @@ async def test_an_event_that_fits_ends_the_wait_and_is_its_result(rig: Rig) -> N
         "at": "",
         "data": {"order": {"id": 7}},
     }
-    again = await runner.send_event("paid", {"order": {"id": 7}}, id="e1")
-    assert again.waiters == 1
+    assert (await runner.send_event("paid", {"order": {"id": 7}}, id="e1")).waiters == 1
     assert "event paid" in str(await runner.audit(task))
 
 

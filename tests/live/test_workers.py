@@ -100,8 +100,7 @@ async def test_a_sub_task_is_undone_alone_and_done_again(rig: Rig) -> None:
         await runner.run_step(task)
     before = await runner.get_upcoming_steps(task)
     assert str(await runner.run_step(task)) == "by plane"
-    receipt = await runner.undo_step(task, by="ann", reason="too loud")
-    assert receipt.steps == ("p1:b",)
+    assert (await runner.undo_step(task, by="ann", reason="too loud")).steps == ("p1:b",)
     assert await runner.get_upcoming_steps(task) == before
     assert str(await runner.run_step(task)) == "by train"
     assert world.done == ["book plane", "cancel plane", "book train"]
@@ -320,8 +319,7 @@ async def test_what_a_function_returns_is_the_answer(
     rig: Rig, function: Callable[..., Any], output: Any
 ) -> None:
     runner = await rig.make(worker=FunctionAgentWorker(function))
-    response = await runner.chat("q")
-    assert response.output == output
+    assert (await runner.chat("q")).output == output
 
 
 async def test_a_function_can_hand_out_further_steps(rig: Rig) -> None:
@@ -434,8 +432,7 @@ async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_on
     await rig.serve(agent, graceful_shutdown_timeout=timedelta())
     runner = rig.runner()
     rig.model.add("first", "second")
-    task = await runner.create_task("q")
-    stepping = asyncio.create_task(runner.run_step(task))
+    stepping = asyncio.create_task(runner.run_step(await runner.create_task("q")))
     await reached.wait()
     await rig.serve(agent)
     assert (await stepping).output == ["began", "first", 1, "second"]

@@ -69,8 +69,7 @@ def counts(played: Played) -> tuple[int, int]:
 def test_it_goes_on_by_itself_when_the_next_day_begins(
     monkeypatch: pytest.MonkeyPatch, between: list[Choice]
 ) -> None:
-    still = played(monkeypatch, *between, ("settle",))
-    assert counts(still) == (0, 1)
+    assert counts(played(monkeypatch, *between, ("settle",))) == (0, 1)
     after = (("wait", 1005), ("settle",))
     assert counts(played(monkeypatch, *between, ("settle",), *after)) == (STEPS, 1)
 
@@ -79,8 +78,7 @@ def test_a_person_lets_it_go_on_with_an_amount_or_call_by_call_or_finish(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_call = [APPROVE, ("settle",)] * STEPS
-    of_tokens = played(monkeypatch, *by_call, of_dollars=False)
-    assert counts(of_tokens) == (STEPS, STEPS)
+    assert counts(played(monkeypatch, *by_call, of_dollars=False)) == (STEPS, STEPS)
     assert counts(played(monkeypatch, *by_call[:2])) == (STEPS, 1)
     assert counts(played(monkeypatch, REJECT, ("settle",))) == (1, 1)
 

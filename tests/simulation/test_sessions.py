@@ -34,8 +34,7 @@ class Played(Simulation):
     def append(self, k: int) -> None:
         """Append a turn, as a program does."""
         client = client_of(self.server)
-        work = commit_turn(client, self.archive, SESSION, "hf-sim", turn(k))
-        self.worker._in_a_loop(work)
+        self.worker._in_a_loop(commit_turn(client, self.archive, SESSION, "hf-sim", turn(k)))
         self.choose(("settle",))
 
     def kept(self) -> SessionState | None:

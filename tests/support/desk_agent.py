@@ -10,7 +10,7 @@ from holdfast import Agent, AgentRunner, ApprovalRule, tool
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
 from tests.support.desk import Served, serve_desk
-from tests.support.rig import Engine, Rig, until
+from tests.support.rig import Engine, Rig, run_a_task, until
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> [x](javascript:alert(3)) {{7*7}}"
 HUGE = "x" * 100_000
@@ -88,8 +88,7 @@ async def desk(runner: AgentRunner) -> AsyncGenerator[Served]:
 
 async def waiting(runner: AgentRunner, wish: str, **options: str) -> str:
     """Create a task that waits for a decision, and wait until that is listed."""
-    task = await runner.create_task(wish, session=options.get("session"))
-    await runner.run_task(task)
+    task = await run_a_task(runner, wish, session=options.get("session"))
 
     async def listed() -> bool:
         return any(each.id == f"{task.task_id}:1" for each in await runner.pending_approvals())

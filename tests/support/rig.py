@@ -288,6 +288,27 @@ async def assert_replays(
             record(history)
 
 
+async def step_a_task(runner: AgentRunner, input: str = "q", **options: Any) -> Task:
+    """Create a task and run its first step."""
+    task = await runner.create_task(input, **options)
+    await runner.run_step(task)
+    return task
+
+
+async def run_a_task(runner: AgentRunner, input: str = "q", **options: Any) -> Task:
+    """Create a task and run it until it has its answer, or waits."""
+    task = await runner.create_task(input, **options)
+    await runner.run_task(task)
+    return task
+
+
+async def finish_a_task(runner: AgentRunner, input: str = "q", **options: Any) -> Task:
+    """Create a task, run it to its answer, and close it."""
+    task = await run_a_task(runner, input, **options)
+    await runner.finalize_response(task)
+    return task
+
+
 async def until_rolled(client: Client, workflow_id: str) -> None:
     """Wait until a workflow has continued as new, that is, has more than one run.
 

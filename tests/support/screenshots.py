@@ -30,7 +30,7 @@ from holdfast.values.steps import ListedTask
 from holdfast.values.text.html import Rows
 from tests.support.debian import CHROMIUM
 from tests.support.desk import FLAGS, Served, person, serve_desk
-from tests.support.rig import Rig, make_engine, until_status
+from tests.support.rig import Rig, finish_a_task, make_engine, run_a_task, until_status
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "images"
@@ -111,8 +111,7 @@ async def make_story(runner: AgentRunner) -> dict[str, str]:
     """Create the tasks that the pictures show; return their ids."""
     made: dict[str, str] = {}
     for name in ("Ann", "Kim", "Bo", "Eve"):
-        task = await runner.create_task(f"Pay the taxi receipts of {name}.", task_id=name.lower())
-        await runner.run_task(task)
+        task = await run_a_task(runner, f"Pay the taxi receipts of {name}.", task_id=name.lower())
         made[name] = task.task_id
     for name in ("Ann", "Bo"):
         [approval] = await runner.pending_approvals(made[name])
@@ -126,9 +125,7 @@ async def make_story(runner: AgentRunner) -> dict[str, str]:
     await runner.run_task(copy)
     made["copy"] = copy.task_id
     for wish in ("What is our policy for taxis?", "And what is the policy at night?"):
-        task = await runner.create_task(wish, session="dana")
-        await runner.run_task(task)
-        await runner.finalize_response(task)
+        task = await finish_a_task(runner, wish, session="dana")
         made["talk"] = task.task_id
     await until_status(runner, made["Kim"], "waiting")
     weekly = "Tell me which claims are open."

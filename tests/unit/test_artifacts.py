@@ -18,8 +18,7 @@ from holdfast.task.data.calls import Called, Outcome, Wait
 from holdfast.task.data.records import Entry, EventRecord, LeftStep, OpenState, OpenStep, StepRecord
 from holdfast.values.messages import Artifact, ToolCall
 from holdfast.values.steps import TaskStep
-from tests.unit.test_call_states import AT, N
-from tests.unit.test_waits import complete, running
+from tests.unit.test_call_states import AT, N, complete, running
 
 E_ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}"
 
@@ -261,8 +260,7 @@ def test_an_open_step_has_those_of_calls_that_have_ended_or_wait() -> None:
     )
     opened = artifacts_in([step(1, outcome("x=1")), undone(1)], [current])
     assert told(opened) == ["s1@1 a v1", "s1@1 b v1"]
-    left = Entry(left=LeftStep(was=current, at=2.0, why="undone"))
-    assert artifacts_in([left]) == []
+    assert artifacts_in([Entry(left=LeftStep(was=current, at=2.0, why="undone"))]) == []
 
 
 def test_one_is_found_by_its_reference_its_name_and_its_version() -> None:

@@ -44,8 +44,7 @@ async def test_a_message_is_encoded_once_per_form() -> None:
 
     kept, more = EncodedMessages(), user("more")
     first = await kept.pieces(TALK, write)
-    second = await kept.pieces((*TALK, more), write)
-    assert (second[:3], seen) == (first, [*TALK, more])
+    assert ((await kept.pieces((*TALK, more), write))[:3], seen) == (first, [*TALK, more])
     assert await kept.pieces(TALK, written) == first
     equal = user(TALK[0].text)
     await kept.pieces((equal,), write)

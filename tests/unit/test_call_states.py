@@ -1,23 +1,34 @@
 """The states of a tool call: from every state, each event that can come leads to the next."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import pytest
 
 from holdfast.task import waits
-from holdfast.task.data.calls import LongCall, Outcome, StandingRule, Wait
-from holdfast.task.data.children import ChildState, child_ids
+from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome, StandingRule, Wait
+from holdfast.task.data.children import ChildState, child_ids, secret_of_child
 from holdfast.task.data.commands import Command, RunRequest
-from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead, ToolPolicy
+from holdfast.task.data.head import (
+    AGENTS_SDK,
+    IGNORED,
+    RunRules,
+    SessionRef,
+    TaskHead,
+    ToolPolicy,
+    transfer_message,
+)
+from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
-from holdfast.task.tool_calls import Call, CallState, add_long, drop_long
-from holdfast.task.undo import leave_open_steps
+from holdfast.task.tool_calls import Call, CallState, add_long, drop_long, tools_to_find
+from holdfast.task.undo import effects_of_open, leave_open_steps
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.runs.verbs import Verb
+from holdfast.workflows.tools.tool_runs import leave_calls
 
 N, AT = 1, 0
 PLACE = (0, N, 0, AT)
@@ -310,3 +321,202 @@ def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -
 
 def test_every_state_has_a_row() -> None:
     assert {row[4] for row in ROWS} | {"to_pass"} == set(get_args(CallState))
+
+
+# ---- which calls of an answer are looked up before any of them begins
+
+N = 1
+POLICIES = {
+    "pay": ToolPolicy(needs_approval="yes"),
+    "look": ToolPolicy(),
+    "go": ToolPolicy(handoff="other"),
+}
+
+
+def call(name: str, i: int) -> ToolCall:
+    return ToolCall(id=f"{name}{i}", name=name, arguments="{}")
+
+
+def with_calls(*names: str, **rules: Any) -> Ledger:
+    """Make a task whose first step has these open calls."""
+    head = TaskHead(agent="a", run=RunRules(**rules), dialect=AGENTS_SDK)
+    ledger = Ledger(TaskInput(head=head, input="q"), task_id="t", now=1.0)
+    ledger.described(Described(snapshot="s", policies=POLICIES))
+    ledger.begin(RunRequest(), now=2.0)
+    put(ledger, calls=tuple(call(name, i) for i, name in enumerate(names)))
+    return ledger
+
+
+def put(ledger: Ledger, **changes: Any) -> None:
+    ledger.s.opens = (ledger.at(N).model_copy(update=changes),)
+
+
+def asks_a_person(ledger: Ledger, *positions: int) -> None:
+    for i in positions:
+        approvals.ask(ledger, N, i, "tool", now=3.0)
+
+
+def a_person_decides(ledger: Ledger, verb: Verb, i: int, *, at: float = 4.0) -> None:
+    approval = approvals.latest(ledger, N, i)
+    assert approval is not None
+    command = Command(id="x", verb=verb, by="ann", body={"approval": approval.id, "reason": "no"})
+    assert not approvals.decide(ledger, command, now=at)
+
+
+def wanted(
+    ledger: Ledger, *ready: int, begun: Sequence[int] = (), found: Sequence[int] = ()
+) -> Any:
+    """Return the positions that are looked up, and the name of the handoff."""
+    given = tools_to_find(ledger, N, ready, begun=begun, found=found)
+    if given is None:
+        return None
+    return [each.i for each in given.calls], given.handoff and given.handoff.name
+
+
+def test_a_decision_for_later_calls_that_stood_before_looks_nothing_up() -> None:
+    ledger = with_calls("pay", "look")
+    asks_a_person(ledger, 0)
+    a_person_decides(ledger, "approve", 0, at=3.0)
+    assert wanted(ledger, 0, 1) is None
+
+
+def test_an_approved_call_has_all_open_calls_of_its_answer_looked_up() -> None:
+    ledger = with_calls("pay", "look", "pay")
+    asks_a_person(ledger, 0, 2)
+    a_person_decides(ledger, "approve", 2)
+    assert wanted(ledger, 1, 2) == ([0, 1, 2], None)
+    assert wanted(ledger, 1) is None
+
+
+def test_calls_that_are_over_rejected_or_begun_are_not_looked_up() -> None:
+    ledger = with_calls("pay", "look", "pay", "look")
+    asks_a_person(ledger, 0, 2)
+    a_person_decides(ledger, "approve", 0)
+    a_person_decides(ledger, "reject", 2)
+    ledger.calls.outcome(N, 1, Outcome(content="seen"))
+    assert wanted(ledger, 0, begun=[3]) is None
+    assert wanted(ledger, 0) == ([0, 3], None)
+
+
+def test_calls_that_were_looked_up_are_not_again_until_another_one_is_approved() -> None:
+    ledger = with_calls("pay", "pay", "look")
+    asks_a_person(ledger, 0, 1)
+    a_person_decides(ledger, "approve", 0)
+    assert wanted(ledger, 0, 2, found=[0, 2]) is None
+    a_person_decides(ledger, "approve", 1)
+    assert wanted(ledger, 1, 2, found=[0, 2], begun=[0]) == ([1, 2], None)
+
+
+@pytest.mark.parametrize(
+    ("told", "handoff"), [(transfer_message("other"), "go"), (IGNORED, None), ("not found", None)]
+)
+def test_the_handoff_that_a_step_has_settled_is_looked_up(told: str, handoff: str | None) -> None:
+    ledger = with_calls("pay", "go", "look")
+    put(ledger, result=StepResult())
+    ledger.calls.outcome(N, 1, Outcome(content=told, is_error=told == "not found"))
+    asks_a_person(ledger, 0)
+    a_person_decides(ledger, "approve", 0)
+    assert wanted(ledger, 0, 2) == ([0, 2], handoff)
+
+
+def test_a_run_that_tells_the_model_has_a_single_call_looked_up_once_it_is_approved() -> None:
+    ledger = with_calls("pay", "pay", tool_not_found="return_error_to_model")
+    asks_a_person(ledger, 0, 1)
+    a_person_decides(ledger, "approve", 1)
+    assert wanted(ledger, 1) == ([1], None)
+
+
+# ---- what is known of a call that waits or was cut off: how it ran, and whose it was to decide
+
+EventOf = Callable[[Ledger], None]
+EDITED = '{"sum": 2}'
+RULE = ApprovalRule(by=("ann",))
+
+
+def running() -> Ledger:
+    """Make a task whose call a person has edited and approved, and that runs now."""
+    ledger, call = make(ToolPolicy(), RunRules())
+    ledger.given = ledger.given.model_copy(update={"secret": "s"})
+    asked = approvals.ask(ledger, N, AT, "tool", now=3.0, rule=RULE)
+    body = {"approval": asked.id, "arguments": {"sum": 2}}
+    said = Command(id="x", verb="approve", by="ann", body=body)
+    assert not approvals.decide(ledger, said, now=4.0)
+    assert call.approval is not None
+    decisions.checked(ledger, call.approval, "", now=4.5)
+    ledger.calls.begins(N, AT, now=5.0, edited=EDITED)
+    return ledger
+
+
+def complete(ledger: Ledger) -> None:
+    """Give the call its outcome from outside."""
+    secret = secret_of_child("s", LONG_CALL)
+    token = waits.token_of(secret, "t", PLACE, ledger.at(N).calls[AT])
+    said = Command(id="y", verb="complete", body={"token": token, "result": "paid"})
+    assert not waits.obey(ledger, said, now=6.0)
+
+
+def waiting(text: str = "", **wait: Any) -> EventOf:
+    """Let its tool end, and the call wait."""
+    return lambda it: waits.begin(it, N, AT, Outcome(content=text, asks=Wait(**wait)))
+
+
+waits_for_it = waiting(waits="answer")
+waits_for_a_while = waiting("None has come in 94 seconds.", waits="answer", until=99.0)
+sleeps = waiting("look again", waits="sleep", until=99.0)
+
+
+def is_unknown(ledger: Ledger) -> None:
+    """Lose the worker of its tool."""
+    approvals.ask(ledger, N, AT, "unknown", now=5.5, text="lost")
+
+
+@pytest.mark.parametrize(
+    "events", [(waits_for_it, complete), (is_unknown, complete), (complete, waits_for_it)]
+)
+def test_an_outcome_from_outside_is_that_of_the_call_as_it_ran(events: tuple[EventOf, ...]) -> None:
+    ledger = running()
+    for event in events:
+        event(ledger)
+    found = ledger.at(N).outcomes[AT]
+    assert (found.content, found.edited, found.asks) == ("paid", EDITED, None)
+    assert not ledger.at(N).waiting
+
+
+@pytest.mark.parametrize("until", [lambda _ledger: None, waits_for_it, complete])
+def test_an_undo_meanwhile_takes_back_the_call_as_it_ran_by_its_rule(until: EventOf) -> None:
+    ledger = running()
+    until(ledger)
+    [effect] = effects_of_open(ledger.at(N), {AT})
+    assert (effect.call.arguments, effect.rule, effect.ran) == (EDITED, RULE, True)
+
+
+ENDED = "The wait for its outcome was ended before there was one."
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "status"),
+    [
+        (complete, "paid", "done"),
+        (sleeps, "look again", "done"),
+        (waits_for_it, ENDED, "unknown"),
+        (waits_for_a_while, ENDED, "unknown"),
+    ],
+)
+def test_the_end_of_a_task_leaves_what_is_known_of_a_call_that_waits(
+    before: EventOf, content: str, status: str
+) -> None:
+    ledger = running()
+    before(ledger)
+    leave_calls(ledger, {(N, AT)}, at=9.0)
+    found = ledger.at(N).outcomes[AT]
+    assert (found.content, found.status, found.edited) == (content, status, EDITED)
+
+
+def test_a_call_is_told_whether_its_time_was_over_or_a_person_ended_the_wait() -> None:
+    woken, late = running(), running()
+    waits_for_a_while(woken)
+    waits_for_a_while(late)
+    assert not waits.obey(woken, Command(id="z", verb="wake", by="ann"), now=9.0)
+    waits.end_due(late, now=99.0)
+    found = [ledger.at(N).outcomes[AT].content for ledger in (woken, late)]
+    assert found == [ENDED, "None has come in 94 seconds."]

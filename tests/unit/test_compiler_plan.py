@@ -88,8 +88,7 @@ def test_what_is_neither_a_text_nor_plain_is_refused(written: str, tool: str) ->
 
 
 def test_every_problem_is_said_at_once() -> None:
-    told = problems("what\n1. search(q='a')\n2. search('a'\n3. join()")
-    assert len(told.splitlines()) == 3
+    assert len(problems("what\n1. search(q='a')\n2. search('a'\n3. join()").splitlines()) == 3
 
 
 # ---- lines

@@ -297,8 +297,7 @@ class Account:
 def test_a_class_that_is_imported_for_checkers_only_is_found() -> None:
     account = Account([Funded(settings.Budget(max_tokens=7))])
     assert load(dump(account), Account) == account
-    own = begun(account)
-    own.update({"funds": [{"budget": {"max_tokens": 8}}]})
+    begun(account).update({"funds": [{"budget": {"max_tokens": 8}}]})
     assert account.funds == [Funded(settings.Budget(max_tokens=8))]
 
 

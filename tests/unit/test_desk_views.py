@@ -84,8 +84,7 @@ def timeline(*entries: Entry, opens: tuple[OpenState, ...] = (), now: float = 40
 
 
 def test_a_call_that_was_a_task_of_its_own_names_it() -> None:
-    child = PAID.model_copy(update={"child": "t~0.1.0.0"})
-    [lane] = timeline(step(outcomes=(child, MAILED))).lanes
+    [lane] = timeline(step(outcomes=(PAID.model_copy(update={"child": "t~0.1.0.0"}), MAILED))).lanes
     told = [bar.detail.endswith("as task t~0.1.0.0") for bar in lane.bars if bar.kind == "tool"]
     assert told == [True, False]
 
@@ -197,8 +196,7 @@ def test_an_effect_that_was_undone_says_so() -> None:
 
 def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:
     assert states(opens=(running(),)) == [("pay", "running")]
-    closed = event("closed", status="abandoned")
-    assert states(closed, opens=(running(),)) == [("pay", "unknown")]
+    assert states(event("closed", status="abandoned"), opens=(running(),)) == [("pay", "unknown")]
 
 
 def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
@@ -254,8 +252,7 @@ def test_a_branch_that_was_left_keeps_its_steps_for_a_comparison() -> None:
 def test_bars_say_what_model_calls_cost_once_a_price_is_known() -> None:
     paid = Usage(requests=1, paid=Decimal("0.25"), priced=1)
     answer = ModelAnswer(message=SAID_IN_ADDS, at=12.0, took=1.5, usage=paid)
-    entry = JournalEntry(request="r", answer=answer)
-    [known] = timeline(step(usage=paid, journal=(entry,))).lanes
+    [known] = timeline(step(usage=paid, journal=(JournalEntry(request="r", answer=answer),))).lanes
     assert [bar.cost for bar in (known.step, *known.bars) if bar.kind != "tool"] == ["$0.25"] * 2
     assert known.step.words.endswith(", $0.25")
     [unknown] = timeline(step()).lanes

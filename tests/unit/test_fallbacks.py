@@ -23,7 +23,7 @@ from holdfast.task.data.head import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
-from tests.unit.test_default_settings import LOW, NONE
+from tests.unit.test_settings import LOW, NONE
 
 DOWN = ModelUnavailableError("Model 'a' is not available (503): no. The call is repeated later.")
 BUSY = ModelUnavailableError("busy", retry_after=60, is_limit=True)

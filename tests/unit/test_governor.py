@@ -329,8 +329,7 @@ def test_money_that_others_keep_and_may_not_use_delays_no_call_to_the_next_day()
     shares.answer(a.model_copy(update=spent), 86_400.0 * 10)
     lease = shares.answer(b, 86_400.0 * 10 + 0.1)
     assert (lease.most, lease.why) == (0, "")
-    left = shares.answer(b.model_copy(update={"n": 2}), 86_400.0 * 10 + 30)
-    assert left.most
+    assert shares.answer(b.model_copy(update={"n": 2}), 86_400.0 * 10 + 30).most
 
 
 @pytest.mark.parametrize("most", [1, 7])

@@ -51,8 +51,7 @@ async def wrong(ctx: Any, agent: Any, output: Any) -> Any:
 
 async def test_a_guardrail_must_return_its_finding() -> None:
     context = RunContextWrapper(context=None)
-    result = await checked.run("agent", "text", context)
-    assert result.output.output_info == "text"
+    assert (await checked.run("agent", "text", context)).output.output_info == "text"
     with pytest.raises(UserError, match="'other name' returned str"):
         await wrong.run(context, "agent", "text")
     undecided: Any = GuardrailFunctionOutput("info", tripwire_triggered=None)  # type: ignore[arg-type]

@@ -265,8 +265,7 @@ def test_items_that_a_nested_history_has_word_for_word_are_known_by_their_places
     assert not isinstance(history, str)
     assert whole.clone(input_history=(history[2], history[1])).moved_from(DATA) == (0, 1)
     assert whole.clone(new_items=()).moved_from(DATA) == (1,)
-    again = HandoffInputData(history, (), whole.new_items, input_items=())
-    assert again.moved_from(DATA) == ()
+    assert HandoffInputData(history, (), whole.new_items, input_items=()).moved_from(DATA) == ()
 
 
 def test_a_folded_history_unfolds_to_the_same_items() -> None:

@@ -180,8 +180,7 @@ def test_a_pipeline_begins_with_an_input_component_or_with_inputs_known_beforeha
         return f"{first} {second}"
 
     known = FnComponent(joined, partial_dict={"second": "two"})
-    pipeline = QueryPipeline(chain=[InputComponent(), known])
-    assert pipeline.run(first="one") == "one two"
+    assert QueryPipeline(chain=[InputComponent(), known]).run(first="one") == "one two"
     start = InputComponent()
     start.partial(first="1")
     assert QueryPipeline(chain=[start, known]).run() == "1 two"

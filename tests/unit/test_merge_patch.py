@@ -168,8 +168,7 @@ LATER: dict[str, Any] = {"in": {"a": {"set": {"b": 3}}}, "set": {"d": 1}}
 def test_patches_side_by_side_are_merged_and_their_conflicts_named(
     old: dict[str, Any], patches: list[dict[str, Any]], merged: dict[str, Any], conflicts: list[str]
 ) -> None:
-    found = merge(old, patches)
-    assert same(list(found), [merged, conflicts])
+    assert same(list(merge(old, patches)), [merged, conflicts])
 
 
 class Colour(enum.StrEnum):

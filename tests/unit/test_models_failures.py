@@ -79,8 +79,7 @@ def test_an_error_that_a_program_s_own_model_raises_is_told_apart_by_its_code(
 ) -> None:
     response = httpx2.Response(status, request=httpx2.Request("POST", "http://localhost"))
     error = openai.APIStatusError("no", response=response, body={"code": code})
-    made = foreign_error(error, "it failed")
-    assert isinstance(made, ModelUnavailableError) is is_waited_for
+    assert isinstance(foreign_error(error, "it failed"), ModelUnavailableError) is is_waited_for
 
 
 @pytest.mark.parametrize(

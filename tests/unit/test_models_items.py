@@ -40,8 +40,7 @@ def turns(draw: st.DrawFn, number: int) -> list[Message]:
         ids = [f"call_{number}_{step}_{n}" for n in range(draw(st.integers(1, 3)))]
         calls = tuple(ToolCall(id=each, name=draw(keys), arguments=draw(words)) for each in ids)
         items = tuple(draw(st.lists(extras, max_size=2)))
-        text = draw(words)
-        messages.append(Message(role="assistant", content=text, calls=calls, items=items))
+        messages.append(Message(role="assistant", content=draw(words), calls=calls, items=items))
         messages += [
             Message(role="tool", call_id=each, content=draw(contents), is_error=draw(st.booleans()))
             for each in ids

@@ -32,8 +32,7 @@ def test_a_child_is_named_by_the_place_of_its_call_and_once() -> None:
 
 def test_a_report_from_before_the_newest_saying_is_dropped_unless_the_child_has_ended() -> None:
     child = ChildState(place=PLACE, said=2, told=True, status="needs_attention")
-    late = ChildReport(id="c", status="needs_attention", heard=1)
-    assert child.after(late) is child
+    assert child.after(ChildReport(id="c", status="needs_attention", heard=1)) is child
     heard = child.after(ChildReport(id="c", status="running", heard=2))
     assert (heard.status, heard.told) == ("running", False)
     ended = child.after(ChildReport(id="c", status="abandoned", closed=True, heard=0))

@@ -19,8 +19,7 @@ def ledger_with(**fields: object) -> Ledger:
 
 def test_ten_thousand_archived_steps_fit_into_an_answer_that_says_what_it_leaves_out() -> None:
     lines = [StepLine(n, f"s{n}", ("look",) * 8, "ж" * 40) for n in range(1, 10_001)]
-    ledger = ledger_with(steps=10_000, lines=pack(lines))
-    first, *rest = readable.completed_steps(ledger)
+    first, *rest = readable.completed_steps(ledger_with(steps=10_000, lines=pack(lines)))
     assert len(canonical([first, *rest])) < MOST
     assert first == {"not_shown": 10_000 - len(rest)}
     assert (rest[-1]["n"], rest[-1]["output"]) == (10_000, "ж" * 40)

@@ -131,8 +131,7 @@ def test_unread_and_read_items_survive_copies() -> None:
         kept = pickle.loads(pickle.dumps([vars(each) for each in copy.deepcopy(items)]))
         assert [each["_unread"].item["id"] for each in kept] == ["msg_1", "fc_1"]
         assert [each.raw_item for each in copy.deepcopy(items)] == [SAID, CALL]
-        made = pickle.loads(pickle.dumps([each.raw_item for each in items]))
-        assert made == [SAID, CALL]
+        assert pickle.loads(pickle.dumps([each.raw_item for each in items])) == [SAID, CALL]
         answer = response(ModelAnswer(message=message_of(SAID, CALL)))
         assert pickle.loads(pickle.dumps(answer)).output == [SAID, CALL]
         assert answer == copy.copy(answer)

@@ -77,8 +77,7 @@ def test_a_copy_is_the_one_that_pydantic_makes(value: Value) -> None:
     for update in (None, {}, {"number": 5}):
         own, pydantics = value.model_copy(update=update), BaseModel.model_copy(value, update=update)
         assert parts(own) == parts(pydantics)
-    deep = value.model_copy(deep=True)
-    assert parts(deep) == parts(BaseModel.model_copy(value, deep=True))
+    assert parts(value.model_copy(deep=True)) == parts(BaseModel.model_copy(value, deep=True))
 
 
 def test_a_misspelt_field_is_an_error_in_a_copy_and_in_a_part() -> None:
