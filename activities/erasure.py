@@ -15,7 +15,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import CONTENTS_SCOPE, record_name, writing_for
-from holdfast.archive.holds import ERASURE, certificate_name, refuse_held, without_names
+from holdfast.archive.holds import (
+    ERASURE,
+    certificate_name,
+    mark_name,
+    refuse_held,
+    without_names,
+)
 from holdfast.archive.kept_answers import drop_rest
 from holdfast.archive.segments import write_messages
 from holdfast.archive.session_commits import commit_turn, find_run
@@ -50,7 +56,6 @@ REMAINS = (
     "Tasks that began meanwhile, until it is asked again.",
     "Events that other tasks have had, or none, for up to 30 days.",
     "Names in holds/ and locks/.",
-    "Those of sessions in sessions/, and here unless a person was erased.",
     "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (
@@ -58,6 +63,7 @@ WITH_KEYS = (
     "Values that were written before tasks had data keys of their own.",
 )
 WITHOUT_KEYS = (
+    "Names of sessions in sessions/, and here unless a person was erased.",
     "Values in the archive's blobs/, and late answers: `holdfast gc` deletes what no task names.",
 )
 
@@ -134,11 +140,18 @@ class ErasingActivities:
 
     async def _is_begun(self, given: Erasure, name: str) -> bool:
         """Whether this erasure has erased anything: then it must come to an end."""
-        for each in _places(given):
+        for _, each in await self._places(given):
             data = await self._archive.afind_record(each)
             if is_object(data) and "erased" in data and data.get("by") == name:
                 return True
         return False
+
+    async def _places(self, given: Erasure) -> list[tuple[str, str]]:
+        """Return the names of the records that an erasure takes, and of what takes their place."""
+        tasks = [record_name("tasks", each) for each in given.tasks]
+        marks = [await mark_name(self._archive, each) for each in given.sessions]
+        sessions = [record_name("sessions", each) for each in given.sessions]
+        return [*zip(tasks, tasks, strict=True), *zip(sessions, marks, strict=True)]
 
     async def _refuse(self, client: Client, given: Erasure, name: str) -> None:
         """Refuse while a task is open or held; what is erased again may be open.
@@ -183,12 +196,15 @@ class ErasingActivities:
         # In keys/ all is in plain text: no reason, which may name a person.
         what = f"{given.kind.capitalize()} {given.task!r} was erased"
         told = f"{what}: {name!r} of the archive says by whom and why."
-        left = [*zip(scopes, _places(given), strict=True)]
+        left = [*zip(scopes, await self._places(given), strict=True)]
         while left:
-            for each, place in left:
+            for each, (record, place) in left:
                 # In place of the record, and first: the id stays taken, and from now on all goes.
-                why = f"{each!r} was erased by {given.by}: {given.reason}"
+                why = f"{each!r}" if place == record else "This session"
+                why += f" was erased by {given.by}: {given.reason}"
                 await archive.aput_record(place, {"erased": why, "by": name})
+                if place != record:
+                    await archive.adelete_record(record)
             while found := await archive.aerase_scopes(scopes, told):
                 values += found
             for each in scopes:
@@ -196,9 +212,10 @@ class ErasingActivities:
             await drop_rest(archive, given.tasks)
             # An activity of a session that was open may have written its record meanwhile.
             left = [
-                (each, place)
-                for each, place in left
+                (each, (record, place))
+                for each, (record, place) in left
                 if "erased" not in as_object(await archive.afind_record(place))
+                or (place != record and await archive.ahas_record(record))
                 or await find_run(client, each) is not None
             ]
         full = [each for each in given.mailboxes if not await _emptied(client, each, given.tasks)]
@@ -246,9 +263,3 @@ async def _emptied(client: Client, mailbox: str, tasks: Sequence[str]) -> bool:
         await asyncio.sleep(pause)
     await _forgotten(client, mailbox, closed=asked)
     return True
-
-
-def _places(given: Erasure) -> list[str]:
-    """Return the names of the records that an erasure takes."""
-    places = [record_name("tasks", each) for each in given.tasks]
-    return places + [record_name("sessions", each) for each in given.sessions]

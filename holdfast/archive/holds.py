@@ -123,13 +123,33 @@ async def coded(archive: Archive, code: str) -> str:
     return f"{kind} {await archive.amac(name)}" if kind == "session" else code
 
 
-async def without_names(archive: Archive, given: Erasure) -> Erasure:
-    """Return what a certificate keeps: a person's does not name sessions, which may name them.
+async def erased_as(archive: Archive, kind: Kind, name: str) -> str:
+    """Return what a certificate calls what was erased; with keys, a session by its code.
 
     Raises:
         ArchiveError: The archive cannot be used.
     """
-    if given.kind != "person":
+    if kind == "task" or (kind == "session" and archive.encrypted is None):
+        return name
+    return await coded(archive, await code_of(archive, kind, name))
+
+
+async def mark_name(archive: Archive, session: str) -> str:
+    """Return the name of the record that says that a session was erased.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    return record_name("sessions", await erased_as(archive, "session", session))
+
+
+async def without_names(archive: Archive, given: Erasure) -> Erasure:
+    """Return what a certificate keeps: one that has a code in place of a name has no names.
+
+    Raises:
+        ArchiveError: The archive cannot be used.
+    """
+    if given.kind == "task" or given.task in given.sessions:
         return given
     sessions = [await coded(archive, f"session {each}") for each in given.sessions]
     held_by = sorted([await coded(archive, each) for each in given.held_by])

@@ -21,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import record_name
+from holdfast.archive.holds import mark_name
 from holdfast.archive.segments import check_erased
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
@@ -55,6 +56,8 @@ async def read_resting(
     """
     name = record_name("sessions", session_id)
     data = await archive.afind_record(name)
+    if data is None and archive.encrypted is not None:
+        check_erased(await archive.afind_record(await mark_name(archive, session_id)))
     check_erased(data)
     try:
         if data is not None:

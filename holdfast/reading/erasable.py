@@ -12,7 +12,15 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.archive.bytestore import key_in, record_name
-from holdfast.archive.holds import code_of, coded, codes_of_session, names_in, names_of, refuse_held
+from holdfast.archive.holds import (
+    code_of,
+    coded,
+    codes_of_session,
+    erased_as,
+    names_in,
+    names_of,
+    refuse_held,
+)
 from holdfast.archive.segments import committing_tasks, forks_of
 from holdfast.archive.session_commits import find_run
 from holdfast.engine.search_attributes import SESSIONS, TASKS
@@ -182,7 +190,7 @@ async def plan_erasure(
     held_by = await codes_of(reader, closure.heads)
     for each in sessions:
         held_by |= await codes_of_session(reader.archive, each)
-    held_by.add(code := await code_of(reader.archive, kind, name))
+    held_by.add(await code_of(reader.archive, kind, name))
     await refuse_held(reader.archive, held_by)
     find = reader.archive.afind_record
     names = [record_name("tasks", each) for each in closure.heads]
@@ -197,7 +205,7 @@ async def plan_erasure(
         with suppress(InvalidArgumentError):  # a call that was refused for it
             boxes.add(mailbox_id(own, event))
     erasure = Erasure(
-        task=name if kind != "person" else code,
+        task=await erased_as(reader.archive, kind, name),
         kind=kind,
         tasks=tuple(closure.heads),
         sessions=tuple(sessions),
@@ -313,7 +321,7 @@ async def with_names(reader: Reader, proof: Erasure) -> Erasure:
     Raises:
         EngineError: As for `all_tasks`.
     """
-    if proof.kind != "person" or all(map(is_session, proof.sessions)):
+    if all(map(is_session, proof.sessions)):
         return proof
     known = await _known_sessions(reader)
     named = {await coded(reader.archive, f"session {each}"): each for each in known}

@@ -28,7 +28,7 @@ from holdfast.errors import (
     TaskExistsError,
 )
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.state import TaskInput
+from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.task.data.wire import Erasure, Retention
 from holdfast.task.mailbox import mailbox_id
 from holdfast.testing import ScriptedModel
@@ -218,33 +218,41 @@ async def test_a_session_goes_with_its_tasks_and_its_name_stays_taken(tmp_path: 
     agent = served("MKanswer 2", "other answer")
     async with AgentRunner.local(agent, data_dir=tmp_path, keys=keys()) as runner:
         place = Path(runner.archive.url)
-        await finished(runner, "MKquestion", session="talk", task_id="t1")
-        await finished(runner, "MKquestion", session="talk", task_id="t2")
-        await runner.session("talk").append([Message(role="user", content="MKsmall")])
+        await finished(runner, "MKquestion", session="annsmith", task_id="t1")
+        await finished(runner, "MKquestion", session="annsmith", task_id="t2")
+        await runner.session("annsmith").append([Message(role="user", content="MKsmall")])
         await finished(runner, "other", session="elsewhere", task_id="t3")
-        open_task = await runner.create_task("MKquestion", session="talk", task_id="t4")
+        open_task = await runner.create_task("MKquestion", session="annsmith", task_id="t4")
         # Open, and of an app whose worker processes are gone: it must not be asked.
         await runner.client.start_workflow(
             "AgentTask", TaskInput(head=TaskHead(agent="gone")), id="t5", task_queue="gone"
         )
         with pytest.raises(CommandRefusedError, match="'t4' is open; nothing was erased"):
-            await runner.erase(session="talk", by="ann", reason="r")
+            await runner.erase(session="annsmith", by="ann", reason="r")
         assert (await runner.get_task(open_task)).status == "running"
 
-        plan = await runner.plan_erasure(session="talk")
+        plan = await runner.plan_erasure(session="annsmith")
         assert (set(plan.erasure.tasks), plan.opens) == ({"t1", "t2", "t4"}, ("t4",))
-        given = await runner.erase(session="talk", by="ann", reason="r", open_tasks="abandon")
+        given = await runner.erase(session="annsmith", by="ann", reason="r", open_tasks="abandon")
         assert (set(given["tasks"]), given["abandoned"]) == ({"t1", "t2", "t4"}, ["t4"])
-        assert given["sessions"] == [runner.session("talk").id]
+        [code] = as_array(given["sessions"])
+        assert given["task"] == code
         assert not marks_in(place)
-        for each in ("t1", "t2", "t4", runner.session("talk").id):
+        files = [each for each in place.rglob("*") if each.is_file()]
+        assert not [each for each in files if "annsmith" in f"{each} {each.read_bytes()!r}"]
+        assert not [e.id async for e in runner.client.list_workflows() if "annsmith" in e.id]
+        for each in ("t1", "t2", "t4", runner.session("annsmith").id):
             assert not await is_known(runner.client, each)
         assert [each.task_id for each in await runner.list_tasks()] == ["t5", "t3"]
         assert await texts(runner.session("elsewhere")) == ["other", "other answer"]
-        assert await runner.erase(session="talk", by="bo", reason="again") == given
-        for asked in (runner.session("talk").chat_history, runner.session("talk").reset):
+        assert await runner.erase(session="annsmith", by="bo", reason="again") == given
+        for asked in (runner.session("annsmith").chat_history, runner.session("annsmith").reset):
             with pytest.raises(ErasedError, match="was erased by ann"):
                 await asked()
+        rests = record_name("sessions", runner.session("annsmith").id)  # written meanwhile
+        await runner.archive.aput_record(rests, SessionState().wire())
+        assert await runner.erase_again(given) == given
+        assert not await runner.archive.ahas_record(rests)
         assert (await check(engine_of(runner)))[2] == []
 
 

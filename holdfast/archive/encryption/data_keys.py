@@ -188,7 +188,7 @@ class DataKeys:
             ArchiveError: The archive cannot be used.
         """
         id = key_id(scope)
-        self._store.write(key_path(id), in_order({"scope": scope, "erased": why}))
+        self._store.write(key_path(id), in_order({"erased": why}))
         with self._lock:
             self._known.pop(id, None)
 
@@ -258,12 +258,11 @@ def _read(data: bytes, path: str) -> tuple[str, Wrapped]:
     """
     try:
         found = json.loads(data)
+        if "erased" in found:  # which tells no name
+            return "", Wrapped("", str(found["erased"]).encode())
         scope = str(found["scope"])
-        if "erased" in found:
-            wrapped = Wrapped("", str(found["erased"]).encode())
-        else:
-            data = base64.b64decode(found["wrapped"])
-            wrapped = Wrapped(str(found["by"]), data, found.get("all") is True)
+        data = base64.b64decode(found["wrapped"])
+        wrapped = Wrapped(str(found["by"]), data, found.get("all") is True)
     except (ValueError, TypeError, LookupError, AttributeError):
         scope, wrapped = "", Wrapped("", b"")
     if key_path(key_id(scope)) != path:

@@ -23,6 +23,7 @@ from holdfast.archive.holds import (
     certificates_of,
     code_of,
     end_hold,
+    erased_as,
     find_hold,
     read_holds,
     refuse_held,
@@ -94,7 +95,7 @@ class TaskErasing(RunnerBase):
         who = check_by(by)
         if not who or not reason.strip():
             raise CommandRefusedError("An erasure has a person and a reason: by=..., reason=...")
-        code = name if kind != "person" else await code_of(self.archive, kind, name)
+        code = await erased_as(self.archive, kind, name)
         done = as_object(await self._certificate(kind, code))
         if done and kind == "task":
             if not await self._tasks.is_known(name):

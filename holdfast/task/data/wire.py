@@ -292,12 +292,12 @@ class Erasure(Value):
     """An erasure that a person, or a rule of retention, asks for.
 
     Attributes:
-        task: What they have named: a task's id, a session's workflow id, or the code of a person,
-            which does not tell who that is.
+        task: What they have named: a task's id, a session's workflow id (with keys its code), or
+            the code of a person. Codes tell no name.
         kind: Which of these it is.
         tasks: All tasks that are erased: child tasks too, and forks if these were named as well.
-        sessions: Workflow ids of the sessions that are erased as a whole; in the certificate of a
-            person codes of them, which do not tell the names.
+        sessions: Workflow ids of the sessions that are erased as a whole; codes of them in a
+            certificate whose `task` is a code.
         records: Digests of the records of the tasks.
         turns: Turns of the tasks in sessions that stay.
         mailboxes: Workflow ids of the mailboxes whose events the tasks have waited for.
