@@ -85,6 +85,4 @@ def ask_for_task(frame: Frame) -> None:
                 dialog.close()
 
         wish.on("keydown.ctrl.enter", submit)
-        with ui.row().classes("w-full justify-end gap-2"):
-            parts.button("Cancel").on_click(dialog.close)
-            parts.button("Create", tone="main").on_click(submit).props("data-submit")
+        parts.actions("Create", submit, dialog)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal
@@ -211,6 +211,29 @@ def open_dialog(
 
     made.on("hide", hidden)
     made.open()
+
+
+def actions(
+    label: str,
+    submit: Callable[[], Awaitable[None]],
+    dialog: ui.dialog,
+    *,
+    is_danger: bool = False,
+    focus: bool = False,
+) -> None:
+    """Draw the end of a dialog: a button that takes it back, and one that does it.
+
+    Args:
+        label: What it does.
+        submit: Does it.
+        dialog: The dialog.
+        is_danger: Whether it cannot be taken back.
+        focus: Whether the keyboard is at the button first.
+    """
+    with ui.row().classes("w-full justify-end gap-2"):
+        button("Cancel").on_click(dialog.close)
+        made = button(label, tone="danger" if is_danger else "main").on_click(submit)
+        made.props("data-submit" + (" autofocus" if focus else ""))
 
 
 def task_url(task_id: str, **query: str) -> str:

@@ -146,7 +146,7 @@ def _typed(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
         await send(Said(text=said))
 
     given.on("keydown.ctrl.enter", submit)
-    _actions(chosen.label, submit, dialog, is_danger=chosen.verb == "reject")
+    parts.actions(chosen.label, submit, dialog, is_danger=chosen.verb == "reject")
 
 
 def _later(card: Card, chosen: Choice, send: Send, dialog: ui.dialog) -> None:
@@ -171,7 +171,7 @@ def _later(card: Card, chosen: Choice, send: Send, dialog: ui.dialog) -> None:
         scope: Any = "task" if where is None else where.value
         await send(Said(always=Always(same=names, until=until() or None, scope=scope)))
 
-    _actions(chosen.label, submit, dialog, is_danger=bool(chosen.warning), focus=True)
+    parts.actions(chosen.label, submit, dialog, is_danger=bool(chosen.warning), focus=True)
 
 
 def _lasting(offered: Mapping[int, str]) -> Callable[[], float]:
@@ -189,7 +189,7 @@ def _time(chosen: Choice, send: Send, dialog: ui.dialog) -> None:
         dialog.close()
         await send(Said(until=until()))
 
-    _actions(chosen.label, submit, dialog, focus=True)
+    parts.actions(chosen.label, submit, dialog, focus=True)
 
 
 def _sure(chosen: Choice, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
@@ -201,21 +201,9 @@ def _sure(chosen: Choice, send: Callable[[], Awaitable[None]], dialog: ui.dialog
         dialog.close()
         await send()
 
-    _actions(f"Yes: {chosen.label}", submit, dialog, is_danger=bool(chosen.warning), focus=True)
-
-
-def _actions(
-    label: str,
-    submit: Callable[[], Awaitable[None]],
-    dialog: ui.dialog,
-    *,
-    is_danger: bool = False,
-    focus: bool = False,
-) -> None:
-    with ui.row().classes("w-full justify-end gap-2"):
-        parts.button("Cancel").on_click(dialog.close)
-        made = parts.button(label, tone="danger" if is_danger else "main").on_click(submit)
-        made.props("data-submit" + (" autofocus" if focus else ""))
+    parts.actions(
+        f"Yes: {chosen.label}", submit, dialog, is_danger=bool(chosen.warning), focus=True
+    )
 
 
 _HIDDEN = "A secret in it is hidden. Left empty, it stays; what you type replaces the whole."
@@ -238,7 +226,7 @@ class _Edit:
                 parts.notice(
                     "warn", "Only the beginning of the arguments is known without a worker."
                 )
-                _actions("Close", self._cancel, self._dialog)
+                parts.actions("Close", self._cancel, self._dialog)
                 return
             if self._card.fields:
                 for k, field in enumerate(self._card.fields):
@@ -249,7 +237,7 @@ class _Edit:
                 self._whole.props("outlined autogrow autofocus").classes("w-full font-mono")
             self._said = parts.text("p", "", "m-0 text-sm text-rose-700 dark:text-rose-300")
             self._said.props('role="alert"')
-            _actions("Review the change", self._review, self._dialog)
+            parts.actions("Review the change", self._review, self._dialog)
 
     async def _cancel(self) -> None:
         self._dialog.close()

@@ -418,10 +418,7 @@ class Verbs:
             texts = [made for each, made in drawn if each.kind == "text"]
             for made in texts:
                 made.on("keydown.ctrl.enter", submit)
-            with ui.row().classes("w-full justify-end gap-2"):
-                parts.button("Cancel").on_click(dialog.close)
-                made = parts.button(title, tone="danger" if is_final else "main").on_click(submit)
-                made.props("data-submit" + ("" if texts else " autofocus"))
+            parts.actions(title, submit, dialog, is_danger=is_final, focus=not texts)
 
 
 def _output(body: StepBody) -> TaskStepOutput:
