@@ -117,14 +117,9 @@ def behind(error: BaseException) -> BaseException | None:
     return error.__context__ if error.__cause__ is None else error.__cause__
 
 
-def remedy_of(error: BaseException, otherwise: str = "") -> str:
-    """Return what to do about an error, for one that wraps it.
-
-    Args:
-        error: The wrapped error.
-        otherwise: The remedy when that one has none.
-    """
-    return (error.remedy if isinstance(error, HoldfastError) else "") or otherwise
+def remedy_of(error: BaseException) -> str:
+    """Return what to do about an error, for one that wraps it; empty if it does not say."""
+    return error.remedy if isinstance(error, HoldfastError) else ""
 
 
 class InvalidArgumentError(HoldfastError, ValueError):

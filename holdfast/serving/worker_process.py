@@ -92,9 +92,6 @@ def build_workers(
     *,
     archive: Archive,
     loops: UserLoops | None = None,
-    prices: Prices | None = None,
-    notify: Iterable[Notifier] | None = None,
-    providers: Iterable[Limited] | None = None,
     **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
@@ -107,17 +104,13 @@ def build_workers(
         app: The agents.
         archive: The archive of the namespace.
         loops: Where tools and models do their work.
-        prices: As for `build_worker`.
-        notify: As for `build_worker`.
-        providers: As for `build_worker`.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
-        InvalidArgumentError: A notifier or a provider cannot be used.
+        InvalidArgumentError: A notifier or a provider that the environment names cannot be used.
     """
-    extras: dict[str, Any] = {"prices": prices, "notify": notify, "providers": providers}
-    activities = _activities(app.agents, archive, loops, **extras)
+    activities = _activities(app.agents, archive, loops)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))

@@ -173,14 +173,12 @@ def _tripped(result: InputGuardrailResult | OutputGuardrailResult) -> bool:
     return result.output.tripwire_triggered
 
 
-def tripped_result(failure: Failure, known: Known | None = None) -> Result | None:
+def tripped_result(failure: Failure) -> Result | None:
     """Make the result of the guardrail that ended a run, from the data in the run's failure.
 
-    Args:
-        failure: The failure that ended the run.
-        known: The agents of this process.
+    Its guardrail and agent have only their names: see `with_known`.
     """
-    known = known or Known()
+    known = Known()
     if failure.type in (INPUT_TRIPPED, OUTPUT_TRIPPED) and failure.data:
         return _run_result(failure.data, known, failure.data.get("output"))
     if failure.type in (TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED) and failure.data:

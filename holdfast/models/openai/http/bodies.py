@@ -38,9 +38,8 @@ class EncodedMessages:
     from step to step, and messages are never changed. Used from several threads.
     """
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self) -> None:
         """Keep nothing yet."""
-        self._limit = limit_bytes
         self._size = 0
         self._kept: OrderedDict[tuple[Write, int], tuple[Message, bytes]] = OrderedDict()
         self._lock = threading.Lock()
@@ -83,7 +82,7 @@ class EncodedMessages:
             return  # those are made again for each call: history and memories lack their bytes
         self._kept[key] = (message, piece)
         self._size += len(piece)
-        while self._size > self._limit and len(self._kept) > 1:
+        while self._size > LIMIT_BYTES and len(self._kept) > 1:
             _, (_, dropped) = self._kept.popitem(last=False)
             self._size -= len(dropped)
 
