@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from holdfast.cli import output
@@ -132,23 +133,22 @@ class _Sweep:
 
     def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
         """Ask for the details of a decision; None when the person takes it back."""
+        of_person = partial(Decision, by=self._by, roles=self._roles)
         match choice.verb:
             case "edit":
                 arguments = self._edited(shown, rest)
                 if arguments is None:
                     return None
-                return Decision(verb="approve", by=self._by, roles=self._roles, arguments=arguments)
+                return of_person(verb="approve", arguments=arguments)
             case "reject":
-                text = rest or self._said("Reason: ")
-                return Decision(verb="reject", by=self._by, roles=self._roles, text=text)
+                return of_person(verb="reject", text=rest or self._said("Reason: "))
             case "respond":
-                text = rest or self._said("Result: ")
-                return Decision(verb="respond", by=self._by, roles=self._roles, text=text)
+                return of_person(verb="respond", text=rest or self._said("Result: "))
             case "approve":
-                return Decision(verb="approve", by=self._by, roles=self._roles, text=rest)
+                return of_person(verb="approve", text=rest)
             case verb:
                 until = _time(rest or self._said("Until (as 2027-01-31 14:00): "))
-                return Decision(verb=verb, by=self._by, roles=self._roles, until=until)
+                return of_person(verb=verb, until=until)
 
     def _is_meant(self, approval: Approval, choice: Choice, decision: Decision) -> bool:
         """Ask again before a decision that cannot be undone, and show edited arguments."""
