@@ -305,7 +305,23 @@ def copied(value: Any) -> Any:
     return set(value) if kind is set else value
 
 
-class CustomSimpleAgentWorker(MadeOfTools, BaseModel, BaseAgentWorker):
+class SharedStateWorker(BaseAgentWorker):
+    """Step logic whose steps share a state, with "sources" and "memory" in it."""
+
+    def _followed(self, step: TaskStep, task: Task, response: Any, is_done: bool) -> TaskStepOutput:
+        task.extra_state.update(step.step_state)
+        following = [] if is_done else [step.get_next_step(new_step_id())]
+        return TaskStepOutput(response, step, following, is_done)
+
+    def finalize_task(self, task: Task, **kwargs: Any) -> None:
+        """Put what the steps put into the state's memory into the conversation."""
+        del kwargs
+        memory: Any = task.extra_state.get("memory")
+        if memory is not None and memory.get_all():
+            task.memory.put_messages(memory.get_all())
+
+
+class CustomSimpleAgentWorker(MadeOfTools, BaseModel, SharedStateWorker):
     """Base of an agent that is one method: write `_initialize_state` and `_run_step`.
 
     It is a pydantic model: a subclass may add fields. The state is recorded with each step.
@@ -397,20 +413,13 @@ class CustomSimpleAgentWorker(MadeOfTools, BaseModel, BaseAgentWorker):
         made = await self._arun_step(step.step_state, task, input=step.input)
         return self._followed(step, task, *made)
 
-    def _followed(self, step: TaskStep, task: Task, response: Any, is_done: bool) -> TaskStepOutput:
-        task.extra_state.update(step.step_state)
-        following = [] if is_done else [step.get_next_step(new_step_id())]
-        return TaskStepOutput(response, step, following, is_done)
-
     def finalize_task(self, task: Task, **kwargs: Any) -> None:
         """Put what the steps put into the state's memory into the conversation."""
-        memory: Any = task.extra_state.get("memory")
-        if memory is not None and memory.get_all():
-            task.memory.put_messages(memory.get_all())
+        super().finalize_task(task, **kwargs)
         self._finalize_task(task.extra_state, **kwargs)
 
 
-class QueryPipelineAgentWorker(BaseAgentWorker):
+class QueryPipelineAgentWorker(SharedStateWorker):
     """Runs a pipeline once per step; its output is `(response, is_done)`.
 
     Components see the task and the state that steps share: "sources" and "memory", and what they
@@ -492,17 +501,8 @@ class QueryPipelineAgentWorker(BaseAgentWorker):
         except (TypeError, ValueError) as error:
             msg = f"The pipeline of an agent must give (response, is_done): {shown(made)}"
             raise InvalidArgumentError(msg) from error
-        task.extra_state.update(step.step_state)
-        following = [] if is_done else [step.get_next_step(new_step_id())]
-        return TaskStepOutput(response, step, following, bool(is_done))
+        return self._followed(step, task, response, bool(is_done))
 
     async def arun_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
         """Run the pipeline once, in a thread."""
         return await asyncio.to_thread(self.run_step, step, task, **kwargs)
-
-    def finalize_task(self, task: Task, **kwargs: Any) -> None:
-        """Put what the steps put into the state's memory into the conversation."""
-        del kwargs
-        memory: Any = task.extra_state.get("memory")
-        if memory is not None and memory.get_all():
-            task.memory.put_messages(memory.get_all())
