@@ -1,11 +1,16 @@
 """What the desk's pages show of a task: timeline, effects, branches, comparison, rows, queues."""
 
+import inspect
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages.task.verbs import Asked as AskedFor
+from holdfast.desk.pages.task.verbs import Verbs
 from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.charts import Asked, charts_of, period_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
@@ -377,3 +382,26 @@ def test_the_line_of_an_undo_has_room_for_its_reason_and_that_of_a_refusal_says_
     lines = [noted_line(each) for each in happenings([many, refused]) if isinstance(each, Noted)]
     assert lines[0] == "undone by ann steps s1 to s30, 30 of them: wrong month"
     assert lines[1].count("It does not fit") == 1
+
+
+def test_the_client_takes_what_the_dialog_of_each_verb_gives() -> None:
+    heard: set[str] = set()
+
+    class Heard(Verbs):
+        def _ask(self, verb: str, *given: Any, **_: Any) -> None:
+            asks = {each.argument: "x" for each in given if isinstance(each, AskedFor)}
+            inspect.signature(given[2]).bind(by="ann", **asks)
+            heard.add(verb)
+
+    frame: Any = SimpleNamespace(desk=SimpleNamespace(runner=AgentRunner(agent="clerk")))
+    verbs, queued = Heard(frame, "t1", lambda: None), TaskStep(task_id="t1", step_id="s1")
+    rule: Any = SimpleNamespace(tool="pay")
+    of_task = (verbs.resume, verbs.wake, verbs.restart, verbs.pause, verbs.abandon, verbs.undo)
+    for ask in (*of_task, verbs.feedback):
+        ask()
+    verbs.edit_step(queued)
+    verbs.drop_step(queued)
+    verbs.revoke(rule)
+    verbs.rewind(path(step())[0])
+    known = {"resume", "wake", "run", "pause", "abandon", "undo", "feedback"}
+    assert heard == known | {"edit_step", "drop_step", "revoke", "rewind"}
