@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -116,6 +116,15 @@ class _Pool:
 
     client: AsyncOpenAI
     requests: int = 0
+
+    @contextmanager
+    def used(self) -> Generator[AsyncOpenAI]:
+        """Make a request with the client until the block ends."""
+        self.requests += 1
+        try:
+            yield self.client
+        finally:
+            self.requests -= 1
 
 
 class Connection:
@@ -324,13 +333,12 @@ class Connection:
         As a stream, so that its body comes while it is read: only so can a body that is not JSON be
         detected, and an endless one be broken off.
         """
-        pool = self._pool()
-        client = pool.client
-        # Clients of other classes, such as Azure's, choose the address by the data of the body.
-        is_plain = type(client) is AsyncOpenAI
-        sent: dict[str, Any] = {"content": body.encoded()} if is_plain else {"body": body.data()}
-        pool.requests += 1
-        try:
+        with self._pool().used() as client:
+            # Clients of other classes, such as Azure's, choose the address by the data of the body.
+            is_plain = type(client) is AsyncOpenAI
+            sent: dict[str, Any] = (
+                {"content": body.encoded()} if is_plain else {"body": body.data()}
+            )
             try:
                 stream = await client.post(
                     path,
@@ -348,8 +356,6 @@ class Connection:
                 yield stream.response
             finally:
                 await stream.close()
-        finally:
-            pool.requests -= 1
 
     async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
         return await self._decoded(
