@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Self, TypeVar, cast
 
+from holdfast.archive.segments import Recent
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
@@ -49,32 +50,6 @@ class Conversation:
 def places_not_text(messages: Sequence[Message], first: int = 0) -> list[int]:
     """Return the positions, from `first` on, of messages that hold more than a text, in order."""
     return [k for k in range(first, len(messages)) if not isinstance(messages[k].content, str)]
-
-
-class Recent:
-    """Texts used last, by name; bounded in size."""
-
-    def __init__(self, limit: int) -> None:
-        """Set the bound in characters; one text may pass it."""
-        self._limit = limit
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._size = 0
-
-    def get(self, name: str) -> str | None:
-        """Return a text, if it is here."""
-        text = self._texts.get(name)
-        if text is not None:
-            self._texts.move_to_end(name)
-        return text
-
-    def keep(self, name: str, text: str) -> None:
-        """Remember a text."""
-        self._size += len(text) - len(self._texts.get(name, ""))
-        self._texts[name] = text
-        self._texts.move_to_end(name)
-        while self._size > self._limit and len(self._texts) > 1:
-            _, dropped = self._texts.popitem(last=False)
-            self._size -= len(dropped)
 
 
 def weight(kept: object) -> int:
@@ -384,8 +359,8 @@ class Cache:
         self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
         self._tally = Tally()
         self._heads: OrderedDict[str, TaskHead] = OrderedDict()
-        self.texts = Recent(limit_bytes)
-        self.images = Recent(limit_bytes)
+        self.texts = Recent[str](limit_bytes)
+        self.images = Recent[str](limit_bytes)
 
     @property
     def size(self) -> int:

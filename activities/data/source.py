@@ -38,7 +38,7 @@ from holdfast.archive.contents import (
     store_image,
     with_parts,
 )
-from holdfast.archive.segments import archived_step, read_back, read_messages, turns
+from holdfast.archive.segments import archived_step, read_back, read_messages, read_turns
 from holdfast.archive.session_commits import is_gone, read_resting, send_claim
 from holdfast.errors import ArchiveError, DigestMismatchError, EngineError, QueryFailedError
 from holdfast.models.openai.hosted_items import outlines
@@ -121,7 +121,7 @@ class LargeValues:
         text = self.cache.texts.get(blob.sha256)
         if text is None:
             text = (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
-            self.cache.texts.keep(blob.sha256, text)
+            self.cache.texts.keep(blob.sha256, text, len(text))
         return text
 
     async def rehydrate(self, message: Message) -> Message:
@@ -134,7 +134,7 @@ class LargeValues:
         data = self.cache.images.get(name)
         if data is None:
             data = write_file_data(ref.media_type, await self.archive.aget(ref.sha256))
-            self.cache.images.keep(name, data)
+            self.cache.images.keep(name, data, len(data))
         return data
 
     async def offload(self, message: Message) -> Message:
@@ -184,7 +184,7 @@ class LargeValues:
         if len(data) <= INLINE_BYTES:
             return None
         blob = Blob(sha256=await self.aput(data), size=len(data), is_json=is_json)
-        self.cache.texts.keep(blob.sha256, text)
+        self.cache.texts.keep(blob.sha256, text, len(text))
         return blob
 
     async def store_json(self, data: Json) -> Blob | None:
@@ -199,7 +199,7 @@ class LargeValues:
         sha256 = digest(data)
         if self.archive.encrypted is not None or self.cache.texts.get(sha256) is None:
             await self.aput(data)  # of other tasks it may be erased
-            self.cache.texts.keep(sha256, text)
+            self.cache.texts.keep(sha256, text, len(text))
         return Blob(sha256=sha256, size=len(data))
 
     async def aput(self, data: bytes) -> str:
@@ -665,7 +665,4 @@ async def _memory(source: Source, session_id: str) -> SessionState:
 async def _session(source: Source, session: SessionRef) -> list[Message]:
     """Read the turns that the session had when the task began."""
     state = await _memory(source, session.id)
-    messages: list[Message] = []
-    for turn in await turns(source.archive, state, session.commits):
-        messages.extend(await read_messages(source.archive, turn.sha256))
-    return messages
+    return await read_turns(source.archive, state, session.commits)

@@ -7,10 +7,13 @@ import gc
 import json
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.bytestore import FORKS, SUPERSEDED, folder_of
@@ -34,6 +37,36 @@ from holdfast.values.messages import Message
 from holdfast.values.text.logs import log
 
 T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """Values used last, by name; bounded in size. Threads may share it."""
+
+    def __init__(self, limit: int) -> None:
+        """Set the bound in bytes or characters; one value may pass it."""
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._values: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._size = 0
+
+    def get(self, name: str) -> T | None:
+        """Return a value, if it is here."""
+        with self._lock:
+            value, size = self._values.pop(name, (None, 0))
+            if value is not None:
+                self._values[name] = value, size
+            return value
+
+    def keep(self, name: str, value: T, size: int) -> None:
+        """Remember a value of this size."""
+        with self._lock:
+            _, before = self._values.pop(name, (None, 0))
+            self._values[name] = value, size
+            self._size += size - before
+            while self._size > self._limit and len(self._values) > 1:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._size -= dropped
+
 
 # Garbage collection, put off while many values are made that will live on.
 
@@ -323,6 +356,33 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
         start -= len(page)
 
 
+TURNS_BYTES = 32 * 1024 * 1024
+_TURNS: WeakKeyDictionary[Archive, Recent[list[Message]]] = WeakKeyDictionary()
+
+
+async def read_turns(archive: Archive, state: SessionState, upto: int) -> list[Message]:
+    """Read the messages of a session's turns that are in force, oldest first.
+
+    This process remembers what it has read, as the next turn reads the same ones again.
+
+    Args:
+        archive: The archive.
+        state: The session's state.
+        upto: Number of commits to look at, counted from the first.
+    """
+    commits = await turns(archive, state, upto)
+    known = _TURNS.setdefault(archive, Recent[list[Message]](TURNS_BYTES))
+    found = {commit.sha256: known.get(commit.sha256) for commit in commits}
+
+    async def read(sha256: str) -> None:
+        data = await archive.aget(sha256)
+        found[sha256] = turn = [Message.model_validate(each) for each in json.loads(data)]
+        known.keep(sha256, turn, len(data))
+
+    await some_at_once(read, [sha256 for sha256, turn in found.items() if turn is None])
+    return [message for commit in commits for message in found[commit.sha256] or ()]
+
+
 def in_force(
     commits: Sequence[CommitRef], erased: Mapping[str, CommitRef] = MappingProxyType({})
 ) -> list[CommitRef]:
@@ -363,10 +423,8 @@ async def commit_at(archive: Archive, state: SessionState, n: int) -> CommitRef 
 
 async def committing_tasks(archive: Archive, state: SessionState) -> list[str]:
     """Return the tasks that have committed a turn, also before a reset; none that is erased."""
-    commits: list[CommitRef] = []
-    for older in state.older:
-        data: list[Json] = await read_json(archive, older)
-        commits += [CommitRef.model_validate(each) for each in data]
+    pages: list[list[Json]] = await some_at_once(partial(read_json, archive), state.older)
+    commits = [CommitRef.model_validate(each) for page in pages for each in page]
     commits += state.commits
     erased = {commit.erases for commit in commits}
     named = (commit.task for commit in commits if commit.task not in erased)

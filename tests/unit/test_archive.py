@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.bytestore import FsspecStore, key_in
-from holdfast.archive.segments import write_record
+from holdfast.archive.bytestore import FsspecStore, blob_path, key_in
+from holdfast.archive.segments import read_turns, write_messages, write_record
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
@@ -20,8 +20,9 @@ from holdfast.errors import (
     InvalidArgumentError,
 )
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.state import TaskRecord
-from holdfast.values.base import digest
+from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
+from holdfast.values.base import canonical, digest
+from holdfast.values.messages import user
 from holdfast.values.steps import Task
 from tests.support.master_keys import LINE, logs_are_told_again
 
@@ -241,3 +242,18 @@ def test_the_name_of_a_long_key_gives_its_beginning(key: str) -> None:
     found = key_in(record_name("tasks", key))
     assert len(found) > 15
     assert key.startswith(found)
+
+
+async def test_turns_of_a_session_are_read_once(tmp_path: Path) -> None:
+    archive, lists = Archive(tmp_path), [[user(f"question {k}"), user("more")] for k in range(45)]
+    digests = [await write_messages(archive, messages) for messages in lists]
+    commits = [CommitRef(task=f"t{k}", sha256=each) for k, each in enumerate(digests)]
+    page = await archive.aput(canonical([commit.wire() for commit in commits[:40]]))
+    state = SessionState(commits=tuple(commits[40:]), older=(page,), base=40)
+    told = [message for messages in lists for message in messages]
+    assert await read_turns(archive, state, 44) == told[:88]
+    for sha256 in digests[:44]:
+        (tmp_path / blob_path(sha256)).unlink()
+    assert await read_turns(archive, state, 45) == told
+    with pytest.raises(BlobMissingError):
+        await read_turns(Archive(tmp_path), state, 45)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Image
-from holdfast.activities.data.cache import Recent
 from holdfast.archive.contents import refer, refer_all, rehydrate, store_image
+from holdfast.archive.segments import Recent
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
 from holdfast.values.base import digest
@@ -238,11 +238,11 @@ async def test_a_given_message_cannot_name_a_blob_in_the_place_of_its_text(
 
 
 def test_what_was_used_least_lately_is_forgotten() -> None:
-    recent = Recent(250)
-    recent.keep("a", "x" * 100)
-    recent.keep("b", "y" * 100)
+    recent = Recent[str](250)
+    recent.keep("a", "x" * 100, 100)
+    recent.keep("b", "y" * 100, 100)
     assert recent.get("a") == "x" * 100
-    recent.keep("c", "z" * 100)
+    recent.keep("c", "z" * 100, 100)
     assert [recent.get(name) is None for name in "abc"] == [False, True, False]
-    recent.keep("d", "w" * 1000)  # one text may pass the bound
+    recent.keep("d", "w" * 1000, 1000)  # one text may pass the bound
     assert [recent.get(name) is None for name in "abcd"] == [True, True, True, False]

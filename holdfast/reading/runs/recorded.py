@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.archive.contents import ReadText, read_json, resolve_message
-from holdfast.archive.segments import Part, read_messages, read_parts, turns, uncollected
+from holdfast.archive.segments import Part, read_messages, read_parts, read_turns, uncollected
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.items import shown_items
 from holdfast.reading.reader import Reader
@@ -371,8 +371,8 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
         text = "The input of a result lacks the history of session %r, which cannot be read now: %s"
         log.warning(text, session.name, trouble)
         return []
-    seen = await turns(reader.archive, state, session.commits)
-    return [message for turn in seen for message in await _messages(reader, turn.sha256)]
+    messages = await read_turns(reader.archive, state, session.commits)
+    return [await resolve_message(message, reader.text) for message in messages]
 
 
 async def read_before(reader: Reader, head: TaskHead, *, whole: bool = True) -> list[Message]:
