@@ -404,9 +404,7 @@ class Verbs:
                     return
                 given: dict[str, str] = {}
                 for each, made in drawn:
-                    typed = (
-                        "keep" * made.value if each.kind == "box" else (made.value or "").strip()
-                    )
+                    typed = each.typed(made)
                     if each.is_needed and not typed:
                         made.props(f'error error-message="{each.label} is needed."')
                         return
