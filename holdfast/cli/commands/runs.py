@@ -257,6 +257,7 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
         output.emit(got.model_dump(mode="json"))
     code = print_output(common, got)
     if code is ExitCode.OK and not common.json:
+        output.say(f"Step {got.task_step.step_id}:")  # one that was done before is told once more
         output.answer(str(got) if got.output is not None else "")
     if got.is_last:
         output.say(f"That was the last step. holdfast finalize {task_id}{common.arguments()}")
