@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import FRESH, ROOT, shown
-from benchmarks.results import OURS, PEERS, Peer, Place, collected
+from benchmarks.results import ALONE, OURS, PEERS, Peer, Place, collected
 from benchmarks.shared import numbers
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.leases import leased_server
@@ -56,7 +56,7 @@ QUICK = Plan(rounds=1, free=(10,), http=(10,), loop=(10,), long=(20,), tasks=10,
 
 def is_installed(peer: Peer) -> bool:
     """Return whether `make bench-peers` has installed a stack."""
-    return peer is OURS or (_environment(peer) / ".installed").exists()
+    return peer in (OURS, ALONE) or (_environment(peer) / ".installed").exists()
 
 
 def _environment(peer: Peer) -> Path:
@@ -66,6 +66,8 @@ def _environment(peer: Peer) -> Path:
 def command_of(peer: Peer) -> list[str]:
     if peer is OURS:
         return [sys.executable, "-m", "benchmarks.ours"]
+    if peer is ALONE:
+        return [sys.executable, "-m", "benchmarks.temporal_alone"]
     return [str(_environment(peer) / "bin" / "python"), "-m", f"benchmarks.peers.{peer.name}"]
 
 

@@ -31,7 +31,7 @@ from temporalio.client import Client
 from benchmarks.compare import command_of, http_server, is_installed
 from benchmarks.processes import processor_seconds
 from benchmarks.report import ROOT
-from benchmarks.results import OURS, PEERS, Peer
+from benchmarks.results import ALONE, OURS, PEERS, Peer
 from holdfast.engine.dev_server.command import server_command, server_environment
 from holdfast.engine.dev_server.process import free_port
 
@@ -129,7 +129,7 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="how long the model takes")
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
-    stacks = [each for each in (OURS, *PEERS) if each is OURS or each.is_on_temporal]
+    stacks = [OURS, ALONE, *(each for each in PEERS if each.is_on_temporal)]
     with http_server(given.seconds) as url:
         for _ in range(given.rounds):
             for peer in filter(is_installed, stacks):

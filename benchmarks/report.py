@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.results import Measured, Place, Results, Row, collected
+from benchmarks.results import ALONE, Measured, Place, Results, Row, collected
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -191,10 +191,12 @@ PACED = {
 
 def paced(found: Results) -> Table:
     """Make the table of a model that takes a second: each round's figures, by stack."""
-    stacks = [each for each in found.stacks if any(row.stack == each.name for row in found.paced)]
-    lines = [["each round", *(stack.title for stack in stacks)]]
+    known = [(each.name, each.title) for each in found.stacks]
+    known.insert(1, (ALONE.name, ALONE.title))
+    stacks = [each for each in known if any(row.stack == each[0] for row in found.paced)]
+    lines = [["each round", *(title for _, title in stacks)]]
     for label, key in PACED.items():
-        lines.append([label, *(_rounds(found, stack.name, key) for stack in stacks)])
+        lines.append([label, *(_rounds(found, name, key) for name, _ in stacks)])
     return lines
 
 

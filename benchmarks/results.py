@@ -35,6 +35,9 @@ class Peer(NamedTuple):
 
 
 OURS = Peer("holdfast", "Holdfast")
+ALONE = Peer("temporal_alone", "Temporal alone, an activity a turn", is_on_temporal=True)
+"""What any stack on Temporal takes at least. It is not compared, and is installed with Holdfast."""
+
 PEERS = (
     Peer("openai_agents", "OpenAI Agents SDK {openai-agents}, nothing stored"),
     Peer(
