@@ -94,6 +94,13 @@ async def test_three_levels_and_their_cost(rig: Rig) -> None:
     assert found[0].usage.total_tokens > found[1].usage.total_tokens > 0
     first, second = await runner.get_completed_steps(task)
     assert (first.usage.requests, second.usage.requests) == (4, 1)
+    [called] = [each for each in await runner.audit(task) if each.kind == "tool_call"]
+    below = [
+        each for each in await runner.audit(listed) if each.kind in {"model_call", "tool_call"}
+    ]
+    # The call began before the first one in its task, and not when its result was read.
+    assert called.started < below[0].ended
+    assert called.ended > below[-1].ended
     await runner.finalize_response(task)
     for each in (listed, lowest):
         await until_status(runner, each, "finished")

@@ -191,7 +191,11 @@ class OpenCalls:
         current = self._ledger.at(n)
         child = self._ledger.child(n, i) if self._s.children else ""
         if child:
-            got = got.model_copy(update={"child": child, "usage": self._s.children[child].usage})
+            began = current.called[i].at if i in current.called else got.ended
+            # What the outcome says is how long the activity took that reads the child's result.
+            took = max(round(got.ended - began, 3), got.took)
+            own = {"child": child, "usage": self._s.children[child].usage, "took": took}
+            got = got.model_copy(update=own)
             self._s.costs.usage += got.usage
         got = got.model_copy(update=self.facts(current, i))
         if i in current.begun:
