@@ -92,6 +92,9 @@ def build_workers(
     *,
     archive: Archive,
     loops: UserLoops | None = None,
+    prices: Prices | None = None,
+    notify: Iterable[Notifier] | None = None,
+    providers: Iterable[Limited] | None = None,
     **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
@@ -104,13 +107,17 @@ def build_workers(
         app: The agents.
         archive: The archive of the namespace.
         loops: Where tools and models do their work.
+        prices: As for `build_worker`, like notify and providers.
+        notify: See prices.
+        providers: See prices.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
-        InvalidArgumentError: A notifier or a provider that the environment names cannot be used.
+        InvalidArgumentError: A notifier or a provider cannot be used.
     """
-    activities = _activities(app.agents, archive, loops)
+    extras: dict[str, Any] = {"prices": prices, "notify": notify, "providers": providers}
+    activities = _activities(app.agents, archive, loops, **extras)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))

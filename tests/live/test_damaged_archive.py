@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -198,7 +199,9 @@ async def test_a_task_whose_record_is_damaged_is_read_from_its_history(rig: Rig)
     assert await runner.audit(task) == events
 
 
-async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(rig: Rig) -> None:
+async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runner = await rig.make()
     session = runner.session("s")
     for said in ("one", "two"):
@@ -211,6 +214,8 @@ async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(rig: Rig) -> 
         assert state.commits[0].sha256 in lost.text
         assert rest == whole[2:]
         await rig.make()
+        # As a process that has not read the turn before.
+        monkeypatch.setattr("holdfast.archive.segments._TURNS", WeakKeyDictionary())
         with pytest.raises(StepFailedError, match=state.commits[0].sha256):
             await runner.chat("three", session="s")
     assert len(rig.model.requests) == 2

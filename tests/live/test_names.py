@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
@@ -82,6 +82,8 @@ async def test_a_worker_that_serves_its_agents_in_another_order_goes_on_with_the
     rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
 ) -> None:
     first, second = saying(f"{rig.app}-first"), saying(f"{rig.app}-second")
+    with pytest.raises(InvalidArgumentError, match="notify"):
+        build_workers(client, app_of(first), archive=archive, notify=[cast("Any", "nobody")])
     tasks: list[tuple[AgentRunner, Task]] = []
     async with build_workers(client, app_of(first, second), archive=archive):
         for agent in (first, second):

@@ -64,7 +64,9 @@ def stranger_gets(
 def _rule(door: str) -> str:
     """Try everything a web page or another user may send, and say what the door asks for."""
     at = door if door.startswith("http") else "http://127.0.0.1"
-    transport = httpx.HTTPTransport(uds=None if at == door else door)
+    # A connection for each request: a server may close an idle one while the next request comes.
+    each = httpx.Limits(max_keepalive_connections=0)
+    transport = httpx.HTTPTransport(uds=None if at == door else door, limits=each)
     statuses: dict[str, set[int]] = {}
     with httpx.Client(base_url=at, transport=transport, timeout=30) as client:
         for path in PATHS:
