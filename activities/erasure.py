@@ -42,6 +42,7 @@ from holdfast.task.data.wire import Erasure, Retention
 from holdfast.values.base import Json, pauses
 from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.checks.ids import is_nested
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message
 from holdfast.values.text.logs import log
 
@@ -55,12 +56,13 @@ REMAINS = (
     "Sessions with a hashed name, if who asked had no HOLDFAST_NAMES_KEY.",
     "Tasks that began meanwhile, until it is asked again.",
     "Events that other tasks have had, or none, for up to 30 days.",
-    "Names in holds/ and locks/.",
+    "Names in holds/ and locks/, and in the history of the erasure.",
     "Texts of other tasks that tell of these, and schedules.",
 )
 WITH_KEYS = (
     "The archive's folder keys/ in backups: what they have cannot be read without it.",
     "Values that were written before tasks had data keys of their own.",
+    "Names of sessions in certificates of tasks; in keys/ hashes of them, which confirm guesses.",
 )
 WITHOUT_KEYS = (
     "Names of sessions in sessions/, and here unless a person was erased.",
@@ -218,7 +220,9 @@ class ErasingActivities:
                 or (place != record and await archive.ahas_record(record))
                 or await find_run(client, each) is not None
             ]
-        full = [each for each in given.mailboxes if not await _emptied(client, each, given.tasks)]
+        boxes = given.mailboxes
+        emptied = await some_at_once(lambda each: _emptied(client, each, given.tasks), boxes)
+        full = [each for each, is_done in zip(boxes, emptied, strict=True) if not is_done]
         certificate: dict[str, Json] = {
             **(await without_names(archive, given)).model_dump(mode="json"),
             "values": values,

@@ -42,7 +42,7 @@ from holdfast.task.data.wire import ErasedTurn, Erasure, Kind
 from holdfast.task.mailbox import WAITS, mailbox_id
 from holdfast.values.base import Value
 from holdfast.values.checks.gate import as_object, as_text, data_of, is_object
-from holdfast.values.checks.ids import is_nested, is_session, outermost, session_name
+from holdfast.values.checks.ids import is_nested, is_session, outermost, queue_in, session_name
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import person_key
 from holdfast.values.runs.status import CLOSED
@@ -194,14 +194,17 @@ async def plan_erasure(
     await refuse_held(reader.archive, held_by)
     find = reader.archive.afind_record
     names = [record_name("tasks", each) for each in closure.heads]
-    records = zip(closure.heads, map(as_object, await some_at_once(find, names)), strict=True)
+    read = map(as_object, await some_at_once(find, names))
+    records = dict(zip(closure.heads, read, strict=True))
     turns = [await _turn_of(reader, *each) for each in closure.heads.items()]
     # Not a session's own queue: its worker process may serve sessions alone.
     first, agent = next(((each, head.agent) for each, head in closure.heads.items()), ("", ""))
     queue = await reader.presence.queue_if_known(first) if first else ""
     boxes = set[str]()
     for each, event in closure.waits:
-        own = await reader.presence.queue_if_known(each) or queue_for(closure.heads[each].agent)
+        own = await reader.presence.queue_if_known(each) or queue_in(
+            as_text(records[each].get("app")), queue_for(closure.heads[each].agent)
+        )
         with suppress(InvalidArgumentError):  # a call that was refused for it
             boxes.add(mailbox_id(own, event))
     erasure = Erasure(
@@ -209,7 +212,7 @@ async def plan_erasure(
         kind=kind,
         tasks=tuple(closure.heads),
         sessions=tuple(sessions),
-        records={each: record_digest(data) for each, data in records if data},
+        records={each: record_digest(data) for each, data in records.items() if data},
         turns=tuple(each for each in turns if each is not None and each.session not in sessions),
         mailboxes=tuple(sorted(boxes)),
         unread=tuple(unread),

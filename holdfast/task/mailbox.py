@@ -254,7 +254,8 @@ class Mailbox(BaseModel):
     def erase(self, tasks: Container[str]) -> None:
         """Forget the calls of erased tasks, and the data of events that no other task has had."""
         for key in [key for key, each in self.waiters.items() if each.task in tasks]:
-            self.leave(key)
+            del self.waiters[key]  # what it has had is looked at below: it may wait again
+            self.due.pop(key, None)
         going = {*self.due.values()}
         for id, keys in [*self.given.items()]:
             had = [key for key, task in keys.items() if task in tasks]

@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 
 from holdfast import (
     Agent,
@@ -214,6 +216,9 @@ async def test_a_tenant_s_task_gets_the_events_that_name_it_whatever_the_model_s
 async def test_plain_temporal_sends_an_event(rig: Rig) -> None:
     runner, task = await waiting(rig)
     mailbox = runner.client.get_workflow_handle(mailbox_id(f"hf.{runner.app}", "paid"))
+    for name in ("event", "wait", "leave", "erase"):
+        for data in (b"[" * 50_000 + b"]" * 50_000, b"7", b""):
+            await mailbox.signal(name, RawValue(Payload(data=data)))
     await mailbox.signal("event", {"id": "e1", "data": {"order": {"id": 7}}})
     await until_status(runner, task, "answered")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -160,7 +160,7 @@ class EventMailbox(Opening):
                 case "leave":
                     self._box.leave(Waiter.model_validate_json(data).key)
                 case "erase":
-                    self._erased.update(map(str, gate.as_array(json.loads(data))))
+                    self._erased.update(map(str, gate.as_array(from_json(data))))
                 case _:
                     workflow.logger.warning("A signal %r that is no event was dropped", name[:80])
         except (ValidationError, ValueError) as error:

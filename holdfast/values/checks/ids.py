@@ -219,6 +219,14 @@ def is_own(queue: str) -> bool:
     return queue.startswith(("hf.", "hf:"))
 
 
+def queue_in(app: str, own: str) -> str:
+    """Return a queue of the app that a record has; where that says too little, one's own queue.
+
+    A queue with a name chosen by the user is recorded as the default app.
+    """
+    return queue_of(app) if app and (app != DEFAULT_APP or is_own(own)) else own
+
+
 def serves(queue: str) -> str:
     """Describe what a worker of a queue serves, for messages."""
     if queue.startswith("hf:"):
