@@ -61,6 +61,8 @@ __all__ = ["Archive", "record_name"]
 
 _KEY_BYTES = 64
 _SAY_ENCRYPTED = (ENCRYPTED_FILE, key_path(key_id(NAMES_SCOPE)))
+_CHECK = "Check the archive's address, its permissions and the free space."
+_LOCK = "Allow s3:GetBucketObjectLockConfiguration, s3:ListBucketVersions, s3:PutObjectLegalHold."
 _MAC_DIGITS = 32
 """128 bits: too many to find such a code by trying."""
 
@@ -481,7 +483,7 @@ class Archive:
                 ) from _telling(error)
             raise ArchiveError(
                 f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}.",
-                remedy="Check the archive's address, its permissions and the free space.",
+                remedy=_LOCK if verb.endswith("locked") else _CHECK,
             ) from _telling(error)
 
     def _require_place(self) -> None:

@@ -191,6 +191,7 @@ def write_private(path: Path, data: bytes) -> None:
 _NO_MODE = (TypeError, ValueError, NotImplementedError)
 """What a file system raises that does not know `mode="create"`."""
 _CREATORS = 8
+_NEXT = ("NextKeyMarker", "NextVersionIdMarker")
 _PROTOCOL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 
@@ -558,13 +559,13 @@ class S3Store(FsspecStore):
         return float(self._head(path)["LastModified"].timestamp())
 
     def lock(self, paths: Sequence[str], *, on: bool) -> bool:
-        """Set or end the legal hold of objects: of each version, of the newest 1,000.
+        """Set or end the legal hold of each version of objects.
 
         Returns:
             Whether the bucket has Object Lock; else nothing was done.
         """
         try:
-            said = self._call("get_object_lock_configuration", "")["ObjectLockConfiguration"]
+            said = self._call("get_object_lock_configuration", "")
         except OSError as error:  # or it only speaks the protocol
             if error.errno == ENOSYS or "ObjectLockConfigurationNotFound" in str(error):
                 return False
@@ -572,13 +573,18 @@ class S3Store(FsspecStore):
 
         def set_one(path: str) -> None:
             given = {"LegalHold": {"Status": "ON" if on else "OFF"}}
-            for each in self._call("list_object_versions", path).get("Versions", ()):
-                if each["Key"].endswith(path):  # longer names begin alike
-                    self._call("put_object_legal_hold", path, **given, VersionId=each["VersionId"])
+            page: dict[str, Any] = {"IsTruncated": True}
+            while page.get("IsTruncated"):
+                after = {each[4:]: page[each] for each in _NEXT if each in page}
+                page = self._call("list_object_versions", path, **after)
+                for each in page.get("Versions", ()):
+                    if each["Key"].endswith(path):  # longer names begin alike
+                        given["VersionId"] = each["VersionId"]
+                        self._call("put_object_legal_hold", path, **given)
 
         with ThreadPoolExecutor(_CREATORS) as pool:
             list(pool.map(set_one, paths))
-        return bool(said.get("ObjectLockEnabled") == "Enabled")
+        return "Enabled" in said.get("ObjectLockConfiguration", {}).values()
 
     def _head(self, path: str) -> Any:
         return self._call("head_object", path)

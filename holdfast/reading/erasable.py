@@ -287,11 +287,9 @@ async def roots_of(reader: Reader, kind: Kind, name: str) -> tuple[list[str], li
     }
     there = set[str]()
     for each in sessions:
-        try:
+        with suppress(TaskNotFoundError, ErasedError):
             roots |= {*await committing_tasks(reader.archive, await reader.session(each))}
             there.add(each)
-        except (TaskNotFoundError, ErasedError):
-            continue
     if not (roots or there):
         what = f"session {session_name(name)!r}" if kind == "session" else f"person {name!r}"
         msg = f"There is nothing of the {what}: no task, no session. Nothing was erased."

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
+from holdfast import errors
+from holdfast.archive import bytestore as names
 from holdfast.archive.archive import Archive, places_of
-from holdfast.archive.bytestore import (
-    CONTENTS_SCOPE,
-    EFFECTS,
-    FORKS,
-    KEY_FILE,
-    LOCKS,
-    NAMES_SCOPE,
-    SUPERSEDED,
-    copy_path,
-    folder_of,
-    key_id,
-    key_path,
-)
 from holdfast.archive.holds import Hold, read_holds
-from holdfast.errors import ArchiveError, HoldfastError, NotFoundError, message_of
+from holdfast.errors import ArchiveError, NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.bundle import Noting
 from holdfast.reading.audit.verification import evidence, verified_session
 from holdfast.reading.erasable import closure_of, roots_of
@@ -37,18 +27,19 @@ async def lock(reader: Reader, held: Hold) -> Hold:
     Raises:
         ArchiveError: Not all are locked; it is held all the same.
     """
-    archive = reader.archive
     try:
-        if not await archive.alock((), on=True):
+        if not await reader.archive.alock((), on=True):
             return held
-        paths = await _files(reader, held)
-        name = f"{folder_of(LOCKS, held.id)}/{digest(in_order(list(paths)))}.json"
-        await archive.aput_record(name, list(paths))
-        await archive.alock(paths, on=True)
-    except HoldfastError as error:
-        msg = f"It is held, but not all of its files are locked: {message_of(error)}"
-        needs = "s3:GetBucketObjectLockConfiguration, s3:ListBucketVersions, s3:PutObjectLegalHold"
-        raise ArchiveError(msg, remedy=f"Allow {needs}. Then hold it again.") from error
+        paths, failed = await _files(reader, held)
+        name = f"{names.folder_of(names.LOCKS, held.id)}/{digest(in_order(list(paths)))}.json"
+        await reader.archive.aput_record(name, list(paths))
+        await reader.archive.alock(paths, on=True)
+        for each in failed:
+            raise each
+    except errors.HoldfastError as error:
+        msg = f"It is held, but not all of its files are locked: {errors.message_of(error)}"
+        remedy = f"{errors.remedy_of(error)} Then hold it again.".lstrip()
+        raise ArchiveError(msg, remedy=remedy) from error
     return held.model_copy(update={"locked": len(paths)})
 
 
@@ -60,40 +51,62 @@ async def unlock(archive: Archive, held: Hold) -> None:
     """
 
     async def kept() -> set[str]:
-        others = [each.id for each in await read_holds(archive) if each.id != held.id]
-        return await _locked(archive, others)
+        return await _locked(archive, [e.id for e in await read_holds(archive) if e.id != held.id])
 
     freed = await _locked(archive, [held.id]) - await kept()
-    await archive.alock(sorted(freed), on=False)
-    await archive.alock(sorted(freed & await kept()), on=True)  # of a hold added meanwhile
+    if freed:
+        await archive.alock(sorted(freed), on=False)
+        await archive.alock(sorted(freed & await kept()), on=True)  # of a hold added meanwhile
 
 
 async def _locked(archive: Archive, holds: Iterable[str]) -> set[str]:
     """Return the files that these holds have locked."""
-    names = [name for each in holds for name in await archive.alist_records(folder_of(LOCKS, each))]
-    return {str(path) for name in names for path in as_array(await archive.aget_record(name))}
+    folders = [names.folder_of(names.LOCKS, each) for each in holds]
+    lists = [name for each in folders for name in await archive.alist_records(each)]
+    return {str(path) for name in lists for path in as_array(await archive.aget_record(name))}
 
 
-async def _files(reader: Reader, held: Hold) -> list[str]:
-    """Return the files of tasks and sessions: records, data keys, values that they refer to."""
-    name, noted = held.code.partition(" ")[2], set[str]()
+class _Reading(Reader):
+    """Takes for missing what does not answer, such as without a worker process; keeps why."""
+
+    failed: dict[str, errors.EngineError]
+
+    async def query(self, task_id: str, *given: Any, **options: Any) -> Any:
+        try:
+            return await super().query(task_id, *given, **options)
+        except errors.EngineError as error:
+            self.failed[task_id] = error
+            raise TaskNotFoundError(task_id) from error
+
+
+async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.EngineError]]:
+    """Return the files of tasks and sessions, and why some of them are not known.
+
+    They are records, data keys, and values that they refer to.
+    """
+    name, noted = (held.name if held.kind == "person" else held.code.partition(" ")[2]), set[str]()
     archive = Noting(reader.archive, lambda sha256, _: noted.add(sha256))
-    reading, roots, sessions = Reader(reader.client, archive), [name], list[str]()
+    reading, sessions = _Reading(reader.client, archive), list[str]()
+    reading.failed, roots = {}, [name] if held.kind == "task" else list[str]()
     if held.kind != "task":
-        roots = []
         with suppress(NotFoundError):  # what is to come may be held as well
-            named = held.name if held.kind == "person" else name
-            roots, sessions, _ = await roots_of(reader, held.kind, named)
-    tasks = (await closure_of(reader, roots, with_forks=False, is_named=False)).heads
-    for each in tasks:
-        await evidence(reading, each)
-    for each in sessions:
-        await verified_session(reading, each)
-    scopes, kinds = [*tasks, *sessions], ("tasks", EFFECTS, FORKS, SUPERSEDED)
-    begins = [f"{folder_of(kind, each)}{end}" for kind in kinds for each in tasks for end in "./"]
-    begins += [f"{folder_of('sessions', each)}." for each in sessions]
-    begins += [key_path(key_id(each)) for each in (*scopes, NAMES_SCOPE, CONTENTS_SCOPE)]
-    copies = tuple(copy_path("", key_id(each)) for each in scopes)
-    own, values = (*begins, KEY_FILE), {path for e in noted for path in places_of(archive, e)}
+            roots, sessions, _ = await roots_of(reading, held.kind, name)
+    tasks = (await closure_of(reading, roots, with_forks=False, is_named=False)).heads
+    scopes = {*tasks, *sessions, *reading.failed}
+    for each in scopes:
+        with suppress(TaskNotFoundError):
+            await (verified_session if each in sessions else evidence)(reading, each)
+    values = {path for each in noted for path in places_of(archive, each)} | {names.KEY_FILE}
+    ids = [names.key_id(each) for each in (names.NAMES_SCOPE, names.CONTENTS_SCOPE, *scopes)]
+    values |= {names.key_path(each) for each in ids}
+    values |= {names.record_name(kind, each) for kind in ("tasks", "sessions") for each in scopes}
+    kinds = (names.EFFECTS, names.FORKS, names.SUPERSEDED)
+    begins = tuple(f"{names.folder_of(kind, each)}/" for kind in kinds for each in scopes)
+    copies = tuple(names.copy_path("", each) for each in ids)
     files = await archive.afiles()
-    return [e for e in files if e in values or e.startswith(own) or e.endswith(copies)]
+    found = {e for e in files if e in values or e.startswith(begins) or e.endswith(copies)}
+    # A value that none of these has for itself, such as an earlier turn: others have copies.
+    lent = values - {each.partition("~/")[0] for each in found}
+    found |= {each for each in files if each.partition("~/")[0] in lent}
+    found |= {names.key_path(bytes.fromhex(e.partition("~/")[2])) for e in found if "~/" in e}
+    return [each for each in files if each in found], list(reading.failed.values())

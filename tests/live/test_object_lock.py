@@ -19,9 +19,14 @@ from moto.server import ThreadedMotoServer
 
 from holdfast import AgentRunner
 from holdfast.archive import Archive, Keys
+from holdfast.archive.bytestore import S3Store, key_id, key_path, record_name, writing_for
+from holdfast.archive.holds import end_hold
 from holdfast.cli.commands.keeping import end_hold_command, hold_command
 from holdfast.cli.options import Common
 from holdfast.errors import ArchiveError
+from holdfast.reading.audit.verification import evidence
+from holdfast.reading.reader import Reader
+from holdfast.values.checks.gate import as_object
 from tests.live.test_erasure import finished, served
 from tests.support.master_keys import keys, logs_are_told_again
 from tests.support.rig import until
@@ -66,8 +71,22 @@ async def runner_of(
         yield AgentRunner(agent="clerk", client=local.client, archive=archive)
 
 
-def locked(bucket: Any) -> set[str]:
-    """Return which versions of files have a legal hold."""
+def paged(patch: pytest.MonkeyPatch, answer: Any = None) -> None:
+    """Have lists of versions come in pages of one; or answer what asks for Object Lock."""
+    before = S3Store._call
+
+    def call(store: S3Store, method: str, path: str, **given: Any) -> Any:
+        if method == "list_object_versions":
+            given["MaxKeys"] = 1
+        elif method == "get_object_lock_configuration" and answer is not None:
+            return answer()
+        return before(store, method, path, **given)
+
+    patch.setattr(S3Store, "_call", call)
+
+
+def locked(bucket: Any, *, alone: bool = False) -> set[str]:
+    """Return which versions of files have a legal hold; with `alone`, delete all else."""
     found = set[str]()
     for each in bucket.call_s3("list_object_versions", Bucket="locked").get("Versions", ()):
         asked = {"Bucket": "locked", "Key": each["Key"], "VersionId": each["VersionId"]}
@@ -76,6 +95,8 @@ def locked(bucket: Any) -> set[str]:
             with pytest.raises(PermissionError):
                 bucket.call_s3("delete_object", **asked)
             found.add(f"{each['Key'].removeprefix('a/')} {each['VersionId']}")
+        elif alone:
+            bucket.call_s3("delete_object", **asked)
     return found
 
 
@@ -85,9 +106,14 @@ def named(versions: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
 async def test_files_are_locked_until_the_last_hold_of_them_ends(
-    own: Keys | None, bucket: Any, tmp_path: Path
+    own: Keys | None, bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    paged(monkeypatch)
     async with runner_of(bucket, tmp_path, own) as runner:
+        others = {record_name("tasks", "t1.5"), record_name("tasks", "t1.json")}
+        others.add(record_name("sessions", f"{runner.session('talk').id}.b"))
+        for each in others:
+            runner.archive.put_record(each, {})
         held = await runner.hold("task:t1", case="A", by="ann")
         first = locked(bucket)
         assert held.locked == len(first)
@@ -103,10 +129,54 @@ async def test_files_are_locked_until_the_last_hold_of_them_ends(
         await runner.hold("person:kim", case="B", by="ann")
         both = locked(bucket)
         assert {"tasks/t1.json", "tasks/t2.json"} <= named(both)
-        assert "tasks/t3.json" not in named(both)
+        assert named(both).isdisjoint({"tasks/t3.json", *others})
         await runner.end_hold("task:t1", case="A", by="ann")
         assert locked(bucket) == both
-        await runner.end_hold("person:kim", case="B", by="ann")
+        await runner.hold("task:t1", case="A", by="ann")
+        both_there = asyncio.Barrier(2)
+
+        async def end(*given: Any, **options: Any) -> Any:
+            await both_there.wait()
+            return await end_hold(*given, **options)
+
+        monkeypatch.setattr("holdfast.client.agent_runner.erasing.end_hold", end)
+        ends = [("person:kim", "B"), ("task:t1", "A")]
+        await asyncio.gather(*(runner.end_hold(each, case=case, by="ann") for each, case in ends))
+        assert locked(bucket) == set()
+
+
+@pytest.mark.parametrize("own", [None, keys()], ids=["plain", "encrypted"])
+async def test_what_is_locked_proves_what_is_held_without_all_else(
+    own: Keys | None, bucket: Any, tmp_path: Path
+) -> None:
+    async with runner_of(bucket, tmp_path, own) as runner:
+        record = as_object(runner.archive.get_record("tasks/t2.json"))
+        with writing_for("t3"):  # which has a value that `t2` has for itself
+            runner.archive.put(runner.archive.get(str(as_object(record["segment"])["sha256"])))
+        await runner.hold("task:t2", case="A", by="ann")  # and `t1` has the turn before it
+        assert key_path(key_id("t3")) not in named(locked(bucket, alone=True))
+        reader = Reader(runner.client, Archive(runner.archive.url, keys=own))
+        assert not (await evidence(reader, "t2"))[1]
+        assert [each.text for each in await reader.transcript("t2")][-2:] == ["again", "answer"]
+
+
+async def test_a_task_that_no_worker_serves_does_not_keep_others_from_being_locked(
+    bucket: Any, tmp_path: Path
+) -> None:
+    async with runner_of(bucket, tmp_path, keys()) as runner:
+        lone = AgentRunner(
+            agent="clerk", client=runner.client, archive=runner.archive, queue="gone"
+        )
+        await lone.create_task("open", task_id="t4", by="kim", session="lone")
+        with writing_for("t4"):  # by its own data key
+            runner.archive.put_record("effects/t4/0.json", {})
+        for _ in range(2):
+            with pytest.raises(ArchiveError, match=r"It is held.*Start") as caught:
+                await runner.hold("person:kim", case="A", by="ann")
+            assert "s3:" not in str(caught.value)
+        of_it = {"tasks/t1.json", "tasks/t2.json", "effects/t4/0.json", key_path(key_id("t4"))}
+        assert of_it <= named(locked(bucket))
+        await runner.end_hold("person:kim", case="A", by="ann")
         assert locked(bucket) == set()
 
 
@@ -145,7 +215,10 @@ async def test_where_locking_is_refused_the_hold_stands_and_is_locked_later(
 
 
 async def test_a_bucket_without_object_lock_is_told(
-    bucket: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bucket: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with runner_of(bucket, tmp_path, name="plain") as runner:
         host = runner.client.service_client.config.target_host
@@ -156,10 +229,20 @@ async def test_a_bucket_without_object_lock_is_told(
             await each(common, "task:t1", app=runner.app, case="A", by="ann", reason="")
         said = capsys.readouterr().err
         assert said.count("with Object Lock") == 1
+
+        def denied() -> None:
+            raise PermissionError(13)
+
+        paged(monkeypatch, dict)
+        assert (await runner.hold("task:t1", case="A", by="ann")).locked is None
+        paged(monkeypatch, denied)
+        with pytest.raises(ArchiveError, match=r"It is held.*Allow s3:GetBucketObjectLock"):
+            await runner.hold("task:t1", case="A", by="ann")
+        await runner.end_hold("task:t1", case="A", by="ann")
         assert await runner.list_holds() == []
 
 
-async def test_a_hold_whose_client_is_killed_is_whole_when_it_is_added_again(
+async def test_a_hold_whose_client_was_killed_unlocks_at_its_end_what_was_locked(
     bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, count, is_killed = S3Backend.put_object_legal_hold, itertools.count(), Event()
@@ -182,9 +265,6 @@ async def test_a_hold_whose_client_is_killed_is_whole_when_it_is_added_again(
         client.kill()
         await client.wait()
         is_killed.set()
-        some = locked(bucket)
-        held = await runner.hold("session:talk", case="A", by="ann")
-        assert len(some) < len(locked(bucket)) == held.locked
-        assert len(await runner.list_holds()) == 1
+        assert locked(bucket)
         await runner.end_hold("session:talk", case="A", by="ann")
         assert locked(bucket) == set()

@@ -213,7 +213,9 @@ class TaskErasing(RunnerBase):
         _, _, code = await self._held(selector, case, by, reason)
         held = await find_hold(self.archive, code, case=case)
         await unlock(self.archive, held)
-        return await end_hold(self.archive, held, by=by, reason=reason)
+        ended = await end_hold(self.archive, held, by=by, reason=reason)
+        await unlock(self.archive, held)  # what a hold that has ended meanwhile had locked as well
+        return ended
 
     async def list_holds(self, *, ended: bool = False) -> list[Hold]:
         """List what is held, oldest first; with `ended` also what is not any more.
