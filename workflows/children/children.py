@@ -214,6 +214,7 @@ class Children:
         self._followed: set[str] = set()
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._sending: set[asyncio.Task[None]] = set()
+        self._newest: dict[str, asyncio.Task[None]] = {}  # the order sent last, by child
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     @property
@@ -439,12 +440,17 @@ class Children:
         self.change(name, said=number)
         secret = secret_of_child(self._ledger.given.secret, name)
         said = ParentSays(secret=secret, number=number, **wanted)
-        saying = self._background.begin(self._signal(name, said))
+        saying = self._background.begin(self._signal(name, said, self._newest.get(name)))
+        self._newest[name] = saying
         self._sending.add(saying)
         saying.add_done_callback(self._sending.discard)
         return number
 
-    async def _signal(self, name: str, said: ParentSays) -> None:
+    async def _signal(self, name: str, said: ParentSays, before: asyncio.Task[None] | None) -> None:
+        # The server may deliver the later one of two signals first: a "release" that comes after
+        # the "check" of the next undo would end that, and it would wait for its answer for ever.
+        if before is not None and not before.done() and workflow.patched("orders-in-turn"):
+            await workflow.wait([before])
         # A signal that overtakes the start would fail, and the child would count as lost. Shielded:
         # whoever stops waiting here must not cancel the start.
         starting = self._starting.get(name)
