@@ -164,3 +164,22 @@ def test_a_cancellation_of_a_closed_task_that_still_tells_its_children_changes_n
             options={"max_turns": 2, "finalize": True},
         )
     )
+
+
+def test_the_next_undo_is_answered_though_the_release_after_the_refused_one_comes_later() -> None:
+    child = ["helper", {"input": '[[["send", {"text": "1"}]], "done"]'}]
+    assert_holds(
+        Schedule(
+            plan=[[child], "done"],
+            choices=[
+                ("run", 0, "r1", {"all": True}),
+                ("settle",),
+                ("undo", 0, "u1", {"by": "bob", "to": 0}),
+                ("go", *[0] * 10),
+                ("undo", 0, "u2", {"by": "bob", "to": 0, "residue": "keep"}),
+                ("go", 1, 1),  # the signals to the child overtake each other
+                ("settle",),
+                ("home",),
+            ],
+        )
+    )
