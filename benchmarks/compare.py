@@ -54,9 +54,13 @@ class Plan(NamedTuple):
 QUICK = Plan(rounds=1, free=(10,), http=(10,), loop=(10,), long=(20,), tasks=10, task_turns=2)
 
 
+_HERE = {OURS.name: "benchmarks.ours", ALONE.name: "benchmarks.temporal_alone"}
+"""Scripts of the stacks that run in this environment."""
+
+
 def is_installed(peer: Peer) -> bool:
     """Return whether `make bench-peers` has installed a stack."""
-    return peer in (OURS, ALONE) or (_environment(peer) / ".installed").exists()
+    return peer.name in _HERE or (_environment(peer) / ".installed").exists()
 
 
 def _environment(peer: Peer) -> Path:
@@ -64,10 +68,8 @@ def _environment(peer: Peer) -> Path:
 
 
 def command_of(peer: Peer) -> list[str]:
-    if peer is OURS:
-        return [sys.executable, "-m", "benchmarks.ours"]
-    if peer is ALONE:
-        return [sys.executable, "-m", "benchmarks.temporal_alone"]
+    if peer.name in _HERE:
+        return [sys.executable, "-m", _HERE[peer.name]]
     return [str(_environment(peer) / "bin" / "python"), "-m", f"benchmarks.peers.{peer.name}"]
 
 

@@ -47,12 +47,15 @@ class Server(NamedTuple):
     metrics: str
     pid: int
 
+    def page(self) -> str:
+        """Read its metrics."""
+        with urlopen(self.metrics) as page:  # noqa: S310  a server of this process
+            return str(page.read(), "utf-8")
+
     def actions(self) -> Counter[str]:
         """Count the billable actions so far, by kind."""
-        with urlopen(self.metrics) as page:  # noqa: S310  a server of this process
-            found = _ACTION.findall(page.read().decode())
         counted = Counter[str]()
-        for kind, number in found:
+        for kind, number in _ACTION.findall(self.page()):
             counted[kind.removeprefix("command_").removeprefix("grpc_")] += int(float(number))
         return counted
 

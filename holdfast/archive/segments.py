@@ -270,9 +270,13 @@ async def read_messages(archive: Archive, sha256: str, newest: int | None = None
         sha256: Digest of the list.
         newest: Number of the messages to read, counted from the last; None for all.
     """
-    found = json.loads(await archive.aget(sha256))
+    return _messages(await archive.aget(sha256), newest)
+
+
+def _messages(data: bytes, newest: int | None = None) -> list[Message]:
+    found = json.loads(data)
     wanted = found if newest is None else found[max(len(found) - newest, 0) :]
-    return [Message.model_validate(data) for data in wanted]
+    return [Message.model_validate(each) for each in wanted]
 
 
 async def read_json(archive: Archive, sha256: str) -> Json:
@@ -376,7 +380,7 @@ async def read_turns(archive: Archive, state: SessionState, upto: int) -> list[M
 
     async def read(sha256: str) -> None:
         data = await archive.aget(sha256)
-        found[sha256] = turn = [Message.model_validate(each) for each in json.loads(data)]
+        found[sha256] = turn = _messages(data)
         known.keep(sha256, turn, len(data))
 
     await some_at_once(read, [sha256 for sha256, turn in found.items() if turn is None])

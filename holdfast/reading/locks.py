@@ -47,7 +47,7 @@ async def unlock(archive: Archive, held: Hold) -> None:
     """Unlock the files of a hold that ends, except what another hold has locked.
 
     Raises:
-        ArchiveError: Not all are unlocked; the hold goes on.
+        ArchiveError: Not all are unlocked; this can be repeated.
     """
 
     async def kept() -> set[str]:

@@ -105,7 +105,8 @@ class Session:
         state = await self._reader.session_so_far(self.id)
         found = await turns(self._archive, state)
         read = partial(self._reader.turn, legible=legible)
-        return [message for turn in found for message in await read(turn.sha256)]
+        read_all = await some_at_once(read, [turn.sha256 for turn in found])
+        return [message for messages in read_all for message in messages]
 
     async def verify(self) -> Verification:
         """Compare the archive's turns with the digests that the session itself has.
