@@ -4,14 +4,10 @@ Each is killed with calls in progress, once the governor knows of those before: 
 process used in its last seconds does not count.
 """
 
-import asyncio
-import time
 from typing import Any
 
-import pytest
-
 from holdfast import Agent, Price, Prices, Task
-from holdfast.serving.governor import TenantBudget, days, workflow
+from holdfast.serving.governor import TenantBudget, workflow
 from holdfast.serving.governor.days import Day
 from holdfast.serving.governor.shares import Shares
 from holdfast.serving.governor.workflow import TENANTS
@@ -75,67 +71,3 @@ async def test_a_day_is_counted_whole_over_kills_and_rollovers(lab: Lab) -> None
             await lab.until_status(each, "answered")
     await until(is_counted)
     assert len(await histories(lab.runner.client, TENANTS)) > ROUNDS
-
-
-def make_dated(job: Job) -> Agent:
-    """Make the agent, in a process whose midnight is when the file says, if there is one."""
-    file = job.home / "midnight"
-
-    def day_of(now: float, zone: str) -> tuple[int, float]:
-        del zone
-        midnight = float(file.read_text()) if file.exists() else now + 3600
-        return (30_000, midnight) if now < midnight else (30_001, midnight + 86_400)
-
-    days.day_of = day_of
-    return make(job)
-
-
-@pytest.mark.exhaustive
-async def test_what_waits_for_a_person_or_the_next_day_goes_on_after_kills_and_is_counted(
-    lab: Lab,
-) -> None:
-    budget = TenantBudget(tenant=lab.job.app, dollars_per_day="0.001")  # less than any call
-    served: Any = {"make": make_dated, "options": {"providers": [budget], "prices": PRICES}}
-
-    async def begin(text: str) -> Task:
-        options: Any = {"step_mode": "automatic", "tenant": lab.job.app}
-        return await lab.runner.create_task(f"{text} {lab.job.app}", **options)
-
-    async def are_counted(*tasks: Task) -> bool:
-        used = [(await lab.runner.get_task(each)).usage for each in tasks]
-        assert {each.requests for each in used} == {1}
-        return (await counted(lab)).dollars == sum(each.paid for each in used)
-
-    async def waits_or_is_late() -> bool:
-        return (await lab.runner.get_task(late)).status == "waiting" or time.time() > midnight
-
-    worker = await lab.serve(**served)
-    await lab.until_status(first := await begin("first"), "answered")
-    await until(lambda: are_counted(first))
-    await lab.until_status(raised := await begin("raised"), "waiting")
-    [asked] = await lab.runner.pending_approvals(raised)
-    await lab.kill(worker)
-    approving = asyncio.create_task(lab.runner.approve(asked, by="ann"))
-    for point in ("schedule:step", "begin:step"):
-        await lab.until_dead(lab.start(**served, die=((point, 1),)))
-    lab.hold_model(0)
-    worker = lab.start(**served)
-    await lab.api.until_held(1)
-    await lab.kill(worker)
-    lab.api.release()
-    worker = lab.start(**served)
-    await approving
-    await lab.until_status(raised, "answered")
-    await until(lambda: are_counted(first, raised))
-
-    await lab.kill(worker)
-    midnight = time.time() + 6
-    (lab.home / "midnight").write_text(str(midnight), "utf-8")
-    worker = lab.start(**served)
-    late = await begin("late")
-    await until(waits_or_is_late)
-    await lab.kill(worker)
-    await lab.until(lambda: time.time() > midnight, "midnight")
-    lab.start(**served)
-    await lab.until_status(late, "answered")
-    await until(lambda: are_counted(late))

@@ -1,14 +1,11 @@
 """A worker process is killed; the next one goes on without repeating what was completed."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 
 from holdfast import Attempt, event_text
 from tests.crash.lab import Lab
-from tests.support.rig import until
 
 
 async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
@@ -68,25 +65,6 @@ async def test_a_read_that_was_done_beside_the_one_that_was_killed_is_not_repeat
     assert lab.asked == [0, 2]
     assert lab.starts == {"a": 1, "b": 2}
     assert lab.ends == {"a": 1, "b": 1}
-
-
-async def test_an_answer_is_kept_though_a_suspended_worker_uses_all_attempts(lab: Lab) -> None:
-    lab.hold("look")
-    await lab.serve(agent="asking-once")
-    task = await lab.create("look:a")
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.until_event("start", thing="a")
-    os.kill(lab.events("start")[0]["pid"], signal.SIGSTOP)
-
-    await until(
-        lab.runner.client.get_workflow_handle(task.task_id).describe,
-        lambda found: any(each.attempt > 1 for each in found.raw_description.pending_activities),
-    )
-    lab.let_go("look")
-    lab.start(agent="asking-once")
-    assert (await running).output == "final look(a)"
-    assert lab.asked == [0, 1]
-    assert (await lab.runner.get_task(task)).usage.requests == 2
 
 
 @pytest.mark.parametrize(("grace", "again"), [(20.0, {"a": 1, "b": 1}), (0.2, {"a": 2, "b": 1})])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, StepFailedError, tool
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast import StepFailedError, tool
+from holdfast.agents.hooks import AgentHooks
 from holdfast.testing import call, fail
 from tests.support.runs import Runs
 
@@ -129,8 +129,3 @@ async def test_without_hooks_an_activity_asks_the_task_nothing(
     run.model.reply("done")
     await run("hi", of={"hooks": Told()})
     assert len(asked) - without == without + 1  # one more, for what the run has cost
-
-
-def test_hooks_in_the_wrong_place_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"Runner.run\(hooks=...\)"):
-        Agent(name="a", hooks=RunHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

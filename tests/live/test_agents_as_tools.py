@@ -1,7 +1,6 @@
 """Agents as tools: a call is a task of its own, which its parent starts, waits for and owns."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, Runner, ToolContext, tool
+from holdfast import Runner, ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.activities.tools import child_result as collecting
 from holdfast.agents.hooks import AgentHooks
@@ -268,8 +267,6 @@ async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(
 
 # ---- guardrails and hooks of calls of agents as tools: they come before the task that a call is
 
-Check = Callable[[Any], ToolGuardrailFunctionOutput]
-
 
 class Telling(AgentHooks):
     """Writes down the calls that it is told of, and changes what they see."""
@@ -288,18 +285,10 @@ class Telling(AgentHooks):
         context.context["seen"].append("end")
 
 
-def allow(data: Any) -> ToolGuardrailFunctionOutput:
+def check_call(data: Any) -> ToolGuardrailFunctionOutput:
+    if "secret" in data.context.arguments:
+        return ToolGuardrailFunctionOutput.reject_content("ask for less", "no")
     return ToolGuardrailFunctionOutput.allow({"given": data.context.arguments})
-
-
-def make_parent(rig: Rig, *tools: Any, check: Check = allow, hooks: Any = None) -> Agent:
-    """Make an agent whose calls of a helper with these tools are checked, and their results."""
-    guarded = replace(
-        rig.agent(*tools, name="helper").as_tool(),
-        tool_input_guardrails=[ToolInputGuardrail(check, "before")],
-        tool_output_guardrails=[ToolOutputGuardrail(allow_result, "after")],
-    )
-    return rig.agent(guarded, name="agent", hooks=hooks)
 
 
 def allow_result(data: Any) -> ToolGuardrailFunctionOutput:
@@ -311,31 +300,7 @@ def said(results: list[Any]) -> list[tuple[str, Any]]:
     return [(each.guardrail.get_name(), each.output.output_info) for each in results]
 
 
-async def test_a_rejected_call_starts_no_task(rig: Rig) -> None:
-    def check(data: Any) -> ToolGuardrailFunctionOutput:
-        if "secret" in data.context.arguments:
-            return ToolGuardrailFunctionOutput.reject_content("ask for less", "no")
-        return ToolGuardrailFunctionOutput.allow("yes")
-
-    hooks = Telling()
-    agent = make_parent(rig, check=check, hooks=hooks)
-    await rig.serve(agent)
-    runner = rig.runner()
-    rig.model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "the weather"}))
-    rig.model.add("rain", "done")
-    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
-    assert result.final_output == "done"
-    assert rig.model.requests[1].messages[-1].text == "ask for less"
-    assert rig.model.requests[2].last_user == "the weather"
-    assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [
-        f"{result.task_id}~0.2.0.0"
-    ]
-    assert hooks.told == ["start helper", "end helper: rain"]
-    assert said(result.tool_input_guardrail_results) == [("before", "no"), ("before", "yes")]
-    assert said(result.tool_output_guardrail_results) == [("after", {"gave": "rain"})]
-
-
-async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_run_waits(
+async def test_a_rejected_call_starts_no_task_and_what_was_found_of_another_is_kept_while_it_waits(
     rig: Rig,
 ) -> None:
     @tool(needs_approval=True)
@@ -346,23 +311,32 @@ async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_r
         return "paid"
 
     hooks = Telling()
-    agent = make_parent(rig, pay, hooks=hooks)
+    guarded = replace(
+        rig.agent(pay, name="helper").as_tool(),
+        tool_input_guardrails=[ToolInputGuardrail(check_call, "before")],
+        tool_output_guardrails=[ToolOutputGuardrail(allow_result, "after")],
+    )
+    agent = rig.agent(guarded, name="agent", hooks=hooks)
     await rig.serve(agent)
     runner = rig.runner(roll_events=50)
-    rig.model.add(call("helper", {"input": "a"}), call("pay"))
+    rig.model.add(call("helper", {"input": "the secret"}), call("helper", {"input": "a"}))
+    rig.model.call("pay")
     result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
-    before = ("before", {"given": '{"input": "a"}'})
-    assert said(result.tool_input_guardrail_results) == [before]
+    before = [("before", "no"), ("before", {"given": '{"input": "a"}'})]
+    assert said(result.tool_input_guardrail_results) == before
+    assert rig.model.requests[1].messages[-1].text == "ask for less"
     assert hooks.told == ["start helper"]
     [waits_for] = (await runner.run_task(result.task_id)).waiting_for
-    assert waits_for.startswith(f"{result.task_id}~0.1.0.0:1")
+    child = f"{result.task_id}~0.2.0.0"
+    assert waits_for.startswith(f"{child}:1")
+    assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [child]
     for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
     await until_rolled(runner.client, result.task_id)
     rig.model.add("it is paid", "done")
     await runner.approve(await ask(runner, result.task_id), by="ann")
     last = await Runner.run(agent, result.to_state(), runner=runner)
-    assert said(last.tool_input_guardrail_results) == [before]
+    assert said(last.tool_input_guardrail_results) == before
     assert said(last.tool_output_guardrail_results) == [("after", {"gave": "it is paid"})]
     assert hooks.told == ["start helper", "end helper: it is paid"]
     state = (await runner.get_task(result.task_id)).extra_state

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 from playwright.async_api import Browser
 
@@ -18,8 +17,7 @@ from holdfast.agents.tools.artifacts import PAGE, read_artifact
 from holdfast.agents.tools.tool import Tool
 from holdfast.archive import Keys
 from holdfast.cli.commands.lists.archive import check
-from holdfast.desk import Tokens, desk_app
-from holdfast.desk.identity.tenants import runner_of
+from holdfast.desk import desk_app
 from holdfast.errors import (
     BlobMissingError,
     CommandRefusedError,
@@ -382,27 +380,6 @@ async def test_the_desk_lists_them_and_a_browser_runs_none(
         )
         assert (await api.get(f"{at}/artifact", params={"name": "no"})).status_code == 404
         assert (await api.get(f"{at}/artifact")).status_code == 422
-
-
-async def test_who_is_of_one_tenant_gets_no_artifact_of_another(
-    runner: AgentRunner, tmp_path: Path
-) -> None:
-    task = await ran(runner, keep("a.txt", MARK), tenant="b")
-    [kept] = await runner.artifacts(task)
-    app = desk_app(runner, tokens=Tokens(tmp_path / "tokens.json"))
-    answers: dict[str, list[httpx.Response]] = {}
-    for tenant in ("a", "b"):
-        token = app.state.guard.tokens.make(f"of-{tenant}", ["viewer"], tenant=tenant)
-        async with client_of(app, token=token) as api:
-            answers[tenant] = [
-                await api.get(f"/api/v1/tasks/{task}/{path}")
-                for path in ("artifacts", "artifact?name=a.txt", f"artifact?name={kept.reference}")
-            ]
-    assert [each.status_code for each in answers["a"]] == [404] * 3
-    assert not any(MARK in each.text or "a.txt@" in each.text for each in answers["a"])
-    assert [each.status_code for each in answers["b"]] == [200] * 3
-    with pytest.raises(TaskNotFoundError):
-        await runner_of(runner, "a").read_artifact(task, "a.txt")
 
 
 async def test_a_replay_of_a_case_runs_no_tool_and_needs_none(runner: AgentRunner) -> None:

@@ -75,26 +75,32 @@ async def test_calls_of_many_tasks_are_one_batch_at_half_the_price(api: BatchApi
     assert not api.direct
 
 
-async def test_lines_without_an_answer_are_asked_again_or_directly_or_wait_for_a_person(
+async def test_odd_lines_and_those_without_an_answer_are_asked_again_or_wait_for_a_person(
     api: BatchApi,
 ) -> None:
-    said = {
-        "busy": {"response": {"status_code": 503, "body": {"error": {"message": "Busy."}}}},
+    said: dict[str, Any] = {
         "wrong": {"response": {"status_code": 400, "body": {"error": {"message": "Too odd."}}}},
+        "busy": {"response": {"status_code": 503, "body": {"error": {"message": "Busy."}}}},
         "lost": {},
+        "no number": {"response": {"status_code": "soon", "body": {}}},
+        "no body": {"response": {"status_code": 200}},
+        "no object": {"response": {"status_code": 200, "body": "<html>"}},
     }
     api.outcome = lambda text: said.get(text) if api.lines[text] == 1 else None
+    stranger = b'{"custom_id": "x", "response": {"status_code": 200, "body": {"id": "1"}}}'
+    api.odd = (b"", b"{", b"[" * 100_000, b"[]", b'"text"', b"\xff", stranger)
     async with AgentRunner.local(agent_of(api), data_dir=None, prices=PRICES) as runner:
-        tasks = [await runner.create_task(word, step_mode="automatic") for word in (*said, "good")]
-        for task in (tasks[0], *tasks[2:]):
-            await until_status(runner, task, "answered")
+        words = (*said, "good")
+        wrong, *tasks = [await runner.create_task(each, step_mode="automatic") for each in words]
+        for task, word in zip(tasks, words[1:], strict=True):
+            assert str(await runner.run_task(task)) == f"<{word}>"
             assert (await runner.get_task(task)).usage.requests == 1
-        refused = await until_status(runner, tasks[1], "needs_attention")
+        refused = await until_status(runner, wrong, "needs_attention")
         assert "refused the request (HTTP 400" in refused.error
         assert "Too odd" in refused.error
-        await runner.run_step(tasks[1])
-        await until_status(runner, tasks[1], "answered")
-    assert api.lines == {"busy": 2, "wrong": 2, "lost": 2, "good": 1}
+        await runner.run_step(wrong)
+        await until_status(runner, wrong, "answered")
+    assert api.lines == {**dict.fromkeys(said, 2), "good": 1}
     assert not api.direct
 
 
@@ -137,25 +143,6 @@ async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_f
         api.fails.clear()
         api.auto = 1
         assert str(await runner.run_step(task)) == "<a>"
-
-
-async def test_a_file_of_answers_may_be_odd_and_each_call_gets_its_own_or_is_asked_again(
-    api: BatchApi,
-) -> None:
-    said: dict[str, Any] = {
-        "no number": {"response": {"status_code": "soon", "body": {}}},
-        "no body": {"response": {"status_code": 200}},
-        "no object": {"response": {"status_code": 200, "body": "<html>"}},
-    }
-    api.outcome = lambda text: said.get(text) if api.lines[text] == 1 else None
-    stranger = b'{"custom_id": "x", "response": {"status_code": 200, "body": {"id": "1"}}}'
-    api.odd = (b"", b"{", b"[" * 100_000, b"[]", b'"text"', b"\xff", stranger)
-    async with AgentRunner.local(agent_of(api), data_dir=None) as runner:
-        tasks = [await runner.create_task(word, step_mode="automatic") for word in (*said, "good")]
-        for task, word in zip(tasks, (*said, "good"), strict=True):
-            assert str(await runner.run_task(task)) == f"<{word}>"
-    assert api.lines == {**dict.fromkeys(said, 2), "good": 1}
-    assert not api.direct
 
 
 async def test_one_line_that_a_provider_refuses_fails_no_other(api: BatchApi) -> None:
@@ -297,43 +284,34 @@ async def test_calls_that_are_over_are_forgotten_and_the_workflow_ends(
     assert api.lines == {"a": 2}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_an_option_that_cannot_be_used_is_refused() -> None:
+    odds: list[dict[str, Any]] = [
         {"wait": "soon"},
         {"age": timedelta(0)},
         {"wait": "1 s", "age": "1 s"},
         {"size": 0},
         {"size": 2001},
         {"account": "a.b"},
-    ],
-)
-def test_an_option_that_cannot_be_used_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
-        BatchModel("gpt-5-mini", **options)
-
-
-def test_only_a_model_of_openai_has_batches() -> None:
-    with pytest.raises(UserError, match="OpenAI's APIs"):
-        BatchModel("offline")
+    ]
+    for options in odds:
+        with pytest.raises(InvalidArgumentError, match=next(iter(options))):
+            BatchModel("gpt-5-mini", **options)
+    for model, why in (("offline", "OpenAI's APIs"), (AnyLLMModel("mistral/small"), "any-llm")):
+        with pytest.raises(UserError, match=why):
+            BatchModel(model)
 
 
 # ---- calls of Anthropic's models that wait for a batch, against a fake of its API over HTTP
 
 NAME = "anthropic/claude-sonnet-4-5"
 ANTHROPIC_PRICES = Prices({NAME: {"input": "1", "output": "10"}})
-HALF, WHOLE = 0.001, 0.002
-"""What 1,000 tokens read and 100 written cost."""
 
 
 @pytest.fixture
-def anthropic(monkeypatch: pytest.MonkeyPatch) -> Generator[BatchApi]:
-    """Serve the fake, and look at batches all the time."""
-    for name in ("FIRST_GAP", "LONGEST_GAP"):
-        monkeypatch.setattr(hand, name, 0.2)
+def anthropic(api: BatchApi, monkeypatch: pytest.MonkeyPatch) -> BatchApi:
+    """Be patient: a submission may be looked for."""
     monkeypatch.setattr("holdfast.serving.batches.workflow.PATIENCE", timedelta(seconds=6))
-    with serving_batches() as anthropic:
-        yield anthropic
+    return api
 
 
 @tool(effect="read")
@@ -470,8 +448,3 @@ async def test_a_batch_whose_submission_was_lost_is_found_though_a_task_of_it_ha
         assert float((await runner.get_task(tasks[1])).usage.paid) == HALF
     assert anthropic.lines == {"gone": 1, "a": 1}
     assert not anthropic.direct
-
-
-def test_other_providers_have_no_batches() -> None:
-    with pytest.raises(UserError, match="one of Anthropic by any-llm"):
-        BatchModel(AnyLLMModel("mistral/small"))

@@ -156,28 +156,6 @@ async def test_a_message_that_is_refused_names_the_task_and_leaves_nothing(
     assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
-async def test_of_runs_that_are_refused_at_once_one_runs(run: Runs, model: FakeOpenAI) -> None:
-    await run.serve(look)
-    model.add(hang("one"))
-
-    async def ask(k: int) -> str:
-        try:
-            given: Any = {"task_id": f"{run.rig.app}-{k}", "session": "s", "on_busy": "refuse"}
-            return str((await run("q", **given)).final_output)
-        except SessionBusyError:
-            return "refused"
-
-    asked = [asyncio.ensure_future(ask(k)) for k in range(4)]
-    await model.until_held()
-    await until_done(asked, 3)
-    model.release()
-    assert sorted(await asyncio.gather(*asked)) == ["one", "refused", "refused", "refused"]
-
-
-async def until_done(tasks: list[asyncio.Task[Any]], count: int) -> None:
-    await until(lambda: sum(each.done() for each in tasks) == count)
-
-
 async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(
     run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,15 +97,6 @@ async def test_a_run_waits_after_another_call_of_the_id(run: Runs, booking: Book
     assert ended == ["answered"]
 
 
-async def test_a_call_without_an_id_gets_one(run: Runs, booking: Booking) -> None:
-    run.model.raw(answer(called("book", SEAT, "")))
-    run.model.reply("done")
-    assert (await run("q", booking.tool)).final_output == "done"
-    assert booking.booked == ["1A"]
-    [result] = run.model.requests[-1].results
-    assert result
-
-
 async def test_an_approval_holds_for_the_call_that_it_was_given_for(run: Runs) -> None:
     booking = Booking(needs_approval=True)
     run.model.call("book", SEAT, id=ID)

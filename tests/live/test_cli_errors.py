@@ -106,11 +106,6 @@ def test_options_that_make_no_sense_are_usage_errors(cli: Here) -> None:
         assert failed.json["exit_code"] == 2
 
 
-def test_without_a_server_stop_is_fine_and_makes_no_directory(cli: Here) -> None:
-    assert cli("stop", "--json").json["stopped"] is False
-    assert not cli.data_dir.exists()
-
-
 def test_every_command_tells_its_exit_codes_takes_json_and_is_in_one_group(cli: Here) -> None:
     commands: list[str] = sorted(get_command(app).commands)  # type: ignore[attr-defined]
     assert sorted(name for names in GROUPS.values() for name in names) == commands

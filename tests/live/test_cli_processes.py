@@ -263,6 +263,7 @@ def test_a_command_ends_well_without_a_stdout(tmp_path: Path) -> None:
     done = ran(["sh", "-c", line], cli.home, cli.environment())
     assert done.returncode == 0, done.stderr
     assert "No server is running" in done.stderr
+    assert not cli.data_dir.exists()
 
 
 def test_texts_that_the_encoding_of_stdout_lacks_are_written_out(with_sum: Cli) -> None:

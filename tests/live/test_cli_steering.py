@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from typing import Any
@@ -164,7 +162,12 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
     assert "wrong words" in told
     assert "no step 's7'; it has: s1, s2." in run("rewind", task, "--to", "s7", expect=4).err
     run("feedback", task, "shorter please", "--by", "ann", "--queued")
+    for command in (("drop-step", task, "s9"), ("edit-step", task, "s9", "hi")):
+        failed = run(*command, "--json", expect=4)
+        assert "Could not find step_id: s9" in failed.err
+        assert failed.json["error"]["type"] == "StepNotFoundError"
     [upcoming] = run("show", task, "--json").json["upcoming"]
+    assert "says something" in run("edit-step", task, upcoming["step_id"], " ", expect=1).err
     run("edit-step", task, upcoming["step_id"], "do book bonn", "--by", "bob")
     assert run("step", task).code == 0
     rewound = run("rewind", task, "--to", "1", "--by", "ann")
@@ -173,6 +176,9 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
         'undone: book({"what": "bonn"})',
     ]
     assert "waits for  `holdfast attach` or `holdfast step`" in run("show", task).out
+    [left] = run("show", task, "--json").json["upcoming"]
+    run("drop-step", task, left["step_id"], "--by", "ann")
+    assert run("show", task, "--json").json["upcoming"] == []
 
     fork = run(
         "fork", task, "--at", "s2@0", "--input", "do book lima", "--agent", "other", "--json"
@@ -273,19 +279,6 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_with_all(run
         (("shwo",), 2, "Did you mean 'show'?"),
     ):
         assert said in run(*wrong, expect=code).err, wrong
-
-
-def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:
-    task = create(run, "queues", "book rome")
-    run("edit-step", task, "s1", "do book oslo")
-    assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
-    for command in (("drop-step", task, "s9"), ("edit-step", task, "s9", "hi")):
-        failed = run(*command, "--json", expect=4)
-        assert "Could not find step_id: s9" in failed.err
-        assert failed.json["error"]["type"] == "StepNotFoundError"
-    assert "says something" in run("edit-step", task, "s2", " ", expect=1).err
-    run("drop-step", task, "s2", "--by", "ann")
-    assert run("show", task, "--json").json["upcoming"] == []
 
 
 def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Here, cli: Cli) -> None:
@@ -425,13 +418,6 @@ def test_the_login_name_is_recorded_when_nobody_is_named(
     task = create(run, "named", "pay 1")
     run("step", task, expect=3)
     assert run("reject", task, "--reason", "no", "--json").json["by"] == "zoe"
-
-
-def test_the_package_starts_as_a_program_too(cli: Cli) -> None:
-    command = [sys.executable, "-m", "holdfast", "tasks", "--json", "--limit", "0"]
-    done = subprocess.run(command, env=cli.environment(), capture_output=True, check=False)
-    assert done.returncode == 2
-    assert b"--limit" in done.stderr
 
 
 def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli) -> None:

@@ -4,7 +4,8 @@ import json
 import random
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,26 @@ from tests.support.scale import all_of
 from tests.support.workers import Counting
 
 
-class FunctionCalling(AgentWorkerConformance):
-    commits = ("user", "assistant", "tool", "assistant")
+class Made(AgentWorkerConformance):
+    """The suite of a worker that is made without arguments."""
+
+    worker: Callable[[], AgentWorker]
 
     def make_worker(self) -> AgentWorker:
-        return FunctionCallingAgentWorker()
+        return type(self).worker()
+
+
+class Calling(Made):
+    """A worker that works; classes below break it."""
+
+    worker: Callable[[], AgentWorker] = FunctionCallingAgentWorker
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.add(call("note", {"text": input}), f"done: {input}")
+
+
+class FunctionCalling(Calling):
+    commits = ("user", "assistant", "tool", "assistant")
 
 
 def cost(check: str) -> Any:
@@ -60,11 +73,14 @@ def test_function_calling(check: str) -> None:
 
 
 @pytest.mark.exhaustive
-class TestReAct(AgentWorkerConformance):
+class Exhaustive(Made):
+    """A suite of `make test-all`."""
+
     commits = ("user", "assistant")
 
-    def make_worker(self) -> AgentWorker:
-        return ReActAgentWorker()
+
+class TestReAct(Exhaustive):
+    worker = ReActAgentWorker
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         given = json.dumps({"text": input})
@@ -72,19 +88,13 @@ class TestReAct(AgentWorkerConformance):
         api.reply(f"Thought: I can answer.\nAnswer: done: {input}")
 
 
-@pytest.mark.exhaustive
 class TestMultimodalReAct(TestReAct):
-    def make_worker(self) -> AgentWorker:
-        return MultimodalReActAgentWorker()
+    worker = MultimodalReActAgentWorker
 
 
-@pytest.mark.exhaustive
-class TestPlanAndSolve(AgentWorkerConformance):
-    commits = ("user", "assistant")
+class TestPlanAndSolve(Exhaustive):
     steps = 4
-
-    def make_worker(self) -> AgentWorker:
-        return PlanAndSolveAgentWorker(refine=False)
+    worker = partial(PlanAndSolveAgentWorker, refine=False)
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.reply(json.dumps({"sub_tasks": PLAN}), match="sub_tasks")
@@ -105,26 +115,18 @@ PLAN: list[dict[str, Json]] = [
 ]
 
 
-@pytest.mark.exhaustive
-class TestLLMCompiler(AgentWorkerConformance):
-    commits = ("user", "assistant")
+class TestLLMCompiler(Exhaustive):
     steps = 4
-
-    def make_worker(self) -> AgentWorker:
-        return LLMCompilerAgentWorker()
+    worker = LLMCompilerAgentWorker
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.reply(f'1. note("{input}")\n2. note("$1 again")\n3. join()<END_OF_PLAN>')
         api.reply(f"Thought: It is written down.\nAction: finish(done: {input})")
 
 
-@pytest.mark.exhaustive
-class TestChainOfAbstraction(AgentWorkerConformance):
-    commits = ("user", "assistant")
+class TestChainOfAbstraction(Exhaustive):
     steps = 4
-
-    def make_worker(self) -> AgentWorker:
-        return ChainOfAbstractionAgentWorker()
+    worker = ChainOfAbstractionAgentWorker
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         first, second = f'[FUNC note("{input}") = y1]', '[FUNC note("y1 again") = y2]'
@@ -144,12 +146,8 @@ class Noting(CustomAgentWorker):
         return {"output": answer.text}, not answer.message.calls
 
 
-@pytest.mark.exhaustive
-class TestCustom(AgentWorkerConformance):
-    commits = ("user", "assistant")
-
-    def make_worker(self) -> AgentWorker:
-        return Noting()
+class TestCustom(Exhaustive):
+    worker = Noting
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.add(call("note", {"text": input}), f"done: {input}")
@@ -162,23 +160,16 @@ async def note_and_say(question: str, ctx: StepContext) -> str:
     return (await ctx.call_model(tools=())).text
 
 
-@pytest.mark.exhaustive
-class TestFunction(AgentWorkerConformance):
-    commits = ("user", "assistant")
+class TestFunction(Exhaustive):
     steps = 1
-
-    def make_worker(self) -> AgentWorker:
-        return FunctionAgentWorker(note_and_say)
+    worker = partial(FunctionAgentWorker, note_and_say)
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.reply(f"done: {input}")
 
 
-@pytest.mark.exhaustive
-class TestPipeline(AgentWorkerConformance):
+class TestPipeline(Exhaustive):
     """Two runs of a graph: a model's text is noted, then the answer is made of what was noted."""
-
-    commits = ("user", "assistant")
 
     def make_worker(self) -> AgentWorker:
         return PipelineAgentWorker(
@@ -213,13 +204,18 @@ def is_to_be_noted(text: Json) -> bool:
     return str(text).startswith("note")
 
 
-@pytest.mark.exhaustive
-class TestCounting(AgentWorkerConformance):
+class Silent(Made):
+    """A worker without model; classes below break it."""
+
     uses_model = False
     uses_tools = False
+    steps = 3
+    worker: Callable[[], AgentWorker] = Counting
 
-    def make_worker(self) -> AgentWorker:
-        return Counting(3)
+
+@pytest.mark.exhaustive
+class TestCounting(Silent):
+    worker = partial(Counting, 3)
 
 
 WORKERS = (
@@ -253,13 +249,11 @@ class Polled(AgentWorker):
         return TaskStepOutput(output=answers, task_step=step, next_steps=following)
 
 
-class Polling(AgentWorkerConformance):
+class Polling(Made):
     """A worker that honestly asks for the same more than once."""
 
     uses_tools = False
-
-    def make_worker(self) -> AgentWorker:
-        return Polled()
+    worker = Polled
 
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.add("yes", "no", "yes")
@@ -280,31 +274,6 @@ def test_a_call_that_runs_is_not_a_held_call(tmp_path: Path) -> None:
 
 
 # ---- each check of the conformance suite fails for a worker that breaks what it claims
-
-
-class Calling(AgentWorkerConformance):
-    """A worker that works, to be broken by the classes below."""
-
-    worker: type[AgentWorker] = FunctionCallingAgentWorker
-
-    def make_worker(self) -> AgentWorker:
-        return self.worker()
-
-    def script(self, api: FakeOpenAI, input: str) -> None:
-        api.call("note", {"text": input})
-        api.reply(f"done: {input}")
-
-
-class Silent(AgentWorkerConformance):
-    """A worker without model, to be broken."""
-
-    uses_model = False
-    uses_tools = False
-    steps = 3
-    worker: type[AgentWorker] = Counting
-
-    def make_worker(self) -> AgentWorker:
-        return self.worker()
 
 
 def counted(step: TaskStep, n: int, *, state: dict[str, Any] | None = None) -> TaskStepOutput:
@@ -494,8 +463,6 @@ def test_checks_that_do_not_apply_are_not_made_and_say_why() -> None:
     assert Calling.not_checked == {}
     assert all(callable(getattr(Calling, name)) for name in checks())
 
-
-def test_a_class_below_one_that_left_a_check_out_makes_it_again() -> None:
     class Again(Silent):
         uses_model = True
 

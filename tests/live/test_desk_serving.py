@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import InvalidArgumentError, ServerStartError
 from tests.support import forked
 from tests.support.rig import Rig, until
+from tests.support.serving import running
 
 ROOT = Path(__file__).parent.parent.parent
 AGENTS = """
@@ -33,38 +33,18 @@ def signed_in(printed: str, token: str = "") -> httpx.AsyncClient:
 
 
 @contextmanager
-def started(directory: Path, *command: str) -> Generator[str]:
+def started(directory: Path, *command: str, program: str = "holdfast") -> Generator[str]:
     """Run a command until the block ends; yield the first address that it prints."""
     own = {"PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(directory / "data")}
-    with subprocess.Popen(
-        forked.command(*command),
-        cwd=directory,
-        env={**forked.bare_environment(), **own},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            said: list[str] = []
-            for line in process.stdout:
-                said.append(line)
-                if found := re.search(r"http://[\d.]+:\d+\S*", line):
-                    break
-            else:
-                pytest.fail("".join(said))
-            yield found[0]
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+    with running(*command, program=program, home=directory, agents=AGENTS, **own) as it:
+        yield it.wait_for(r"http://[\d.]+:\d+\S*(?=\s)")
 
 
 async def test_dev_prints_first_what_opens_the_desk_and_serves_the_agents_beside_it(
     tmp_path: Path, browser: Browser
 ) -> None:
-    (tmp_path / "mine.py").write_text(AGENTS, encoding="utf-8")
     port = str(free_port())
-    with started(tmp_path, "-m", "holdfast", "dev", "mine:agents", "--port", port) as url:
+    with started(tmp_path, "dev", "mine:agents", "--port", port) as url:
         assert url.startswith(f"http://127.0.0.1:{port}/login#")
         page = await browser.new_page()
         await page.goto(url)
@@ -91,7 +71,7 @@ async def test_a_desk_of_its_own_asks_for_a_token_once_there_is_one(tmp_path: Pa
         return done.stdout.strip()
 
     token = said("make", "anna", "--role", "operator")
-    with started(tmp_path, "-m", "holdfast", "desk", "--port", "0") as url:
+    with started(tmp_path, "desk", "--port", "0") as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             assert (await client.get("/api/v1/me")).status_code == 401
             headers = {"Authorization": f"Bearer {token}"}
@@ -107,8 +87,8 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
 ) -> None:
     example = ROOT / "examples" / "desk" / "app.py"
     assert len(example.read_text(encoding="utf-8").splitlines()) <= 40
-    served = ("-m", "uvicorn", "--app-dir", str(example.parent), "app:app", "--port", "0")
-    with started(tmp_path, *served) as url:
+    served = ("--app-dir", str(example.parent), "app:app", "--port", "0")
+    with started(tmp_path, *served, program="uvicorn") as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             assert (await client.get("/desk/api/v1/tasks")).status_code == 401
         [file] = tmp_path.rglob("desk-local-token")

@@ -30,7 +30,6 @@ from holdfast.engine.dev_server import server as dev_server
 from holdfast.engine.dev_server.leases import (
     acquire_lease,
     leased_server,
-    live_leases,
     release_lease,
 )
 from holdfast.engine.dev_server.process import processes_in, start_time, wait_until
@@ -305,7 +304,7 @@ async def held(data_dir: Path) -> AsyncGenerator[int]:
     assert await wait_until(lambda: is_gone(holder), SOON)
 
 
-async def test_the_last_lease_stops_the_server_and_not_before(
+async def test_the_last_lease_stops_the_server_not_before_and_who_comes_always_has_one(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dev_server, "LEFT_SECONDS", 60.0)  # its watcher must not be quicker
@@ -320,6 +319,14 @@ async def test_the_last_lease_stops_the_server_and_not_before(
     assert await release_lease(again)
     assert is_gone(server.pid)
     assert not list((data_dir / "leases").iterdir())
+
+    async def come_and_go() -> None:
+        for _ in range(2):
+            async with leased_server(data_dir) as other:
+                await connect_embedded(other)
+
+    await asyncio.gather(*(come_and_go() for _ in range(3)))  # those of one process are counted
+    assert find_server(data_dir) is None
 
 
 async def test_a_server_ends_by_itself_once_its_last_holder_is_killed_unless_it_is_kept(
@@ -352,25 +359,6 @@ async def test_a_server_whose_directory_is_deleted_ends_with_its_last_holder(
     assert not watch.is_left(data_dir, {*held_by, os.getpid()})
     assert await wait_until(lambda: is_gone(pid), SOON)
     data_dir.mkdir()  # for the fixture
-
-
-async def test_leases_of_one_process_are_counted_and_who_comes_always_has_a_server(
-    data_dir: Path,
-) -> None:
-    async with leased_server(data_dir) as server:
-        async with leased_server(data_dir) as same:
-            assert same == server
-            assert len(live_leases(data_dir)) == 2
-        assert find_server(data_dir) == server
-    assert is_gone(server.pid)
-
-    async def come_and_go() -> None:
-        for _ in range(2):
-            async with leased_server(data_dir) as server:
-                await connect_embedded(server)
-
-    await asyncio.gather(*(come_and_go() for _ in range(3)))
-    assert find_server(data_dir) is None
 
 
 async def test_an_ephemeral_server_works_stops_and_takes_no_web_page_s_order() -> None:

@@ -1,7 +1,6 @@
 """Environments as users have them: the wheel, installed without extras and with each."""
 
 import functools
-import json
 import os
 import re
 import shutil
@@ -56,22 +55,10 @@ class Environment:
         return ran(command, self.work, self.variables(**more))
 
     def holdfast(self, *commands: str, **more: str) -> list[Result]:
-        """Run commands of Holdfast in it, one after the other: all import what they need once."""
-        asked: list[dict[str, object]] = []
-        for number, command in enumerate(commands):
-            files = {name: self.work / f"{number}.{name}" for name in ("in", "out", "err")}
-            for file in files.values():
-                file.write_bytes(b"")
-            command_line = {"arguments": command.split(), "directory": str(self.work)}
-            named = {name: str(file) for name, file in files.items()}
-            asked.append({**command_line, "environment": self.variables(**more), **named})
-        program = [str(self.root / "bin" / "python"), "-P", f"{ROOT}/tests/support/commands.py"]
-        lines = "".join(f"{json.dumps(each)}\n" for each in asked)
-        codes = map(int, printed_by(program, self.work, self.variables(), input=lines).split())
-        return [
-            Result(code, *((self.work / f"{number}.{name}").read_text() for name in ("out", "err")))
-            for number, code in zip(range(len(commands)), codes, strict=True)
-        ]
+        """Run commands of Holdfast in it, one after the other."""
+        variables = self.variables(**more)
+        ended = [ran(self.command(*each.split()), self.work, variables) for each in commands]
+        return [Result(done.returncode, done.stdout, done.stderr) for done in ended]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -85,10 +85,22 @@ def test_compose_file_obeys_the_specification() -> None:
         assert done.returncode == 0, done.stdout
 
 
-def test_every_image_has_a_fixed_tag(compose: dict[str, Any]) -> None:
+def test_every_service_has_a_fixed_image_limits_and_its_secrets_from_variables_of_this_machine(
+    compose: dict[str, Any],
+) -> None:
+    published: list[str] = []
     for name, service in compose["services"].items():
         _, _, tag = interpolated(service["image"]).rpartition(":")
         assert re.fullmatch(r"v?\d[\w.-]*", tag), name
+        assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory"}, name
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|PWD", variable):
+                assert ":?" in value, name  # no default
+            if re.search("PASSWORD|PWD|KEY|SECRET|TOKEN", variable):
+                assert value is None or VARIABLE.fullmatch(value), variable
+        published += service.get("ports", [])
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
 def test_two_workers_share_the_archive(compose: dict[str, Any]) -> None:
@@ -98,22 +110,6 @@ def test_two_workers_share_the_archive(compose: dict[str, Any]) -> None:
     assert "ports" not in worker
     archive = interpolated(worker["environment"]["HOLDFAST_ARCHIVE"]).removeprefix("file://")
     assert f"archive:{archive}" in worker["volumes"]
-
-
-def test_every_secret_comes_from_a_variable(compose: dict[str, Any]) -> None:
-    for service in compose["services"].values():
-        for name, value in service.get("environment", {}).items():
-            if re.search("PASSWORD|PWD|KEY|SECRET|TOKEN", name):
-                assert value is None or VARIABLE.fullmatch(value), name
-
-
-def test_no_secret_has_a_default_and_every_service_has_limits(compose: dict[str, Any]) -> None:
-    for name, service in compose["services"].items():
-        for variable, value in service.get("environment", {}).items():
-            if re.search("PASSWORD|PWD", variable):
-                assert ":?" in value, name
-        limits = service["deploy"]["resources"]["limits"]
-        assert limits.keys() == {"cpus", "memory"}, name
 
 
 def test_the_tls_file_changes_services_that_there_are(compose: dict[str, Any]) -> None:
@@ -143,12 +139,6 @@ def test_scripts_are_written_in_shell(compose: dict[str, Any]) -> None:
     for name in ("temporal-schema", "temporal-namespace", "backup"):
         text = script(compose["services"][name])
         assert subprocess.run(["sh", "-n", "-c", text], check=False).returncode == 0, name
-
-
-def test_ports_are_published_to_this_machine_only(compose: dict[str, Any]) -> None:
-    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
-    assert ports
-    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
 async def test_set_up_makes_namespace_and_search_attributes_on_a_bare_server(

@@ -29,17 +29,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def read_build(out: Path) -> Built:
     """Read the one sdist and the one wheel of a directory."""
     (wheel,) = out.glob("*.whl")
-    packed = sdist_names(out)
-    with ZipFile(wheel) as archive:
-        (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
-        return Built(packed, frozenset(archive.namelist()), archive.read(entry_points).decode())
-
-
-def sdist_names(out: Path) -> frozenset[str]:
-    """Return the names in the one sdist of a directory."""
     (sdist,) = out.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        return frozenset(name.partition("/")[2] for name in archive.getnames())
+    with tarfile.open(sdist) as packed, ZipFile(wheel) as archive:
+        sources = frozenset(name.partition("/")[2] for name in packed.getnames())
+        (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        return Built(sources, frozenset(archive.namelist()), archive.read(entry_points).decode())
 
 
 def test_wheel_has_exactly_the_modules_of_the_three_trees(built: Built) -> None:
@@ -49,21 +43,12 @@ def test_wheel_has_exactly_the_modules_of_the_three_trees(built: Built) -> None:
     assert {name for name in built.wheel if name.endswith(".py")} == expected
 
 
-def test_wheel_claims_one_top_level_name(built: Built) -> None:
+def test_wheel_claims_one_name_is_typed_and_carries_licence_and_command(built: Built) -> None:
     names = {name.partition("/")[0] for name in built.wheel}
     assert {name for name in names if not name.endswith(".dist-info")} == {"holdfast"}
-
-
-def test_wheel_is_typed(built: Built) -> None:
     stubs = {"holdfast/__init__.pyi", "holdfast/models/__init__.pyi"}
     assert {"holdfast/py.typed", *stubs} <= built.wheel
-
-
-def test_wheel_carries_the_licence(built: Built) -> None:
     assert any(name.endswith("/licenses/LICENSE") for name in built.wheel)
-
-
-def test_wheel_installs_the_command(built: Built) -> None:
     assert "holdfast = holdfast.cli:main" in built.entry_points
 
 

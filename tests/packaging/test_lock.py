@@ -69,17 +69,17 @@ def build_tools() -> list[Requirement]:
     return [Requirement(line) for line in project()["build-system"]["requires"]]
 
 
-def test_dev_lock_satisfies_every_dependency_and_extra() -> None:
-    extras = project()["project"]["optional-dependencies"]
-    assert unmet([*asked_for(*extras), *build_tools()], DEV) == []
-
-
-def test_demo_lock_satisfies_core_local_desk_and_the_build() -> None:
-    assert unmet([*asked_for("local", "desk"), *build_tools()], "requirements-demo.lock") == []
-
-
-def test_production_lock_satisfies_core_keys_local_and_s3() -> None:
-    assert unmet(asked_for("keys", "local", "s3"), "requirements.lock") == []
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        (DEV, [*asked_for(*project()["project"]["optional-dependencies"]), *build_tools()]),
+        ("requirements-demo.lock", [*asked_for("local", "desk"), *build_tools()]),
+        ("requirements.lock", asked_for("keys", "local", "s3")),
+    ],
+    ids=["dev", "demo", "production"],
+)
+def test_a_lock_satisfies_what_is_installed_by_it(lock: str, wanted: list[Requirement]) -> None:
+    assert unmet(wanted, lock) == []
 
 
 @pytest.mark.parametrize("lock", PARTS)
@@ -90,12 +90,14 @@ def test_each_other_lock_has_versions_of_the_dev_lock_which_were_tested(lock: st
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_pin_has_one_version_and_a_hash(lock: str) -> None:
+def test_every_pin_has_one_version_and_a_hash_and_no_source_is_named(lock: str) -> None:
     pins = [pin for found in read_lock(lock).values() for pin in found]
     assert pins
     for pin in pins:
         assert str(pin.version)
         assert pin.hashes, f"{pin.requirement} has no hash"
+    text = (ROOT / lock).read_text("utf-8")
+    assert not re.search(r"://|--index|--extra-index|--find-links|--trusted-host", text)
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -133,9 +135,3 @@ def _installed_requirements(name: str, extras: set[str]) -> list[Requirement]:
         if requirement.marker is None
         or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
     ]
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-def test_lock_names_no_source(lock: str) -> None:
-    text = (ROOT / lock).read_text("utf-8")
-    assert not re.search(r"://|--index|--extra-index|--find-links|--trusted-host", text)

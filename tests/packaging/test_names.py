@@ -35,23 +35,15 @@ def test_an_installed_package_of_that_name_wins_over_the_checkout(
 
 
 @pytest.mark.parametrize("name", MAPPED)
-def test_directory_at_the_root_is_no_package(name: str) -> None:
-    assert (ROOT / name).is_dir()
+def test_its_directory_at_the_root_is_no_package_and_is_linked_and_imported_as_a_part_of_ours(
+    name: str, tmp_path: Path
+) -> None:
     assert not (ROOT / name / "__init__.py").exists()
-
-
-@pytest.mark.parametrize("name", MAPPED)
-def test_link_leads_to_the_directory_at_the_root(name: str) -> None:
     assert (ROOT / "holdfast" / name).samefile(ROOT / name)
-
-
-@pytest.mark.parametrize("name", MAPPED)
-def test_import_name_works_outside_the_checkout(name: str, tmp_path: Path) -> None:
     module = next(python_files(ROOT / name))
     dotted = ".".join(module.relative_to(ROOT).with_suffix("").parts)
-    code = f"import holdfast.{dotted} as m; print(m.__file__)"
-    found = Path(run_python(code, cwd=tmp_path))
-    assert found.samefile(module)
+    code = f"import holdfast.{dotted} as m; print(m.__file__)"  # outside the checkout
+    assert Path(run_python(code, cwd=tmp_path)).samefile(module)
 
 
 def test_nothing_imports_them_by_their_bare_name() -> None:
@@ -59,13 +51,8 @@ def test_nothing_imports_them_by_their_bare_name() -> None:
     files = [*trees, *ROOT.glob("*.py")]
     assert len(files) > len(TREES)
     assert [path for path in files if BARE_IMPORT.search(path.read_text("utf-8"))] == []
-
-
-@pytest.mark.parametrize(
-    "line", ["import workflows", "import os, workflows.x", "    from activities.a import b"]
-)
-def test_bare_import_is_seen(line: str) -> None:
-    assert BARE_IMPORT.search(f"import os\n{line}\n")
+    for line in ("import workflows", "import os, workflows.x", "    from activities.a import b"):
+        assert BARE_IMPORT.search(f"import os\n{line}\n")
 
 
 def test_nothing_tells_anyone_to_install_the_other_project_of_our_name() -> None:

@@ -38,19 +38,23 @@ class Program:
         """What it has written, each line as JSON."""
         return [json.loads(line) for line in self.text.splitlines()]
 
-    def wait_for(self, said: str) -> None:
-        """Wait until it has written this."""
-        while re.search(said, self.text) is None:
+    def wait_for(self, said: str) -> str:
+        """Wait until it has written this; return it."""
+        while (found := re.search(said, self.text)) is None:
             assert self.process.poll() is None, self.text
             time.sleep(0.02)
+        return found[0]
 
 
 @contextmanager
-def running(*arguments: str, home: Path, agents: str = "", **variables: str) -> Generator[Program]:
+def running(
+    *arguments: str, home: Path, agents: str = "", program: str = "holdfast", **variables: str
+) -> Generator[Program]:
     """Run a program until the block ends.
 
     Args:
-        arguments: Those of `holdfast`.
+        arguments: Its arguments.
+        program: The module that is run.
         home: Where it runs.
         agents: Code of its module `mine`.
         variables: Its environment, besides that of the tests.
@@ -62,7 +66,7 @@ def running(*arguments: str, home: Path, agents: str = "", **variables: str) -> 
     with (
         log.open("w") as stderr,
         subprocess.Popen(
-            forked.command("-m", "holdfast", *arguments),
+            forked.command("-m", program, *arguments),
             cwd=home,
             env={**kept, **variables},
             stdout=subprocess.DEVNULL,

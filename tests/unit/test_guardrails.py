@@ -74,6 +74,8 @@ def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
         check_run_hooks(AgentHooks())
     with pytest.raises(TypeError, match="is not a RunHooks"):
         check_run_hooks(asyncio)
+    with pytest.raises(TypeError, match=r"Runner.run\(hooks=...\)"):
+        Agent(name="a", hooks=RunHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def event(**body: Any) -> Entry:
