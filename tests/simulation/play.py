@@ -26,10 +26,10 @@ task, and so on; "session" is the session, "paid" the mailbox of events of that 
 """
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from temporalio.api.common.v1 import Payload, SearchAttributes
 from temporalio.converter import encode_search_attributes
@@ -38,7 +38,7 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.state import TaskInput
+from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.mailbox import mailbox_id
 from holdfast.values.settings import Budget
@@ -49,6 +49,7 @@ from tests.simulation.run import CONVERTER, Counts, Run, ViolationError
 from tests.simulation.server import Server
 from tests.simulation.table import Table
 from tests.simulation.worker import SimWorker, memory_archive
+from tests.support.there import there
 
 FATES = {
     "held": "it is not begun before a release",
@@ -142,10 +143,25 @@ class Simulation:
         self.invariants = Invariants(self)
         self.server.after = self.invariants.after
         self._deploy([])
-        given = task_input(schedule)
+        self.start(TASK, task_input(schedule))
+
+    @classmethod
+    @contextmanager
+    def playing(cls, *args: Any, **options: Any) -> Generator[Self]:
+        """Give a simulation in virtual time."""
+        clock = Clock()
+        with virtual_time(clock):
+            simulation = cls(*args, clock=clock, **options)
+            try:
+                yield simulation
+            finally:
+                simulation.close()
+
+    def start(self, id: str, given: TaskInput) -> None:
+        """Begin a task."""
         self.server.start(
             AGENT_TASK,
-            TASK,
+            id,
             payloads(given),
             memo=_encoded(memo(given.input, now=EPOCH)),
             attributes=_attributes_of(given),
@@ -174,12 +190,18 @@ class Simulation:
                     run.close()
         self.worker.close()
 
-    def choose(self, choice: Choice) -> None:
-        """Let a choice happen, and check what may never happen."""
-        self.note(f"-- {choice!r}")
-        verb, *rest = choice
-        getattr(self, f"_{verb}")(*rest)
-        self.invariants.look()
+    def choose(self, *choices: Choice) -> None:
+        """Let choices happen, and check after each what may never happen."""
+        for choice in choices:
+            self.note(f"-- {choice!r}")
+            verb, *rest = choice
+            getattr(self, f"_{verb}")(*rest)
+            self.invariants.look()
+
+    def session(self, id: str = SESSION) -> SessionState:
+        """Ask a session what it has."""
+        found = there(self.server.newest(id)).query("state")
+        return SessionState.model_validate_json(found.data)
 
     def note(self, line: str) -> None:
         """Add a line to the trace."""
@@ -387,20 +409,59 @@ class Played:
     violation: str = ""
     ledger: list[str] = field(default_factory=list[str])
 
+    @property
+    def steps(self) -> list[str]:
+        """The completed steps in the ledger."""
+        return [entry for entry in self.ledger if entry.startswith('{"step"')]
+
 
 def play(schedule: Schedule, of: str = TASK) -> Played:
     """Play a schedule to its end, or to the first violation; tell the ledger of this task."""
-    clock = Clock()
-    with virtual_time(clock):
-        simulation = Simulation(schedule, clock)
+    with Simulation.playing(schedule) as simulation:
         found = Played(simulation.trace, simulation.server.counts)
         try:
-            for choice in schedule.choices:
-                simulation.choose(choice)
+            simulation.choose(*schedule.choices)
             simulation.invariants.check_chains()
             found.ledger = simulation.invariants.ledger_of(of)
         except (Exception, StuckError) as error:  # noqa: BLE001  each is a find
             found.violation = f"{type(error).__name__}: {error}"
-        finally:
-            simulation.close()
     return found
+
+
+# ---- for tests
+
+RUN: Choice = ("run", 0, "r1", {"all": True})
+SETTLE: Choice = ("settle",)
+HOME: Choice = ("home",)
+LOOK = ["look", {"what": "1"}]
+MARKS: list[Any] = [[LOOK, ["mark", {"text": str(k)}]] for k in range(4)]
+"""Turns enough for a task that continues as new after 50 events."""
+
+
+def say(verb: str, **body: Any) -> Choice:
+    """Return the choice of a command of ann's."""
+    return ("say", 0, verb, {"by": "ann", **body})
+
+
+def undo(id: str = "u1", **fields: Any) -> Choice:
+    """Return the choice of an undo of bob's."""
+    return ("undo", 0, id, {"by": "bob", **fields})
+
+
+def nested(*turns: Any) -> list[Any]:
+    """Return a call of a plan that begins a nested task, which has these turns."""
+    return ["helper", {"input": json.dumps(turns)}]
+
+
+def assert_holds(schedule: Schedule, of: str = TASK) -> Played:
+    """Play a schedule; what must hold does."""
+    played = play(schedule, of)
+    assert not played.violation, "\n".join([*played.trace, played.violation])
+    return played
+
+
+def held(
+    plan: list[Any], *choices: Choice, of: str = TASK, real: bool = False, **options: Any
+) -> Played:
+    """Play these choices; what must hold does. The options are those of a schedule."""
+    return assert_holds(Schedule(plan, [*choices], real=real, options=options), of)

@@ -114,10 +114,7 @@ class Service(ServiceClient):
         self, req: api.GetWorkflowExecutionHistoryRequest
     ) -> api.GetWorkflowExecutionHistoryResponse:
         """Tell what a mark of a call is compared with: the run before, and the activities."""
-        if (
-            req.history_event_filter_type
-            == HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT
-        ):
+        if req.history_event_filter_type == CLOSE_EVENT:
             raise RPCError("ends are not simulated", RPCStatusCode.UNIMPLEMENTED, b"")
         run, found = self._run(req.execution), api.GetWorkflowExecutionHistoryResponse()
         chain = self._server.chains[run.id]

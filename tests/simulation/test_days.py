@@ -11,12 +11,9 @@ from holdfast.errors import ModelUnavailableError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.wire import UsedDay
 from tests.simulation.clock import EPOCH
-from tests.simulation.play import Choice, Played, Schedule, play
+from tests.simulation.play import HOME, LOOK, RUN, SETTLE, Choice, Played, held, say
 
-LOOK = ["look", {"what": "1"}]
-RUN: Choice = ("run", 0, "r1", {"all": True})
-APPROVE: Choice = ("say", 0, "approve", {"approval": "open", "by": "ann"})
-REJECT: Choice = ("say", 0, "reject", {"approval": "open", "by": "ann"})
+APPROVE, REJECT = (say(verb, approval="open") for verb in ("approve", "reject"))
 ENDS = EPOCH + 1000
 STEPS = 3
 KNOWN = Registry.model_of_run
@@ -48,44 +45,36 @@ def played(
         return Spent(of_dollars)
 
     monkeypatch.setattr(Registry, "model_of_run", model_of_run)
-    schedule = Schedule([[LOOK], [LOOK], "done"], [RUN, ("settle",), *choices], real=True)
-    schedule.options = options
-    found = play(schedule)
-    assert not found.violation, "\n".join([*found.trace, found.violation])
-    return found
+    return held([[LOOK], [LOOK], "done"], RUN, SETTLE, *choices, real=True, **options)
 
 
 def counts(played: Played) -> tuple[int, int]:
     """Count the completed steps, and the approvals that were asked for."""
-    steps = sum(entry.startswith('{"step"') for entry in played.ledger)
-    return steps, sum('"asked"' in entry for entry in played.ledger)
+    return len(played.steps), sum('"asked"' in entry for entry in played.ledger)
 
 
 @pytest.mark.parametrize(
-    "between",
-    [[], [("evict", 0)], [("lose", 0)], [("say", 0, "feedback", {"text": "on", "by": "ann"})]],
-    ids=["nothing", "eviction", "lost task", "feedback"],
+    "between", [[], [("evict", 0)], [("lose", 0)], [say("feedback", text="on")]], ids=str
 )
 def test_it_goes_on_by_itself_when_the_next_day_begins(
     monkeypatch: pytest.MonkeyPatch, between: list[Choice]
 ) -> None:
-    assert counts(played(monkeypatch, *between, ("settle",))) == (0, 1)
-    after = (("wait", 1005), ("settle",))
-    assert counts(played(monkeypatch, *between, ("settle",), *after)) == (STEPS, 1)
+    assert counts(played(monkeypatch, *between, SETTLE)) == (0, 1)
+    after = (("wait", 1005), SETTLE)
+    assert counts(played(monkeypatch, *between, SETTLE, *after)) == (STEPS, 1)
 
 
 def test_a_person_lets_it_go_on_with_an_amount_or_call_by_call_or_finish(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    by_call = [APPROVE, ("settle",)] * STEPS
+    by_call = [APPROVE, SETTLE] * STEPS
     assert counts(played(monkeypatch, *by_call, of_dollars=False)) == (STEPS, STEPS)
     assert counts(played(monkeypatch, *by_call[:2])) == (STEPS, 1)
-    assert counts(played(monkeypatch, REJECT, ("settle",))) == (1, 1)
+    assert counts(played(monkeypatch, REJECT, SETTLE)) == (1, 1)
 
 
 def test_it_waits_over_rollovers_and_may_be_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [("say", 0, "feedback", {"text": str(k), "by": "ann"}) for k in range(30)]
-    rolled = played(monkeypatch, *said, ("settle",), ("wait", 1005), ("settle",), roll_events=50)
+    said = [say("feedback", text=str(k)) for k in range(30)]
+    rolled = played(monkeypatch, *said, SETTLE, ("wait", 1005), SETTLE, roll_events=50)
     assert counts(rolled) == (STEPS, 1)
-    abandoned = played(monkeypatch, ("say", 0, "abandon", {"by": "ann"}), ("settle",), ("home",))
-    assert counts(abandoned) == (0, 1)
+    assert counts(played(monkeypatch, say("abandon"), SETTLE, HOME)) == (0, 1)

@@ -5,9 +5,9 @@ in line, and nobody waits for one that has ended.
 """
 
 import random
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,26 +24,26 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import SessionBusyError
 from holdfast.reading.queries import Presence
 from holdfast.reading.reader import Reader
-from holdfast.reading.visibility import memo
 from holdfast.task.data.head import SessionRef
 from holdfast.task.data.state import CLAIM, TURN, Claim, CommitRef, SessionState
 from holdfast.values.runs.status import OnBusy
 from holdfast.workflows import session
-from tests.simulation.clock import EPOCH, Clock, virtual_time
+from tests.simulation.clock import EPOCH, Clock
 from tests.simulation.play import (
+    LOOK,
     SESSION,
+    SETTLE,
     TASK,
     Schedule,
     Simulation,
-    _attributes_of,
-    _encoded,
     payloads,
     task_input,
 )
 from tests.simulation.run import Run
 from tests.simulation.service import Service, client_of
+from tests.support.there import there
 
-PLAN = [[["look", {"what": "1"}]], "done"]
+PLAN = [[LOOK], "done"]
 OPTIONS = {"session": True, "automatic": True, "finalize": True}
 
 
@@ -55,7 +55,7 @@ class Line(Simulation):
         began: Tasks in the order in which they began.
     """
 
-    def __init__(self, clock: Clock, index_size: int = 500) -> None:
+    def __init__(self, index_size: int = 500, *, clock: Clock) -> None:
         super().__init__(Schedule(plan=["hello"], choices=[], options={"paused": "ann"}), clock)
         self.came: list[str] = []
         self.began: list[str] = []
@@ -89,21 +89,11 @@ class Line(Simulation):
     def begin(self, id: str, *, claims: bool, **options: Any) -> None:
         """Create a task; its client gets in line for it, or leaves that to the task."""
         given = task_input(Schedule(plan=PLAN, choices=[], options=OPTIONS | options))
-        session = given.head.session
-        assert session is not None
-        head = given.head.model_copy(
-            update={"session": session.model_copy(update={"queues": True})}
-        )
-        given = given.model_copy(update={"head": head})
+        queues = there(given.head.session).model_copy(update={"queues": True})
+        head = given.head.model_copy(update={"session": queues})
         if claims:
             self.claim(Claim(task=id))
-        self.server.start(
-            AGENT_TASK,
-            id,
-            payloads(given),
-            memo=_encoded(memo(given.input, now=EPOCH)),
-            attributes=_attributes_of(given),
-        )
+        self.start(id, given.model_copy(update={"head": head}))
 
     @property
     def others(self) -> list[str]:
@@ -134,40 +124,31 @@ class Line(Simulation):
         """Let everything happen that does by itself, watches included, until nothing does."""
         self.server.fates.clear()
         for _ in range(12):
-            self.choose(("release",))
-            self.choose(("settle",))
+            self.choose(("release",), SETTLE)
             self.server.watch()
-            self.choose(("settle",))
+            self.choose(SETTLE)
 
     def check_order(self) -> None:
         """Tasks begin in the order in which they got in line."""
         order = [id for id in self.came if id in self.began]
         assert self.began == order, f"they came as {self.came}, and began as {self.began}"
 
+    def commit(self, task: str) -> None:
+        """Append a turn to the session."""
+        turn = CommitRef(task=task, sha256="0" * 64, count=1)
+        self.worker._in_a_loop(
+            commit_turn(client_of(self.server), self.archive, SESSION, "q", turn)
+        )
 
-@contextmanager
-def line(index_size: int = 500) -> Generator[Line]:
-    clock = Clock()
-    with virtual_time(clock):
-        simulation = Line(clock, index_size)
-        try:
-            yield simulation
-        finally:
-            simulation.close()
+    @property
+    def line(self) -> tuple[str, ...]:
+        """Who has the floor, and who waits for it."""
+        return self.session().line
 
-
-def line_of(simulation: Line, session: str = SESSION) -> tuple[str, ...]:
-    run = simulation.server.newest(session)
-    assert run is not None
-    return SessionState.model_validate_json(run.query("state").data).line
-
-
-def turns(simulation: Line) -> list[str]:
-    """Return whose turns the session has, in order."""
-    run = simulation.run_of("session")
-    assert run is not None
-    state = SessionState.model_validate_json(run.query("state").data)
-    return [each.task for each in state.commits]
+    @property
+    def turns(self) -> list[str]:
+        """Whose turns the session has, in order."""
+        return [each.task for each in self.session().commits]
 
 
 def is_called(simulation: Line, id: str) -> bool:
@@ -180,28 +161,25 @@ def is_called(simulation: Line, id: str) -> bool:
 @pytest.mark.parametrize("claims", [True, False])
 def test_each_task_waits_for_those_before_it_and_sees_their_turns(claims: bool) -> None:
     ids = ["a", "b", "c", "d"]
-    with line() as simulation:
+    with Line.playing() as simulation:
         for id in ids:
             simulation.begin(id, claims=claims)
         simulation.rest()
-        assert turns(simulation) == simulation.began == simulation.came
+        assert simulation.turns == simulation.began == simulation.came
         assert sorted(simulation.began) == ids
         if claims:
             assert simulation.came == ids
-        seen = []
-        for id in simulation.began:
-            run = simulation.server.newest(id)
-            assert run is not None
-            seen.append(run.code.core.ledger.s.described.commits.length)
+        runs = [there(simulation.server.newest(id)) for id in simulation.began]
+        seen = [run.code.core.ledger.s.described.commits.length for run in runs]
         assert seen == [0, 1, 2, 3]
         assert [is_called(simulation, id) for id in simulation.began] == [False, True, True, True]
-        assert line_of(simulation) == ()
+        assert simulation.line == ()
 
 
 def test_tasks_that_would_wait_for_one_another_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool of each runs a task in the next one's session; that of the last closes the circle."""
     monkeypatch.setattr(Presence, "is_fresh", lambda *_: True)
-    with line() as simulation:
+    with Line.playing() as simulation:
 
         def claim(id: str, session: str, *callers: tuple[str, str]) -> None:
             simulation.worker._in_a_loop(simulation.turn(id, session, *callers).claim())
@@ -220,13 +198,13 @@ def test_tasks_that_would_wait_for_one_another_are_refused(monkeypatch: pytest.M
             claim("z1", x[0], z)
         with pytest.raises(SessionBusyError, match="Task 'y' of"):
             claim("z1", y[0], z)
-        simulation.choose(("settle",))
-        assert line_of(simulation, x[0]) == ("x", "x-behind")
-        assert line_of(simulation, y[0]) == ("y", "y-behind", "x1")
+        simulation.choose(SETTLE)
+        assert simulation.session(x[0]).line == ("x", "x-behind")
+        assert simulation.session(y[0]).line == ("y", "y-behind", "x1")
         simulation.worker._in_a_loop(simulation.turn("x1", y[0])._send(Claim(gone=("x1",))))
         claim("z1", x[0], z)
-        simulation.choose(("settle",))
-        assert line_of(simulation, x[0]) == ("x", "x-behind", "z1")
+        simulation.choose(SETTLE)
+        assert simulation.session(x[0]).line == ("x", "x-behind", "z1")
 
 
 def test_a_tool_begins_tasks_by_a_client_that_cannot_read_the_task_of_the_tool() -> None:
@@ -237,7 +215,7 @@ def test_a_tool_begins_tasks_by_a_client_that_cannot_read_the_task_of_the_tool()
         async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
             raise ValueError("other keys")
 
-    with line() as simulation:
+    with Line.playing() as simulation:
         simulation.begin("a", claims=True)
         own = client_of(simulation.server)
         converter = replace(own.data_converter, payload_codec=OtherKeys())
@@ -260,13 +238,13 @@ def test_a_task_that_would_be_refused_gets_the_floor_or_is_refused(
         await send(turn, Claim(gone=("x",)))
 
     monkeypatch.setattr(Turn, "_send", sent)
-    with line() as simulation:
+    with Line.playing() as simulation:
         simulation.choose(("fate", "step", "held"))
         simulation.begin("x", claims=True)
-        simulation.choose(("settle",))
+        simulation.choose(SETTLE)
         simulation.worker._in_a_loop(simulation.turn("a", SESSION, on_busy="refuse").claim())
-        simulation.choose(("settle",))
-        assert line_of(simulation) == ("a",)
+        simulation.choose(SETTLE)
+        assert simulation.line == ("a",)
         simulation.begin("a", claims=False)
         with pytest.raises(SessionBusyError, match="'a'"):
             simulation.worker._in_a_loop(simulation.turn("b", SESSION, on_busy="refuse").claim())
@@ -287,28 +265,28 @@ def test_a_place_is_kept_for_a_task_that_is_not_there_as_long_as_its_client_live
         return await end_of(client, task)
 
     monkeypatch.setattr(session_commits, "end_of", look)
-    with line() as simulation:
+    with Line.playing() as simulation:
         simulation.claim(Claim(task="slow"))
         simulation.begin("b", claims=True)
         simulation.choose(("go", *[0] * 60))
-        assert line_of(simulation) == (("slow", "b") if lives else ())
+        assert simulation.line == (("slow", "b") if lives else ())
         simulation.begin("slow", claims=False)
         simulation.rest()
-        assert turns(simulation) == (["slow", "b"] if lives else ["b", "slow"])
+        assert simulation.turns == (["slow", "b"] if lives else ["b", "slow"])
 
 
 def test_a_task_that_starts_later_takes_its_turn_then() -> None:
-    with line() as simulation:
+    with Line.playing() as simulation:
         late = {"start_at": EPOCH + 5000, "paused": "starts later"}
         simulation.begin("late", claims=False, **late)
-        simulation.choose(("settle",))
-        assert line_of(simulation) == ()
+        simulation.choose(SETTLE)
+        assert simulation.line == ()
         simulation.begin("now", claims=True)
         simulation.rest()
-        assert turns(simulation) == ["now"]
+        assert simulation.turns == ["now"]
         simulation.choose(("wait", 5000))
         simulation.rest()
-        assert turns(simulation) == ["now", "late"]
+        assert simulation.turns == ["now", "late"]
 
 
 def test_what_a_line_costs_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,15 +299,15 @@ def test_what_a_line_costs_grows_with_its_length(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Service, "_rpc_call", counted)
 
     def cost(length: int) -> int:
-        with line() as simulation:
+        with Line.playing() as simulation:
             simulation.choose(("fate", "step", "held"))
             for k in range(length):
                 simulation.begin(f"x{k}", claims=True)
             asked[0] = 0
-            simulation.choose(("settle",))
+            simulation.choose(SETTLE)
             simulation.server.watch()
             simulation.rest()
-            assert len(turns(simulation)) == length
+            assert len(simulation.turns) == length
             return asked[0]
 
     short, middle, long = (cost(length) for length in (4, 8, 12))
@@ -339,62 +317,54 @@ def test_what_a_line_costs_grows_with_its_length(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("end", [("terminate",), ("cancel",), ("say", "abandon", {"by": "ann"})])
 @pytest.mark.parametrize("which", [0, 1])
 def test_nobody_waits_for_a_task_that_has_ended(end: tuple[Any, ...], which: int) -> None:
-    with line() as simulation:
+    with Line.playing() as simulation:
         simulation.choose(("fate", "step", "held"))
         for id in ("a", "b", "c"):
             simulation.begin(id, claims=True)
-            simulation.choose(("settle",))
-        assert line_of(simulation) == ("a", "b", "c")
+            simulation.choose(SETTLE)
+        assert simulation.line == ("a", "b", "c")
         verb, *rest = end
         simulation.choose((verb, which + 1, *rest))
         simulation.rest()
-        assert turns(simulation) == [id for id in "abc" if id != "abc"[which]]
+        assert simulation.turns == [id for id in "abc" if id != "abc"[which]]
         assert is_called(simulation, "b") == (which == 0)
         assert is_called(simulation, "c")
-        assert line_of(simulation) == ()
+        assert simulation.line == ()
 
 
 def test_a_claim_that_an_older_worker_has_dropped_counts_once_a_newer_one_is_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with line() as simulation:
+    with Line.playing() as simulation:
         with monkeypatch.context() as older:
             older.setattr(session, "read_claim", lambda name, payloads: None)
             simulation.claim(Claim(task="gone"))
             simulation.begin("a", claims=True)
             simulation.choose(("go", *[0] * 9))
-            turn = CommitRef(task="gone", sha256="0" * 64, count=1)
-            work = commit_turn(client_of(simulation.server), simulation.archive, SESSION, "q", turn)
-            simulation.worker._in_a_loop(work)
+            simulation.commit("gone")
             simulation.choose(("go", *[0] * 3))
-            assert line_of(simulation) == ()
-        run = simulation.run_of("session")
-        assert run is not None
+            assert simulation.line == ()
+        run = there(simulation.run_of("session"))
         run.go_on_with(run.replayed())  # it does not tell "a": the older worker did not
-        assert line_of(simulation) == ("a",)
+        assert simulation.line == ("a",)
         simulation.begin("b", claims=True)
         simulation.rest()
-        assert turns(simulation) == ["gone", "a", "b"]
+        assert simulation.turns == ["gone", "a", "b"]
 
 
 @pytest.mark.filterwarnings("error::temporalio.workflow.UnfinishedSignalHandlersWarning")
 def test_a_session_that_stores_old_turns_does_not_forget_whom_it_is_telling() -> None:
-    with line(index_size=3) as simulation:
-        simulation.choose(("fate", "index", "held"))
-        simulation.choose(("fate", "step", "held"))
+    with Line.playing(index_size=3) as simulation:
+        simulation.choose(("fate", "index", "held"), ("fate", "step", "held"))
         for id in ("a", "b"):
             simulation.begin(id, claims=True)
-        simulation.choose(("settle",))
+        simulation.choose(SETTLE)
         for k in range(6):  # until it rolls
-            turn = CommitRef(task=f"x{k}", sha256="0" * 64, count=1)
-            work = commit_turn(client_of(simulation.server), simulation.archive, SESSION, "q", turn)
-            simulation.worker._in_a_loop(work)
-            simulation.choose(("settle",))
+            simulation.commit(f"x{k}")
+            simulation.choose(SETTLE)
         assert any(each.kind == "index" for each in simulation.server.activities)
         simulation.claim(Claim(gone=("a",)))
-        simulation.choose(("go", 0))  # it sends its word to b
-        simulation.choose(("release",))
-        simulation.choose(("go", *[1] * 8))  # which is on its way
+        simulation.choose(("go", 0), ("release",), ("go", *[1] * 8))  # its word to b is on its way
         simulation.rest()
         assert is_called(simulation, "b")
 
@@ -419,28 +389,29 @@ def disturb(simulation: Line, chance: random.Random) -> None:
         lambda: simulation.server.signal(SESSION, CLAIM, payloads("nonsense")),
         lambda: simulation.server.signal(id, TURN, payloads(Claim(task=id))),
         lambda: simulation.server.signal(id, TURN, payloads("nonsense")),
-        lambda: simulation.choose(("settle",)),
+        lambda: simulation.choose(SETTLE),
     ]
     if not first:
         ends = [("terminate", who), ("say", who, "abandon", {"by": "ann"}), ("cancel", who)]
         choices.append(lambda: simulation.choose(chance.choice(ends)))
-        choices.append(lambda: simulation.choose(("say", who, "pause", {"by": "ann"})))
-        choices.append(lambda: simulation.choose(("say", who, "resume", {"by": "ann"})))
+        for verb in ("pause", "resume"):
+            said = ("say", who, verb, {"by": "ann"})
+            choices.append(partial(simulation.choose, said))
     chance.choice(choices)()
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_one_at_a_time_whatever_happens(seed: int) -> None:
     chance = random.Random(seed)
-    with line() as simulation:
+    with Line.playing() as simulation:
         for k in range(6):
             simulation.begin(f"x{k}", claims=chance.random() < 0.7)
             for _ in range(chance.randrange(4)):
                 simulation.choose(("go", *(chance.choice((0, 0, 1, 2)) for _ in range(4))))
                 disturb(simulation, chance)
         simulation.rest()
-        for who in range(1, len(simulation.tasks)):
-            simulation.choose(("say", who, "resume", {"by": "ann"}))
+        others = range(1, len(simulation.tasks))
+        simulation.choose(*(("say", who, "resume", {"by": "ann"}) for who in others))
         simulation.rest()
         stuck = []
         for id in simulation.others:
@@ -448,5 +419,5 @@ def test_one_at_a_time_whatever_happens(seed: int) -> None:
             if run is not None and run.is_open:
                 stuck.append((id, run.code.core.ledger.status, run.code.core.ledger.s.ahead))
         assert [each for each in stuck if each[1] == "running"] == []
-        assert not set(line_of(simulation)) & set(turns(simulation))
+        assert not set(simulation.line) & set(simulation.turns)
         simulation.check_order()

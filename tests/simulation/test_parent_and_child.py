@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.task.data.children import REPORTS, SAYS
-from tests.simulation.play import TASK, WORLD, Choice, Schedule, play
+from tests.simulation.play import RUN, SETTLE, TASK, WORLD, Choice, held, nested, say
 
 CHILD = f"{TASK}~0.1.0.0"
 
@@ -19,24 +19,21 @@ def test_signals_in_the_name_of_parent_and_child_are_refused_and_change_nothing(
     of: str, who: str
 ) -> None:
     report = {"id": CHILD, "status": "failed", "closed": True, "heard": 99}
-    choices = [
-        ("run", 0, "r1", {"all": True}),
-        ("settle",),
+    forgeries = [
         forged(1, SAYS, number=99, end="abandon", by="mallory"),
         forged(1, SAYS, number=99, undo="do", secret="guessed"),
         forged(1, SAYS, number=99, paused="mallory", secret=CHILD),
         forged(0, REPORTS, **report, secret=""),
         forged(0, REPORTS, **report, secret="guessed"),
         forged(0, SAYS, number=1, end="abandon", secret=""),
-        ("settle",),
-        ("say", 0, "approve", {"approval": "open", "by": "ann"}),
-        ("settle",),
     ]
-    helper = ["helper", {"input": '[[["pay", {"amount": 2}]], "done"]'}]
-    played = play(Schedule(plan=[[helper], "done"], choices=choices), of)
-    assert not played.violation, "\n".join([*played.trace, played.violation])
+    plan, after = (
+        [[nested([["pay", {"amount": 2}]], "done")], "done"],
+        say("approve", approval="open"),
+    )
+    played = held(plan, RUN, SETTLE, *forgeries, SETTLE, after, SETTLE, of=of)
     refused = [entry for entry in played.ledger if '"kind": "refused"' in entry]
     assert len(refused) == 3
     assert f"did not come from {who}" in refused[0]
     assert sum(WORLD.done.values()) == 1
-    assert sum(entry.startswith('{"step"') for entry in played.ledger) == 2
+    assert len(played.steps) == 2
