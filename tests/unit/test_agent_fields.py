@@ -13,6 +13,8 @@ from holdfast import (
     ModelBehaviorError,
     ModelSettings,
     RunContextWrapper,
+    TaskStep,
+    TaskStepOutput,
     ToolContext,
     UserError,
     handoff,
@@ -21,7 +23,7 @@ from holdfast import (
 from holdfast.activities.data.registry import live
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents_sdk import AgentBase, AgentOutputSchemaBase
-from holdfast.workers import ReActAgentWorker
+from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 CTX: RunContextWrapper[Any] = RunContextWrapper("Ann")
 
@@ -34,6 +36,21 @@ def look(where: str) -> str:
 def pay() -> str:
     """Pay."""
     return ""
+
+
+class Duck:
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return TaskStepOutput(output="quack", is_last=True)
+
+
+class Blocking:
+    def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return TaskStepOutput(output="quack", is_last=True)
+
+
+class Foreign(Duck):
+    def finalize_task(self, task: Any) -> None:
+        pass
 
 
 class Count(BaseModel):
@@ -88,36 +105,66 @@ def test_an_agent_is_changed_by_assignment_and_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "said"),
     [
-        ("name", 5),
-        ("name", ""),
-        ("instructions", 5),
-        ("handoff_description", 5),
-        ("tools", "look"),
-        ("tools", [5]),
-        ("handoffs", 5),
-        ("model", 5),
-        ("model_settings", 5),
-        ("input_guardrails", [look]),
-        ("output_guardrails", look),
-        ("hooks", 5),
-        ("tool_use_behavior", 5),
-        ("reset_tool_choice", "no"),
-        ("worker", 5),
-        ("tool_retriever", 5),
-        ("output_type", "text"),
+        ("name", 5, ""),
+        ("name", "", ""),
+        ("instructions", 5, ""),
+        ("handoff_description", 5, ""),
+        ("tools", look, "tools must be a list of tools or functions, .*got function"),
+        ("tools", "look", "tools must be a list .*got str: 'look'"),
+        ("tools", [5], ""),
+        ("handoffs", 5, ""),
+        ("model", 5, r"model=5 \(int\) is not a model. Pass a name"),
+        ("model_settings", 5, ""),
+        ("input_guardrails", [look], ""),
+        ("output_guardrails", look, ""),
+        ("hooks", 5, ""),
+        ("tool_use_behavior", 5, ""),
+        ("reset_tool_choice", "no", ""),
+        ("worker", ReActAgentWorker, r"is a class. Pass an object of it: ReActAgentWorker\(\)"),
+        ("worker", None, r"worker=None \(NoneType\) has no method run_step"),
+        ("worker", "react", r"worker='react' \(str\) has no method run_step"),
+        ("worker", Blocking(), r"Blocking.run_step\(step, ctx\) must be `async def`"),
+        ("worker", Foreign(), r"Foreign.finalize_task is called with \(task, transcript\)"),
+        ("tool_retriever", 5, r"tool_retriever=5 \(int\) cannot choose tools"),
+        ("output_type", "text", ""),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_and_the_old_one_stays(field: str, value: Any) -> None:
+def test_a_value_that_does_not_fit_is_refused_and_the_old_one_stays(
+    field: str, value: Any, said: str
+) -> None:
     agent = Agent("clerk")
     old = getattr(agent, field)
     given: dict[str, Any] = {"name": "clerk", field: value}
-    with pytest.raises(HoldfastError):
+    with pytest.raises(HoldfastError, match=said or None):
         setattr(agent, field, value)
     assert getattr(agent, field) is old
-    with pytest.raises(HoldfastError):
+    with pytest.raises(HoldfastError, match=said or None):
         Agent(**given)
+
+
+def test_tools_and_handoffs_may_be_appended() -> None:
+    agent = Agent(name="a")
+    told: Any = agent
+    told.tools.append(look)
+    told.handoffs.append(Agent(name="b"))
+    assert agent.tool("look") is agent.tool("look") is agent.made_tools[0] is agent.tools[0]
+    assert [spec.name for spec in agent.snapshot("m").tools] == ["look"]
+    assert [each.name for each in agent.team()] == ["b"]
+    assert (Agent(name="c").tools, Agent(name="c").handoffs) == ([], [])
+
+
+def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
+    duck = Duck()
+    agent = Agent(name="a", worker=duck)
+    assert agent.worker is duck
+    assert isinstance(agent.made_worker, AgentWorker)
+    assert agent.made_worker.max_parallel == 1
+    assert type(agent.made_worker).initialize_step is AgentWorker.initialize_step
+    assert type(agent.made_worker).__qualname__ == "Duck"
+    assert agent.snapshot("m").worker == f"{__name__}.Duck"
+    assert agent.clone(instructions="x").worker is duck
 
 
 def test_a_clone_has_the_same_lists_and_a_list_of_its_own_when_given() -> None:

@@ -9,34 +9,30 @@ import pytest
 
 from holdfast.agents_sdk import apply_diff
 
-
-def test_hunks_are_found_by_context_one_after_the_other() -> None:
-    text = "a\nb\nc\nb\nd\n"
-    assert apply_diff(text, "@@\n b\n-c\n+C\n@@\n b\n-d\n+D\n") == "a\nb\nC\nb\nD\n"
+CLASSES = "class A\n  def f\n    1\nclass B\n  def f\n    1\n"
 
 
-def test_anchors_say_after_which_line_a_hunk_stands() -> None:
-    text = "class A\n  def f\n    1\nclass B\n  def f\n    1\n"
-    diff = "@@ class B\n@@   def f\n-    1\n+    2"
-    assert apply_diff(text, diff) == "class A\n  def f\n    1\nclass B\n  def f\n    2\n"
-    assert apply_diff("a\nb\n", "@@ nowhere\n-b\n+B") == "a\nB\n"
-    with pytest.raises(ValueError, match="Invalid Anchor"):
-        apply_diff(text, "@@ class C\n@@   def f\n-    1\n+    2")
-
-
-def test_blanks_that_a_model_forgot_do_not_matter_and_are_kept() -> None:
-    assert apply_diff("  a  \nb\n", "@@\n a\n-b\n+c") == "  a  \nc\n"
-
-
-def test_line_ends_of_the_text_are_kept() -> None:
-    assert apply_diff("a\r\nb\r\n", "@@\n-b\n+c") == "a\r\nc\r\n"
-    assert apply_diff("a\nb\n", "@@\r\n-b\r\n+c") == "a\nc\n"
-    assert apply_diff("", "+a\r\n+", mode="create") == "a\r\n"
+def outcome(apply: Callable[..., str], *given: str) -> str | None:
+    """Return the text that a diff makes; None if it is refused."""
+    try:
+        return apply(*given)
+    except ValueError:
+        return None
 
 
 @pytest.mark.parametrize(
-    ("text", "diff", "why"),
+    ("text", "diff", "made"),
     [
+        ("a\nb\nc\nb\nd\n", "@@\n b\n-c\n+C\n@@\n b\n-d\n+D\n", "a\nb\nC\nb\nD\n"),
+        (CLASSES, "@@ class B\n@@   def f\n-    1\n+    2", CLASSES[:-6] + "    2\n"),
+        ("a\nb\n", "@@ nowhere\n-b\n+B", "a\nB\n"),
+        (CLASSES, "@@ class C\n@@   def f\n-    1\n+    2", "Invalid Anchor"),
+        ("  a  \nb\n", "@@\n a\n-b\n+c", "  a  \nc\n"),
+        ("a\r\nb\r\n", "@@\n-b\n+c", "a\r\nc\r\n"),
+        ("a\nb\n", "@@\r\n-b\r\n+c", "a\nc\n"),
+        ("", "+a\r\n+", "a\r\n"),
+        ("", "+a\n+b\n*** End Patch", "a\nb"),
+        ("", "a", "Invalid Add File Line"),
         ("a\n", "@@\n-z\n+y", "Invalid Context"),
         ("a\n", "@@\n-z\n+y\n*** End of File", "Invalid EOF Context"),
         ("a\n", "@@\n?", "Invalid Line"),
@@ -44,23 +40,14 @@ def test_line_ends_of_the_text_are_kept() -> None:
         ("a\n", "@@ a", "Nothing in this section"),
     ],
 )
-def test_what_cannot_be_applied_is_refused(text: str, diff: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        apply_diff(text, diff)
-
-
-def test_a_new_file_has_only_lines_that_are_put_in() -> None:
-    assert apply_diff("", "+a\n+b\n*** End Patch", mode="create") == "a\nb"
-    with pytest.raises(ValueError, match="Invalid Add File Line"):
-        apply_diff("", "a", mode="create")
-
-
-def outcome(apply: Callable[..., str], text: str, diff: str) -> str | None:
-    """Return the text that a diff makes; None if it is refused."""
-    try:
-        return apply(text, diff)
-    except ValueError:
-        return None
+def test_a_diff_is_applied_or_refused_as_in_the_agents_sdk(text: str, diff: str, made: str) -> None:
+    mode: Any = "default" if text else "create"
+    theirs = outcome(agents.apply_diff, text, diff, mode)
+    if theirs is not None:
+        assert apply_diff(text, diff, mode) == theirs == made
+        return
+    with pytest.raises(ValueError, match=made):
+        apply_diff(text, diff, mode)
 
 
 def test_diffs_come_to_what_they_come_to_in_the_agents_sdk() -> None:
@@ -72,11 +59,10 @@ def test_diffs_come_to_what_they_come_to_in_the_agents_sdk() -> None:
         made = [chosen.choice(lines) for _ in range(chosen.randint(least, 6))]
         return "\n".join(made) + chosen.choice(["", "\n"])
 
-    theirs: Any = agents.apply_diff
     applied = 0
     for _ in range(1000):
         text, diff = some(old, 0), some(marks, 1)
-        expected = outcome(theirs, text, diff)
+        expected = outcome(agents.apply_diff, text, diff)
         assert outcome(apply_diff, text, diff) == expected, (text, diff)
         applied += expected is not None
     assert applied > 125

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.bytestore import FsspecStore, blob_path, key_in
+from holdfast.archive.bytestore import blob_path, key_in
 from holdfast.archive.segments import read_turns, write_messages, write_record
 from holdfast.errors import (
     ArchiveError,
@@ -44,40 +44,6 @@ def archive(
         (tmp_path / "keys.txt").write_text(LINE)
         monkeypatch.setenv("HOLDFAST_KEYS", str(tmp_path / "keys.txt"))
     return Archive(urls[request.param])
-
-
-class Bucket:
-    """Objects as s3fs reaches them, and the requests for them."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.objects: dict[str, bytes] = {}
-
-    def invalidate_cache(self) -> None:
-        pass
-
-    def info(self, path: str) -> dict[str, int]:
-        self.asked.append("info")
-        if path not in self.objects:
-            raise FileNotFoundError(path)
-        return {"size": len(self.objects[path])}
-
-    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
-        self.asked.append(mode)
-        if mode == "create" and path in self.objects:
-            raise FileExistsError(path)
-        self.objects[path] = data
-
-
-def test_what_a_bucket_lacks_is_put_by_one_request() -> None:
-    bucket = Bucket()
-    store = FsspecStore(bucket, "holdfast")
-    for _ in range(2):
-        store.add("a", b"some bytes")
-    assert bucket.asked == ["create", "create", "info"]
-    bucket.objects["holdfast/a"] = b"some"  # cut short
-    store.add("a", b"some bytes")
-    assert bucket.objects["holdfast/a"] == b"some bytes"
 
 
 def test_what_is_put_is_got(archive: Archive) -> None:

@@ -1,12 +1,12 @@
 """The states of a tool call: from every state, each event that can come leads to the next."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 
 from holdfast.task import waits
-from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome, StandingRule, Wait
+from holdfast.task.data.calls import LONG_CALL, Approval, LongCall, Outcome, StandingRule, Wait
 from holdfast.task.data.children import ChildState, child_ids, secret_of_child
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.head import (
@@ -61,32 +61,30 @@ def asks_if_it_happened(ledger: Ledger, call: Call) -> None:
     approvals.ask(ledger, N, AT, "unknown", now=3.0, text="lost")
 
 
+def asked_of(ledger: Ledger, i: int = AT) -> Approval:
+    """Return the newest question about a call."""
+    found = approvals.latest(ledger, N, i)
+    assert found is not None
+    return found
+
+
+def decided(ledger: Ledger, verb: Verb, i: int = AT, *, at: float = 4.0, **body: Any) -> None:
+    """Let a person decide that question."""
+    given = {"approval": asked_of(ledger, i).id, **body}
+    refused = approvals.decide(ledger, Command(id="x", verb=verb, by="ann", body=given), now=at)
+    assert not refused, refused
+
+
 def decides(verb: Verb, **body: Any) -> Event:
-    """A person decides the newest question."""
-
-    def event(ledger: Ledger, call: Call) -> None:
-        approval = call.approval
-        assert approval is not None
-        command = Command(id="x", verb=verb, by="ann", body={"approval": approval.id, **body})
-        refused = approvals.decide(ledger, command, now=4.0)
-        assert not refused, refused
-
-    return event
+    return lambda ledger, _: decided(ledger, verb, **body)
 
 
 def check_says(refused: str) -> Event:
-    def event(ledger: Ledger, call: Call) -> None:
-        approval = call.approval
-        assert approval is not None
-        decisions.checked(ledger, approval, refused, now=5.0)
-
-    return event
+    return lambda ledger, _: decisions.checked(ledger, asked_of(ledger), refused, now=5.0)
 
 
 def check_fails(ledger: Ledger, call: Call) -> None:
-    approval = call.approval
-    assert approval is not None
-    decisions.open_again(ledger, approval, "there is no such tool", now=5.0)
+    decisions.open_again(ledger, asked_of(ledger), "there is no such tool", now=5.0)
 
 
 def gated(ledger: Ledger, call: Call) -> None:
@@ -101,15 +99,10 @@ def screened(ledger: Ledger, call: Call) -> None:
     call.is_screened = True
 
 
-def rule_stands(verb: str, *, branch: int = 0) -> Event:
+def rule_stands(verb: Literal["approve", "reject"], *, branch: int = 0) -> Event:
+    rule = StandingRule(verb=verb, by="ann", branch=branch, id="t:0", tool="pay")
+
     def event(ledger: Ledger, call: Call) -> None:
-        rule = StandingRule(
-            verb="approve" if verb == "approve" else "reject",
-            by="ann",
-            branch=branch,
-            id="t:0",
-            tool="pay",
-        )
         ledger.s.standing = {rule.id: rule}
 
     return event
@@ -324,17 +317,11 @@ def test_every_state_has_a_row() -> None:
 
 
 # ---- which calls of an answer are looked up before any of them begins
-
-N = 1
 POLICIES = {
     "pay": ToolPolicy(needs_approval="yes"),
     "look": ToolPolicy(),
     "go": ToolPolicy(handoff="other"),
 }
-
-
-def call(name: str, i: int) -> ToolCall:
-    return ToolCall(id=f"{name}{i}", name=name, arguments="{}")
 
 
 def with_calls(*names: str, **rules: Any) -> Ledger:
@@ -343,7 +330,8 @@ def with_calls(*names: str, **rules: Any) -> Ledger:
     ledger = Ledger(TaskInput(head=head, input="q"), task_id="t", now=1.0)
     ledger.described(Described(snapshot="s", policies=POLICIES))
     ledger.begin(RunRequest(), now=2.0)
-    put(ledger, calls=tuple(call(name, i) for i, name in enumerate(names)))
+    calls = [ToolCall(id=f"{name}{i}", name=name) for i, name in enumerate(names)]
+    put(ledger, calls=tuple(calls))
     return ledger
 
 
@@ -354,13 +342,6 @@ def put(ledger: Ledger, **changes: Any) -> None:
 def asks_a_person(ledger: Ledger, *positions: int) -> None:
     for i in positions:
         approvals.ask(ledger, N, i, "tool", now=3.0)
-
-
-def a_person_decides(ledger: Ledger, verb: Verb, i: int, *, at: float = 4.0) -> None:
-    approval = approvals.latest(ledger, N, i)
-    assert approval is not None
-    command = Command(id="x", verb=verb, by="ann", body={"approval": approval.id, "reason": "no"})
-    assert not approvals.decide(ledger, command, now=at)
 
 
 def wanted(
@@ -376,14 +357,14 @@ def wanted(
 def test_a_decision_for_later_calls_that_stood_before_looks_nothing_up() -> None:
     ledger = with_calls("pay", "look")
     asks_a_person(ledger, 0)
-    a_person_decides(ledger, "approve", 0, at=3.0)
+    decided(ledger, "approve", 0, at=3.0)
     assert wanted(ledger, 0, 1) is None
 
 
 def test_an_approved_call_has_all_open_calls_of_its_answer_looked_up() -> None:
     ledger = with_calls("pay", "look", "pay")
     asks_a_person(ledger, 0, 2)
-    a_person_decides(ledger, "approve", 2)
+    decided(ledger, "approve", 2)
     assert wanted(ledger, 1, 2) == ([0, 1, 2], None)
     assert wanted(ledger, 1) is None
 
@@ -391,8 +372,8 @@ def test_an_approved_call_has_all_open_calls_of_its_answer_looked_up() -> None:
 def test_calls_that_are_over_rejected_or_begun_are_not_looked_up() -> None:
     ledger = with_calls("pay", "look", "pay", "look")
     asks_a_person(ledger, 0, 2)
-    a_person_decides(ledger, "approve", 0)
-    a_person_decides(ledger, "reject", 2)
+    decided(ledger, "approve", 0)
+    decided(ledger, "reject", 2)
     ledger.calls.outcome(N, 1, Outcome(content="seen"))
     assert wanted(ledger, 0, begun=[3]) is None
     assert wanted(ledger, 0) == ([0, 3], None)
@@ -401,9 +382,9 @@ def test_calls_that_are_over_rejected_or_begun_are_not_looked_up() -> None:
 def test_calls_that_were_looked_up_are_not_again_until_another_one_is_approved() -> None:
     ledger = with_calls("pay", "pay", "look")
     asks_a_person(ledger, 0, 1)
-    a_person_decides(ledger, "approve", 0)
+    decided(ledger, "approve", 0)
     assert wanted(ledger, 0, 2, found=[0, 2]) is None
-    a_person_decides(ledger, "approve", 1)
+    decided(ledger, "approve", 1)
     assert wanted(ledger, 1, 2, found=[0, 2], begun=[0]) == ([1, 2], None)
 
 
@@ -415,14 +396,14 @@ def test_the_handoff_that_a_step_has_settled_is_looked_up(told: str, handoff: st
     put(ledger, result=StepResult())
     ledger.calls.outcome(N, 1, Outcome(content=told, is_error=told == "not found"))
     asks_a_person(ledger, 0)
-    a_person_decides(ledger, "approve", 0)
+    decided(ledger, "approve", 0)
     assert wanted(ledger, 0, 2) == ([0, 2], handoff)
 
 
 def test_a_run_that_tells_the_model_has_a_single_call_looked_up_once_it_is_approved() -> None:
     ledger = with_calls("pay", "pay", tool_not_found="return_error_to_model")
     asks_a_person(ledger, 0, 1)
-    a_person_decides(ledger, "approve", 1)
+    decided(ledger, "approve", 1)
     assert wanted(ledger, 1) == ([1], None)
 
 
@@ -437,12 +418,9 @@ def running() -> Ledger:
     """Make a task whose call a person has edited and approved, and that runs now."""
     ledger, call = make(ToolPolicy(), RunRules())
     ledger.given = ledger.given.model_copy(update={"secret": "s"})
-    asked = approvals.ask(ledger, N, AT, "tool", now=3.0, rule=RULE)
-    body = {"approval": asked.id, "arguments": {"sum": 2}}
-    said = Command(id="x", verb="approve", by="ann", body=body)
-    assert not approvals.decide(ledger, said, now=4.0)
-    assert call.approval is not None
-    decisions.checked(ledger, call.approval, "", now=4.5)
+    approvals.ask(ledger, N, AT, "tool", now=3.0, rule=RULE)
+    for event in (edit, check_says("")):
+        event(ledger, call)
     ledger.calls.begins(N, AT, now=5.0, edited=EDITED)
     return ledger
 

@@ -316,6 +316,11 @@ def test_an_annotation_that_names_nothing_is_told_when_the_run_begins(
         load({"names": []}, Lost)
 
 
+LATE = """
+    @dataclass
+    class Late:
+        n: int
+    """
 MODULES = {
     "holder": """
         import {0}_part as part
@@ -343,16 +348,7 @@ MODULES = {
         class Part:
             late: Late | None = None
         """,
-    "late": """
-        @dataclass
-        class Late:
-            n: int
-        """,
-    "latest": """
-        @dataclass
-        class Late:
-            n: int
-        """,
+    **dict.fromkeys(("late", "latest"), LATE),
 }
 HEAD = """from __future__ import annotations
 from dataclasses import dataclass

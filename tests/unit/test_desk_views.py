@@ -187,11 +187,8 @@ def states(*entries: Entry, opens: tuple[OpenState, ...] = ()) -> list[tuple[str
     return [(each.tool, each.words) for each in found]
 
 
-def test_effects_say_what_is_done_and_what_has_no_undo() -> None:
+def test_effects_say_what_is_done_what_has_no_undo_and_what_was_undone() -> None:
     assert states(step()) == [("pay", "done, no undo"), ("mail", "done")]
-
-
-def test_an_effect_that_was_undone_says_so() -> None:
     undone = event("effect_undone", by="ann", key="0.1.0.1")
     left = event("undone", by="ann", n=1, steps=["s1"])
     for events, other in (([undone], "done, no undo"), ([undone, left], "remains")):
@@ -204,21 +201,16 @@ def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:
     assert states(event("closed", status="abandoned"), opens=(running(),)) == [("pay", "unknown")]
 
 
-def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
-    edited = PAID.model_copy(
-        update={
-            "edited": '{"euros": 5}',
-            "decided": (Decided(approval="t:1", status="approved", by="ann"),),
-        }
-    )
-    [pay, _] = effects_of(list(happenings([step(outcomes=(edited, MAILED))])), AGENT)
+def test_an_effect_names_who_approved_it_with_which_arguments_and_not_who_gave_it_up() -> None:
+    def paid(**changes: Any) -> Any:
+        outcomes = (PAID.model_copy(update=changes), MAILED)
+        return effects_of(list(happenings([step(outcomes=outcomes)])), AGENT)[0]
+
+    by_ann = Decided(approval="t:1", status="approved", by="ann")
+    pay = paid(edited='{"euros": 5}', decided=(by_ann,))
     assert (pay.by, pay.edited, pay.arguments) == ("ann", True, '{"euros": 5}')
-
-
-def test_who_gave_a_call_up_has_not_approved_it() -> None:
-    decided = (Decided(approval="t:1", kind="unknown", status="rejected", by="ann"),)
-    given_up = PAID.model_copy(update={"status": "unknown", "decided": decided})
-    [pay, _] = effects_of(list(happenings([step(outcomes=(given_up, MAILED))])), AGENT)
+    gave_up = by_ann.model_copy(update={"kind": "unknown", "status": "rejected"})
+    pay = paid(status="unknown", decided=(gave_up,))
     assert (pay.words, pay.by) == ("unknown", "")
 
 

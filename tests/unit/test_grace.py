@@ -7,6 +7,7 @@ import pytest
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.deployments import deployment_config
 from holdfast.serving.worker_process import GRACE_VARIABLE, grace_given
+from tests.support.there import there
 
 
 def test_the_environment_says_how_long_running_calls_may_take(
@@ -31,10 +32,7 @@ def test_a_deployment_of_temporals_controller_is_taken_from_its_variables(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_DEPLOYMENT_NAME", "prod/shop")
     monkeypatch.setenv("TEMPORAL_WORKER_BUILD_ID", "2.1-4f2a")
-    config = deployment_config()
-    assert config is not None
-    assert (config.version.deployment_name, config.version.build_id) == ("prod/shop", "2.1-4f2a")
+    version = there(deployment_config()).version
+    assert (version.deployment_name, version.build_id) == ("prod/shop", "2.1-4f2a")
     monkeypatch.setenv("HOLDFAST_BUILD", "2.2")
-    config = deployment_config()
-    assert config is not None
-    assert config.version.build_id == "2.2"
+    assert there(deployment_config()).version.build_id == "2.2"

@@ -6,8 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.streams.follower import Follower
@@ -24,7 +22,7 @@ from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
-from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user
+from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 
@@ -105,13 +103,6 @@ async def test_a_reader_that_skips_what_is_archived_goes_on_behind_it() -> None:
 
 async def never() -> Any:
     """Give no answer of a task."""
-
-
-@given(st.lists(st.text(max_size=20), max_size=10), st.integers(0, 10))
-def test_a_chain_digest_can_be_continued(texts: list[str], cut: int) -> None:
-    messages = [user(text) for text in texts]
-    whole = extend("", messages)
-    assert extend(extend("", messages[:cut]), messages[cut:]) == whole
 
 
 def pause(ledger: Ledger, by: str, after: object = None) -> str:

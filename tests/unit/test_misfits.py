@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
-from holdfast import Image, Message, Task, TaskStep, ToolCall
+from holdfast import Image, Message, Task, TaskStep, TaskStepOutput, ToolCall
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.engines import configure
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import ResponsesModel
 from holdfast.values.messages import ImagePart
-from holdfast.values.text.shown import misfit
+from holdfast.values.text.shown import misfit, shown
 
 ODD: Any = 7
 MESSAGE: Any = Message
 STEP: Any = TaskStep
+OUTPUT: Any = TaskStepOutput
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: Message(role=ODD), r"Message cannot use role=7: input should be 'system', 'user'"),
     (lambda: MESSAGE(content="q"), "Message needs role, and it was not given"),
@@ -25,6 +26,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: ToolCall(id=ODD, name="a"), "ToolCall cannot use id=7: input should be a valid"),
     (lambda: TaskStep(prev_steps=ODD), "TaskStep cannot use prev_steps=7"),
     (lambda: STEP(inputt="q"), "TaskStep has no field 'inputt'. Did you mean 'input'"),
+    (lambda: STEP(zzz="q"), "no field 'zzz'. Its fields: task_id, "),
+    (lambda: OUTPUT(next_step=()), "TaskStepOutput has no field 'next_step'. Did you mean"),
     (lambda: Task(task_id=ODD), "Task cannot use task_id=7"),
     (lambda: Image(data=ODD), "Image cannot use data=7"),
     (lambda: AgentRunner(agent="a", client=ODD), "cannot use client=7: .* instance of Client"),
@@ -68,3 +71,27 @@ def test_a_secret_that_does_not_fit_is_not_shown(name: str) -> None:
     text = misfit("connect", raised.value)
     assert "secret-value" not in text
     assert f"connect cannot use {name}=a value that is not shown (str)" in text
+
+
+def test_a_field_of_a_newer_version_is_passed_over_when_history_is_read() -> None:
+    newer = {"step_id": "s1", "newer": 1}
+    known = TaskStep(step_id="s1")
+    assert TaskStep.model_validate(newer) == known
+    read = TaskStepOutput.model_validate({"task_step": newer, "next_steps": [newer], "newer": 1})
+    assert read == TaskStepOutput(task_step=known, next_steps=(known,))
+    assert TaskStepOutput.model_validate_json(read.model_dump_json()) == read
+
+
+class Odd:
+    def __repr__(self) -> str:
+        return "<a\ud800b>"
+
+
+def test_a_value_is_shown_by_its_beginning_or_its_type_and_can_be_printed() -> None:
+    assert shown("x" * 500) == repr("x" * 80) + "..."
+    assert len(shown(list(range(500)))) == 80
+    deep: Any = "end"
+    for _ in range(100_000):  # too deep for repr
+        deep = [deep]
+    assert shown(deep) == "<list that cannot be shown>"
+    assert (shown(Odd()), shown("a\ud800b")) == ("<a\\ud800b>", r"'a\ud800b'")

@@ -24,6 +24,7 @@ from holdfast.models.openai.http.connection import EventReader
 from holdfast.testing import FakeOpenAI, raw
 from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, Usage, assistant, user
 from holdfast.values.settings import ModelSettings
+from tests.support.rig import roles
 
 KINDS: tuple[type[ResponsesModel | ChatCompletionsModel], ...] = (
     ResponsesModel,
@@ -35,12 +36,22 @@ ADD = ToolSpec(
 IMAGE = ImagePart(kind="image", url="https://example.com/cat.png")
 
 
-async def ask(kind: Any, *messages: Message, **more: Any) -> ModelAnswer:
+async def asked(
+    kind: Any, request: ModelRequest, *, streamed: bool = False
+) -> tuple[ModelAnswer, list[Delta]]:
+    """Return the answer of a model, and the pieces that it told."""
     model: ResponsesModel | ChatCompletionsModel = kind("some-model")
+    told: list[Delta] = []
     try:
-        return await model.respond(ModelRequest(model="some-model", messages=messages, **more))
+        made = model.stream(request, told.append) if streamed else model.respond(request)
+        return await made, told
     finally:
         await model.close()
+
+
+async def ask(kind: Any, *messages: Message, **more: Any) -> ModelAnswer:
+    request = ModelRequest(model="some-model", messages=messages, **more)
+    return (await asked(kind, request))[0]
 
 
 def body_of(api: FakeOpenAI) -> dict[str, Any]:
@@ -74,9 +85,7 @@ async def test_extra_fields_of_the_body_join_what_stands_there(
         settings=ModelSettings(extra_body=extra, metadata={"k": "v"}),
         output=OutputSpec(name="Sum", json_schema={"type": "object"}, strict=False),
     )
-    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
-    await (model.stream(request, lambda _: None) if is_streamed else model.respond(request))
-    await model.close()
+    await asked(kind, request, streamed=is_streamed)
     body = body_of(api)
     assert (body["service_tier"], body["metadata"]) == ("flex", {"k": "v"})
     assert body[place]["verbosity"] == "low"
@@ -96,14 +105,7 @@ async def test_images_in_tool_results_follow_all_results_in_chat(api: FakeOpenAI
         user("So?"),
     )
     sent = api.requests[0].messages
-    assert [message.role for message in sent] == [
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-        "user",
-        "user",
-    ]
+    assert roles(sent) == ["user", "assistant", "tool", "tool", "user", "user"]
     assert sent[2].text == "The result is the image in the next user message."
     assert sent[3].text == "two"
     assert sent[4].content == (IMAGE, IMAGE)
@@ -228,27 +230,8 @@ async def test_many_requests_at_once_share_out_among_clients(
 
 # ---- streamed model calls against the fake API: the same answer as in one piece, and its pieces
 
-STREAMED = (ResponsesModel, ChatCompletionsModel)
-ADDED = ToolSpec(name="add", parameters={"type": "object", "properties": {}})
-REQUEST = ModelRequest(model="m", messages=(user("Hello"),), tools=(ADDED,))
+REQUEST = ModelRequest(model="m", messages=(user("Hello"),), tools=(ADD,))
 Answers = Callable[[FakeOpenAI], None]
-
-
-async def stream(kind: Any) -> tuple[ModelAnswer, list[Delta]]:
-    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
-    told: list[Delta] = []
-    try:
-        return await model.stream(REQUEST, told.append), told
-    finally:
-        await model.close()
-
-
-async def whole(kind: Any) -> ModelAnswer:
-    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
-    try:
-        return await model.respond(REQUEST)
-    finally:
-        await model.close()
 
 
 def texts(api: FakeOpenAI) -> None:
@@ -272,15 +255,15 @@ def cut_short(api: FakeOpenAI) -> None:
     api.reply("as far as I got", finish="length")
 
 
-@pytest.mark.parametrize("kind", STREAMED)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("script", [texts, calls, nothing, refusal, cut_short])
 async def test_a_streamed_answer_is_the_answer_and_its_pieces_make_it_up(
     api: FakeOpenAI, kind: Any, script: Answers
 ) -> None:
     script(api)
     script(api)
-    plain = await whole(kind)
-    answer, told = await stream(kind)
+    plain, _ = await asked(kind, REQUEST)
+    answer, told = await asked(kind, REQUEST, streamed=True)
     ids = {"call_1": "call_3", "call_2": "call_4"}
     calls = tuple(c.model_copy(update={"id": ids[c.id]}) for c in plain.message.calls)
     assert (answer.message.calls, answer.message.content) == (calls, plain.message.content)
@@ -293,18 +276,15 @@ async def test_a_streamed_answer_is_the_answer_and_its_pieces_make_it_up(
     assert api.requests[1].is_stream
 
 
-@pytest.mark.parametrize("kind", STREAMED)
-async def test_an_answer_that_is_cut_off_is_to_be_repeated(api: FakeOpenAI, kind: Any) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_that_is_cut_off_or_lacks_its_end_is_to_be_repeated(
+    api: FakeOpenAI, kind: Any
+) -> None:
     api.paced("This will not arrive whole", cut_after=2)
-    with pytest.raises(ModelUnavailableError, match=r"in the middle|was cut"):
-        await stream(kind)
-
-
-@pytest.mark.parametrize("kind", STREAMED)
-async def test_a_stream_without_its_end_is_to_be_repeated(api: FakeOpenAI, kind: Any) -> None:
     api.raw({"status": "queued", "output": [], "choices": []})
-    with pytest.raises(ModelUnavailableError, match=r"there was no|holds no choice"):
-        await stream(kind)
+    for said in (r"in the middle|was cut", r"there was no|holds no choice"):
+        with pytest.raises(ModelUnavailableError, match=said):
+            await asked(kind, REQUEST, streamed=True)
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
@@ -317,8 +297,8 @@ async def test_a_stream_that_is_done_without_a_finish_reason_is_the_answer_that_
     api: FakeOpenAI, message: dict[str, Any]
 ) -> None:
     api.add(*[raw({"choices": [{"index": 0, "message": message, "finish_reason": None}]})] * 2)
-    plain = await whole(ChatCompletionsModel)
-    streamed, _ = await stream(ChatCompletionsModel)
+    plain, _ = await asked(ChatCompletionsModel, REQUEST)
+    streamed, _ = await asked(ChatCompletionsModel, REQUEST, streamed=True)
     assert streamed.message == plain.message
     assert streamed.message.content or streamed.message.calls
 
@@ -350,7 +330,7 @@ def test_the_call_of_the_old_form_is_a_call_streamed_or_not() -> None:
         assert answer.finish == "tool_calls"
 
 
-@pytest.mark.parametrize("kind", STREAMED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: Any) -> None:
     api.paced("one two", piece=3, hold_after=1)
     model = kind("some-model")
@@ -405,7 +385,7 @@ USAGES: list[Any] = [
 
 @pytest.mark.parametrize("used", USAGES)
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("kind", STREAMED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_an_answer_is_taken_whatever_its_usage_looks_like(
     api: FakeOpenAI, kind: Any, streamed: bool, used: Any
 ) -> None:
@@ -416,7 +396,7 @@ async def test_an_answer_is_taken_whatever_its_usage_looks_like(
     ]
     choice = {"index": 0, "message": said, "finish_reason": "stop"}
     api.raw({"status": "completed", "output": output, "choices": [choice], "usage": used})
-    answer = (await stream(kind))[0] if streamed else await whole(kind)
+    answer, _ = await asked(kind, REQUEST, streamed=streamed)
     assert answer.text == "paid for"
     assert answer.usage.input_tokens in {0, 7}
     assert answer.usage.output_tokens == 0

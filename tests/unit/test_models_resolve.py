@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from agents.models import get_default_model_settings as their_default_settings
 
 from holdfast.agents_sdk import get_default_model, get_default_model_settings, is_gpt_5_default
 from holdfast.errors import InvalidArgumentError, ModelRequestError
@@ -16,6 +15,7 @@ from holdfast.models import (
     ResponsesModel,
     resolve_model,
 )
+from holdfast.models.resolve import default_settings
 from holdfast.testing import ScriptedModel
 from holdfast.testing.fake_api.replies import call
 from holdfast.values.messages import ToolCall, Usage, user
@@ -151,12 +151,5 @@ def test_default_model_may_be_of_the_gpt_5_family(
     monkeypatch.setenv("HOLDFAST_MODEL", name)
     assert is_gpt_5_default() is expected
     assert get_default_model() == (name or "gpt-5-mini")
-
-
-def test_the_default_settings_of_a_name_are_those_of_the_agents_sdk() -> None:
-    for name in ("gpt-5", "gpt-5.1", "gpt-5.2-pro", "gpt-5-mini", "gpt-4.1"):
-        ours, theirs = get_default_model_settings(name), their_default_settings(name)
-        assert ours.verbosity == theirs.verbosity
-        effort = theirs.reasoning and theirs.reasoning.effort
-        assert (ours.reasoning_options or {}).get("effort") == effort
     assert get_default_model_settings() == get_default_model_settings(get_default_model())
+    assert get_default_model_settings(name) == default_settings(name)

@@ -16,7 +16,6 @@ from holdfast.workers.plan_and_solve.plan import (
     read_plan,
     ready,
     step_ids,
-    terminal,
 )
 from holdfast.workers.plan_and_solve.worker import PLANS_KEY, Progress, current, following, record
 
@@ -197,22 +196,6 @@ def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:
     ]
     last = following(DIAMOND, progress(a="p1:a", b="p1:b", c="p1:c"), refine=True, synthesize=False)
     assert [step.step_id for step in last] == ["p1:d"]  # and no refinement after the last wave
-
-
-@given(dags(), st.booleans())
-def test_steps_wait_for_what_they_need_and_only_the_one_result_answers(
-    made: Plan, synthesize: bool
-) -> None:
-    steps = following(made, progress(), refine=False, synthesize=synthesize)
-    by_id = {step.step_id: Progress.model_validate(step.step_state) for step in steps}
-    assert len(by_id) == len(steps)
-    for step in steps:
-        assert set(step.prev_steps) <= by_id.keys()
-        assert step.prev_steps == tuple(by_id[step.step_id].done.values())
-    answering = [p.sub_task.name for p in by_id.values() if p.answers and p.sub_task is not None]
-    asked = [id for id, p in by_id.items() if p.kind == "answer"]
-    assert len(answering) + len(asked) == 1
-    assert not answering or (not synthesize and answering == list(terminal(made)))
 
 
 # ---- what is kept

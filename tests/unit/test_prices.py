@@ -15,6 +15,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.models.prices import priced
 from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.messages import assistant, dollars
+from tests.support.there import there
 
 MINI = Price(input="0.25", cached_input="0.025", output="2")
 COUNTS = st.integers(0, 10**7)
@@ -57,11 +58,8 @@ def test_the_most_of_a_call_bounds_its_cost_and_buys_what_it_says(
     read: int, written: int, of_input: Decimal, of_output: Decimal, amount: Decimal
 ) -> None:
     prices = Prices({"m": Price(input=of_input, output=of_output, cached_input=0)})
-    most = prices.most(read, "m")
-    assert most is not None
-    cost = prices.cost(used(read // 2, written, cached=read // 4), "m")
-    assert cost is not None
-    assert cost <= most.of(written)
+    most = there(prices.most(read, "m"))
+    assert there(prices.cost(used(read // 2, written, cached=read // 4), "m")) <= most.of(written)
     tokens = most.output_tokens(amount)
     if tokens is not None and amount >= most.input:
         assert most.of(tokens) <= amount < most.of(tokens + 1)
@@ -69,8 +67,7 @@ def test_the_most_of_a_call_bounds_its_cost_and_buys_what_it_says(
 
 def test_published_prices_are_those_of_the_package() -> None:
     prices = Prices({"own": MINI}, published=True)
-    known = prices.cost(used(1000, 100), "gpt-5-mini")
-    assert known is not None
+    known = there(prices.cost(used(1000, 100), "gpt-5-mini"))
     assert known > 0
     assert prices.cost(used(1000, 100), "openai/gpt-5-mini") == known
     assert prices.cost(used(1000, 100), "no such model", "no/such") is None
@@ -102,10 +99,9 @@ def test_prices_come_from_the_file_that_the_environment_names(
     file = tmp_path / "prices.json"
     file.write_text('{"m": {"input": 0.1, "output": "0.4"}}')
     monkeypatch.setenv("HOLDFAST_PRICES", f"{file}, published")
-    prices = Prices.from_environment()
-    assert prices is not None
+    prices = there(Prices.from_environment())
     assert prices.cost(used(10, 10), "m") == Decimal("0.000005")
-    assert prices.cost(used(10, 10), "gpt-5-mini") is not None
+    assert prices.cost(used(10, 10), "gpt-5-mini")
     file.write_text("[]")
     with pytest.raises(InvalidArgumentError, match="must hold an object"):
         Prices.from_environment()

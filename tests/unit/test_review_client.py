@@ -11,7 +11,7 @@ import pytest
 from temporalio.converter import DataConverter, ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.archive import Archive
+from holdfast.archive import Archive, Keys
 from holdfast.archive.bytestore import LocalStore
 from holdfast.archive.segments import commit_at, turns
 from holdfast.engine.converter import ArchiveStorageDriver
@@ -28,6 +28,9 @@ from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import canonical, digest
 from holdfast.workflows.session import read_commit
+from tests.support.master_keys import keys, logs_are_told_again
+
+__all__ = ["logs_are_told_again"]
 
 
 @pytest.mark.parametrize("what", ["blob", "record", "deletion"])
@@ -54,8 +57,12 @@ def test_a_write_that_finds_no_place_may_be_tried_again(
     assert not isinstance(caught.value, BlobMissingError)
 
 
-def test_an_archive_whose_disk_is_lost_is_not_made_anew_and_lacks_nothing(tmp_path: Path) -> None:
-    archive = Archive(tmp_path / "mounted")
+@pytest.mark.usefixtures("logs_told")
+@pytest.mark.parametrize("given", [None, keys()], ids=["plain", "encrypted"])
+def test_an_archive_whose_disk_is_lost_is_not_made_anew_and_lacks_nothing(
+    tmp_path: Path, given: Keys | None
+) -> None:
+    archive = Archive(tmp_path / "mounted", keys=given)
     archive.archive_id()
     kept = archive.put(b"kept")
     (tmp_path / "mounted").rename(tmp_path / "away")

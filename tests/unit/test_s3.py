@@ -100,3 +100,7 @@ def test_an_answer_and_a_record_are_put_and_read_back_by_a_request_each(
     assert archive.get(name) == b"answer"
     assert "LIST" not in bucket.asked
     assert bucket.asked[-6:] == ["PUT", "PUT", "GET", "PUT", "HEAD", "GET"]
+    [path] = [path for path, data in bucket.objects.items() if data == b"answer"]
+    bucket.objects[path] = b"answ"  # cut short
+    archive.put(b"answer")
+    assert archive.get(name) == b"answer"

@@ -4,7 +4,6 @@ import pytest
 
 import holdfast
 from holdfast import Agent, RunState
-from holdfast.agents_sdk import function_tool
 
 
 async def test_input_that_was_added_to_a_state_can_be_read_and_taken_back() -> None:
@@ -19,16 +18,6 @@ async def test_input_that_was_added_to_a_state_can_be_read_and_taken_back() -> N
     again = await RunState.from_string(Agent(name="a"), state.to_string())
     assert again.pending_input == [{"role": "user", "content": "three"}]
     assert again.added_input[0][0] not in dict(first)  # what was sent is not taken for this
-
-
-def test_a_function_tool_takes_strict_mode_and_timeout() -> None:
-    @function_tool(strict_mode=True, timeout=2.5)
-    def look(where: str) -> str:
-        """Look somewhere."""
-        return where
-
-    assert (look.strict_json_schema, look.timeout_seconds) == (True, 2.5)
-    assert look.params_json_schema["additionalProperties"] is False
 
 
 def test_a_name_that_nothing_here_raises_is_refused_with_what_happens_instead() -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from holdfast import Agent, ModelBehaviorError, RunContextWrapper, RunState, UserError
 from holdfast.agents.runs.state_form import VERSION
 from holdfast.agents_sdk import ToolApprovalItem
+from tests.support.there import there
 
 ANN = Agent("Ann")
 
@@ -52,11 +53,8 @@ def test_a_decision_on_a_call_stands_beside_one_on_all() -> None:
     ctx = RunContextWrapper(None)
     ctx.reject_tool(asked("c1"), always_reject=True, rejection_message="")
     ctx.approve_tool(asked("c2"))
-    assert [ctx.is_tool_approved("pay", each) for each in ("c1", "c2", "c3")] == [
-        False,
-        True,
-        False,
-    ]
+    said = [ctx.is_tool_approved("pay", each) for each in ("c1", "c2", "c3")]
+    assert said == [False, True, False]
     assert ctx.get_rejection_message("pay", "c3") == ""
     ctx.approve_tool(asked("c1"), always_approve=True)
     assert ctx.is_tool_approved("pay", "c1") is ctx.is_tool_approved("pay", "c9") is True
@@ -95,11 +93,9 @@ async def test_a_state_of_a_task_keeps_its_context_only_with_a_serializer() -> N
     assert state.to_json()["context"] is None
     data = state.to_json(context_serializer=lambda desk: {"n": desk.paid})
     again = await RunState.from_json(ANN, data, context_deserializer=lambda each: Desk(each["n"]))
-    assert again.context is not None
-    assert again.context.context == Desk(5)
+    assert there(again.context).context == Desk(5)
     other = await RunState.from_json(ANN, state.to_json(), context_override=Desk(7))
-    assert other.context is not None
-    assert other.context.context == Desk(7)
+    assert there(other.context).context == Desk(7)
 
 
 # ---- states of runs that have not begun
@@ -114,8 +110,8 @@ async def test_a_state_survives_its_text() -> None:
     state.add_input("and then?")
     again = await RunState.from_string(ANN, state.to_string())
     assert again.to_json() == state.to_json()
-    assert again.context is not None
-    assert (again.context.context, again.max_turns, again.is_new) == ({"a": 1}, 3, True)
+    context = there(again.context).context
+    assert (context, again.max_turns, again.is_new) == ({"a": 1}, 3, True)
     assert again.whole_input == [
         {"role": "user", "content": "q"},
         {"role": "user", "content": "and then?"},

@@ -16,6 +16,7 @@ from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContex
 from holdfast.workers.context.journal import LAST_CALL
 from tests.support.bench import Bench
 from tests.support.runs import look
+from tests.support.there import there
 from tests.support.workers import Body, Doing, ends
 
 CALL = ToolCall(id="c1", name="look")
@@ -55,10 +56,9 @@ async def test_an_output_that_cannot_be_recorded_keeps_the_answer(output: TaskSt
         return output
 
     advanced = await bench(body).advance()
-    assert advanced.answer is not None
+    assert advanced.answer
     assert advanced.request
-    assert advanced.failure is not None
-    assert advanced.failure.type == "InvalidArgumentError"
+    assert there(advanced.failure).type == "InvalidArgumentError"
     assert advanced.result is None
 
 
@@ -72,9 +72,8 @@ async def test_a_failing_sibling_waits_for_the_answer_in_flight() -> None:
 
     work = bench(body, slow)
     advanced = await work.advance()
-    assert advanced.answer is not None
-    assert advanced.failure is not None
-    assert advanced.failure.message == "bug"
+    assert advanced.answer
+    assert there(advanced.failure).message == "bug"
     with pytest.raises(ValueError, match="bug"):
         await work.advance()
     assert len(work.paid) == 1
@@ -89,9 +88,8 @@ async def test_two_calls_at_once_are_answered_one_after_the_other() -> None:
 
     work = bench(body, slow)
     assert (await work.advance()).result is None
-    advanced = await work.advance()
-    assert advanced.result is not None
-    assert (advanced.result.output, len(work.paid)) == ("re onere two", 2)
+    result = there((await work.advance()).result)
+    assert (result.output, len(work.paid)) == ("re onere two", 2)
 
 
 async def test_an_answer_that_did_not_reach_the_task_is_not_paid_again() -> None:
@@ -102,9 +100,8 @@ async def test_an_answer_that_did_not_reach_the_task_is_not_paid_again() -> None
     work = bench(body)
     await work.advance(keep=kept.append)
     work.journal.clear()
-    advanced = await work.advance(unrecorded=kept[0])
-    assert advanced.answer is not None
-    assert (advanced.answer.text, len(work.paid)) == ("re q", 1)
+    answer = there((await work.advance(unrecorded=kept[0])).answer)
+    assert (answer.text, len(work.paid)) == ("re q", 1)
 
 
 # ---- interruptions
@@ -147,9 +144,8 @@ async def test_after_a_timeout_of_its_own_a_worker_may_call_again() -> None:
         return ends(step, answer.text)
 
     advanced = await bench(body, answers).advance()
-    assert advanced.answer is not None
-    assert advanced.result is not None
-    assert advanced.result.echo
+    assert advanced.answer
+    assert there(advanced.result).echo
 
 
 # ---- the last call of a budget
@@ -170,20 +166,17 @@ async def asks_twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
 
 async def test_a_worker_that_wants_more_after_the_last_call_ends_with_its_answer() -> None:
     work = bench(insatiable)
-    result = (await work.advance(limit="finish")).result
-    assert result is not None
+    result = there((await work.advance(limit="finish")).result)
     assert (result.echo, result.last, result.next, result.calls) == (True, True, (), ())
     assert ([m.role for m in work.paid[0].messages], len(work.paid)) == (["system"], 1)
 
 
 async def test_the_last_call_is_made_in_the_middle_of_a_step() -> None:
     work = bench(asks_twice)
-    assert (await work.advance()).answer is not None
+    assert (await work.advance()).answer
     assert (await work.advance(limit="stop")).limit
-    advanced = await work.advance(limit="finish")
-    assert advanced.result is not None
-    assert advanced.result.last
-    assert advanced.result.output == "re onere " + LAST_CALL.text
+    result = there((await work.advance(limit="finish")).result)
+    assert (result.last, result.output) == (True, "re onere " + LAST_CALL.text)
     assert work.paid[1].tool_choice == "none"
     assert work.paid[1].messages == (user("two"), LAST_CALL)
 
@@ -197,9 +190,7 @@ async def test_only_the_answers_own_text_is_an_echo(output: Any, echo: bool) -> 
         await ctx.call_model([])
         return ends(step, output)
 
-    advanced = await bench(body).advance()
-    assert advanced.result is not None
-    assert advanced.result.echo is echo
+    assert there((await bench(body).advance()).result).echo is echo
 
 
 # ---- what a worker gives that cannot be used
@@ -282,11 +273,10 @@ async def test_an_answer_that_a_worker_makes_anew_is_said_once_whatever_its_ids(
 
     calls = (call(),) if limit else ()
     said = assistant("hello", calls=calls).model_copy(update={"item_ids": ("msg_1",)})
-    got = await bench_of_calls(
-        Doing(body), ScriptedModel([ModelAnswer(message=said)]), limit=limit
-    ).run()
-    assert got.result is not None
-    answers = [add for add in got.result.adds if add == "j0" or as_role(add) == "assistant"]
+    model = ScriptedModel([ModelAnswer(message=said)])
+    got = await bench_of_calls(Doing(body), model, limit=limit).run()
+    adds = there(got.result).adds
+    answers = [add for add in adds if add == "j0" or as_role(add) == "assistant"]
     assert answers == ([assistant("hello")] if limit else ["j0"])
 
 
@@ -296,24 +286,18 @@ def as_role(added: Message | str) -> str:
 
 async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
     model = ScriptedModel([(call(), call())])
-    got = await bench_of_calls(FunctionCallingAgentWorker(), model, look).run()
-    assert got.result is not None
-    assert not got.result.last
-    assert got.result.calls == "j0"
-    assert len(got.result.next) == 1
+    result = there((await bench_of_calls(FunctionCallingAgentWorker(), model, look).run()).result)
+    assert (result.last, result.calls, len(result.next)) == (False, "j0", 1)
 
 
 async def test_refused_calls_get_a_result_in_the_next_step() -> None:
     worker = FunctionCallingAgentWorker(max_function_calls=1)
     got = await bench_of_calls(worker, ScriptedModel([(call(), call())]), look).run()
-    assert got.result is not None
-    assert [c.id for c in got.result.calls if not isinstance(c, str)] == ["call_1"]
-    [following] = got.result.next
-    model = ScriptedModel(["enough"])
-    work = bench_of_calls(worker, model, look, n=2)
-    last = await work.advance(OpenStep(step=following))
-    assert last.result is not None
-    assert last.result.last
+    result, model = there(got.result), ScriptedModel(["enough"])
+    assert [c.id for c in result.calls if not isinstance(c, str)] == ["call_1"]
+    [following] = result.next
+    last = await bench_of_calls(worker, model, look, n=2).advance(OpenStep(step=following))
+    assert there(last.result).last
     refused = model.requests[0].messages[-1]
     assert (refused.role, refused.call_id, refused.is_error) == ("tool", "call_2", True)
     assert model.requests[0].tool_choice == "none"
@@ -326,12 +310,11 @@ async def test_a_forbidden_model_call_is_reported_and_not_made() -> None:
 
 
 async def test_a_direct_result_is_the_answer() -> None:
-    got = await bench_of_calls(
-        FunctionCallingAgentWorker(), ScriptedModel([call("direct")]), direct
-    ).run()
-    assert got.result is not None
-    assert (got.result.output, got.result.last) == ("result of direct", True)
-    assert got.result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
+    model = ScriptedModel([call("direct")])
+    got = await bench_of_calls(FunctionCallingAgentWorker(), model, direct).run()
+    result = there(got.result)
+    assert (result.output, result.last) == ("result of direct", True)
+    assert result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
 
 
 @pytest.mark.parametrize("change", ["messages", "tools", "choice", "kind"])
@@ -354,7 +337,7 @@ async def test_a_changed_request_in_mid_step_is_noticed(change: str) -> None:
     with pytest.raises(StepCodeChangedError, match="mid-step"):
         await work.advance()
     changed = False
-    assert (await work.run()).result is not None
+    assert (await work.run()).result
 
 
 async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
@@ -365,8 +348,8 @@ async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
 
     opened = OpenStep(step=TaskStep(step_id="s1"), state={"list": [1, 2]})
     got = await bench_of_calls(Doing(body), ScriptedModel([])).advance(opened)
-    assert got.result is not None
-    assert got.result.patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
+    patch = there(got.result).patch
+    assert patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
     assert opened.state == {"list": [1, 2]}
 
 

@@ -16,6 +16,7 @@ from holdfast.task.data.records import Entry, EventRecord, Mark, Offset, StepRec
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import TaskStep
+from tests.support.there import there
 
 KEY = StreamKey("task", 3, 0)
 CALLS = (ToolCall(id="c1", name="look", arguments='{"a": 1}'), ToolCall(id="c2", name="go"))
@@ -118,8 +119,7 @@ def test_a_heartbeat_carries_an_answer(made: ModelAnswer, size: int) -> None:
     for delta in deltas_of(made, size=size):
         draft.add(delta)
     said = write_progress(KEY, draft.window())
-    got = read_progress("task", said)
-    assert got is not None
+    got = there(read_progress("task", said))
     assert (got[0], got[1].attempt) == (KEY, 2)
     assert list(got[1].after(0)) == deltas_of(made)
 
@@ -131,12 +131,9 @@ async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
         await asyncio.to_thread(hub.publish, KEY, first, Delta("text", "hello"))
         async with asyncio.timeout(100):
             await news.wait()
-        frame = hub.read(KEY, 2)
-        assert frame is not None
-        assert list(frame.after(2)) == [Delta("text", "llo")]
+        assert list(there(hub.read(KEY, 2)).after(2)) == [Delta("text", "llo")]
         second = hub.begin(KEY, 2)
-        again = hub.read(KEY, 5)
-        assert again is not None
+        again = there(hub.read(KEY, 5))
         assert (again.attempt, again.at, again.deltas) == (2, 0, ())
         hub.end(KEY, second)
         assert hub.read(KEY) is None
@@ -151,9 +148,7 @@ async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_end
     hub.publish(KEY, lost, Delta("text", "world"))
     hub.end(KEY, lost)
     hub.publish(KEY, newest, Delta("text", "day"))
-    frame = hub.read(KEY)
-    assert frame is not None
-    assert "".join(delta.text for delta in frame.deltas) == "Good day"
+    assert "".join(delta.text for delta in there(hub.read(KEY)).deltas) == "Good day"
     hub.end(KEY, newest)
     assert hub.read(KEY) is None
 

@@ -17,6 +17,7 @@ from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
 from tests.support.bench import Bench
+from tests.support.there import there
 from tests.support.workers import Body, Doing, ends
 
 
@@ -200,9 +201,7 @@ async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -
     bench = Chosen(twice, Fixed("weather"))
     assert (await bench.advance()).result is None
     bench.retriever.names = ("book_hotel",)
-    got = await bench.advance()
-    assert got.result is not None
-    assert got.result.output == ["hi", "hi", "weather"]
+    assert there((await bench.advance()).result).output == ["hi", "hi", "weather"]
     assert [offered(request) for request in bench.paid] == [["weather"], ["weather"]]
     assert bench.retriever.queries == ["the task"]
 
@@ -211,11 +210,10 @@ async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() ->
     calls = (ToolCall(id="1", name="weather"), ToolCall(id="2", name="book_hotel"))
     bench = Chosen(asks, Fixed("weather"), assistant("", calls=calls))
     got = await bench.advance()
-    assert list(got.told) == [1]
-    assert got.told[1].is_error
-    assert got.told[1].attempts == 0
-    assert "'book_hotel' is not on offer" in str(got.told[1].content)
-    assert "weather" in str(got.told[1].content)
+    [(i, told)] = got.told.items()
+    assert (i, told.is_error, told.attempts) == (1, True, 0)
+    assert "'book_hotel' is not on offer" in str(told.content)
+    assert "weather" in str(told.content)
 
 
 async def test_by_the_agents_sdks_verdict_it_ends_the_run_and_the_answer_is_kept() -> None:
@@ -223,10 +221,10 @@ async def test_by_the_agents_sdks_verdict_it_ends_the_run_and_the_answer_is_kept
     bench = Chosen(asks, Fixed("weather"), said)
     rules = RunRules(tool_not_found="raise_error")
     got = await bench.advance(head=TaskHead(agent="a", dialect=AGENTS_SDK, run=rules))
-    assert got.failure is not None
-    assert got.failure.type == ModelBehaviorError.__name__
-    assert got.failure.message == "Tool book_hotel not found in agent a"
-    assert got.answer is not None
+    failure = there(got.failure)
+    assert failure.type == ModelBehaviorError.__name__
+    assert failure.message == "Tool book_hotel not found in agent a"
+    assert got.answer
 
 
 async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer() -> None:

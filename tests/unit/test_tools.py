@@ -31,6 +31,7 @@ from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_t
 from holdfast.agents.tools.options import ApprovalPredicate, takes_context
 from holdfast.errors import DeclarationError, HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
+from holdfast.task.data.head import ToolPolicy
 from holdfast.values.runs.approval_rules import ApprovalRule
 
 REQUEST = contextvars.ContextVar("REQUEST", default="none")
@@ -59,8 +60,12 @@ def test_the_bare_decorator_makes_a_tool_that_is_still_a_function() -> None:
 
 
 def test_names_of_the_agents_sdk_work_and_ours_win() -> None:
-    sdk = function_tool(add, name_override="plus", description_override="Sum.")
+    sdk = function_tool(
+        add, name_override="plus", description_override="Sum.", strict_mode=True, timeout=2.5
+    )
     assert (sdk.name, sdk.description) == ("plus", "Sum.")
+    assert (sdk.strict_json_schema, sdk.timeout_seconds) == (True, 2.5)
+    assert sdk.params_json_schema["additionalProperties"] is False
     both = tool(add, name="a", name_override="b", description="c", description_override="d")
     assert (both.name, both.description) == ("a", "c")
     assert tool(add, description="").description == ""
@@ -293,6 +298,21 @@ async def test_undo_and_probe_take_the_effect_and_the_context_if_they_want_it(
     assert (ctx is None) == (result in ("only 7", "False 7", str(EFFECT)))
     assert await made.run_undo(ctx, EFFECT) == result
     assert await made.run_probe(ToolContext(tool_call_id="c"), EFFECT) == result
+
+
+def test_every_option_that_a_task_needs_is_in_the_policy_and_a_plain_tool_costs_no_bytes() -> None:
+    assert (tool(pow3).policy(), tool(pow3).policy().wire()) == (ToolPolicy(), {})
+    same: dict[str, Any] = {
+        "idempotent": True,
+        "timeout_seconds": 2.5,
+        "timeout_behavior": "raise_exception",
+        "max_attempts": 3,
+        "return_direct": True,
+        "max_output_bytes": 10,
+    }
+    full = tool(pow3, undo=only_effect, probe=only_effect, needs_approval=by_arguments, **same)
+    told = {"effect": "reversible", "has_undo": True, "has_probe": True, "needs_approval": "ask"}
+    assert full.policy().wire() == {**same, **told}
 
 
 def by_arguments(arguments: dict[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from holdfast.tracing.otel import Place
 from holdfast.tracing.spans import TaskTrace, TraceRules, below_call, in_trace, trace_digits
 from holdfast.values.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from tests.support.spans import Spans, assert_joined, tree
+from tests.support.there import there
 
 DIGITS = "0123456789abcdef0123456789abcdef"
 
@@ -70,8 +71,7 @@ def test_any_other_text_names_a_trace_too(given: str) -> None:
 
 
 def test_the_provider_of_instrument_is_used(spans: Spans) -> None:
-    made = switch.spans()
-    assert made is not None
+    made = there(switch.spans())
     assert switch.spans() is made
     made.start(Place(DIGITS, "00000000000000ab"), "x", attributes={"a": 1, "b": None}).end()
     span = spans.one("x")
@@ -116,16 +116,10 @@ def test_a_block_is_the_trace_of_the_tasks_made_inside(spans: Spans) -> None:
     assert span["gen_ai.workflow.name"] == "Two sums"
     assert span["gen_ai.conversation.id"] == "thread 1"
     assert (span["holdfast.metadata.a"], span["holdfast.metadata.b"]) == (1, "[2]")
-    assert (run.workflow_name, run.group_id, run.trace_metadata) == (
-        "Two sums",
-        "thread 1",
-        {"a": 1, "b": [2]},
-    )
-    assert (later.workflow_name, later.group_id, later.trace_metadata) == (
-        "mine",
-        "g",
-        {"a": 3, "b": [2]},
-    )
+    assert (run.workflow_name, run.group_id) == ("Two sums", "thread 1")
+    assert (later.workflow_name, later.group_id) == ("mine", "g")
+    assert run.trace_metadata == {"a": 1, "b": [2]}
+    assert later.trace_metadata == {"a": 3, "b": [2]}
 
 
 def test_a_block_works_in_a_process_that_makes_no_spans() -> None:
@@ -256,18 +250,14 @@ def test_what_a_span_tells_of_is_not_lost_when_the_span_is(
 
 
 def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None:
-    rules = TraceRules.of("default", "t", HEAD)
-    assert rules is not None
+    rules = there(TraceRules.of("default", "t", HEAD))
     run = below_call(RunRules(workflow_name="w"), rules, rules.trace.call("t.c"))
-    call, outcome = (
-        ToolCall(id="c", name="ask"),
-        Outcome(content="no", is_error=True, status="failed"),
-    )
+    call = ToolCall(id="c", name="ask")
+    outcome = Outcome(content="no", is_error=True, status="failed")
     made = functools.partial(call_span, agent="", step=(0, 1), start=1.0, end=2.5)
     send(rules, made(rules, call, outcome, child="t.c"))
     send(rules, made(rules, call, None, child="t.d", status="undone"))
-    child = TraceRules.of("default", "t.c", HEAD.model_copy(update={"run": run}))
-    assert child is not None
+    child = there(TraceRules.of("default", "t.c", HEAD.model_copy(update={"run": run})))
     span, left = spans.named("execute_tool ask")
     assert (left["holdfast.call.status"], left["holdfast.call.task"]) == ("undone", "t.d")
     assert (left.failed, left.id == span.id) == (False, False)
