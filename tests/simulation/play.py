@@ -130,7 +130,7 @@ class Simulation:
         trace: What has happened, a line each.
     """
 
-    def __init__(self, schedule: Schedule, clock: Clock) -> None:
+    def __init__(self, schedule: Schedule, *, clock: Clock) -> None:
         self.clock = clock
         self.server = Server(clock)
         self.world = WORLD

@@ -36,8 +36,8 @@ def test_a_nested_task_that_was_terminated_after_a_rollover_is_not_waited_for() 
 
 def test_a_request_that_waits_is_answered_once_an_undo_asks_a_person() -> None:
     plan = [[["move", {"thing": "1"}]], [["look", {"what": "2"}]], "done"]
-    first, second = (("run", 0, id, {}) for id in ("r1", "r2"))
-    waits = [first, SETTLE, ("fate", "step", "held"), second, SETTLE]
+    first: Choice = ("run", 0, "r1", {})
+    waits = [first, SETTLE, ("fate", "step", "held"), ("run", 0, "r2", {}), SETTLE]
     held(plan, *waits, undo(to=0, residue="keep"), SETTLE, ("release",), SETTLE, HOME)
 
 

@@ -23,7 +23,7 @@ ENDS: list[list[Choice]] = [[say("abandon")], [("cancel", 0)], [undo(to=0), SETT
     ids=str,
 )
 def test_a_task_that_starts_later_begins_at_its_time(between: list[Choice]) -> None:
-    later = {"automatic": True, "start_at": EPOCH + 1000, "paused": "starts later"}
+    later: dict[str, Any] = {"automatic": True, "start_at": EPOCH + 1000, "paused": "starts later"}
     before = [SETTLE, ("wait", 100), *between, SETTLE]
     begun = 2 if say("resume") in between else 0
     assert len(held([[LOOK], "done"], *before, **later).steps) == begun

@@ -41,12 +41,16 @@ def hand_of(*keys: str, **changes: Any) -> Hand:
     return hand
 
 
+def submit(hand: Hand, n: int = 1, *, now: float = AGE) -> Hand:
+    """Submit the calls that are collected as a batch."""
+    hand.make(hand.collected(), now=now)
+    hand.submitted(n, f"batch_{n}", now=now)
+    return hand
+
+
 def submitted(*keys: str) -> Hand:
     """Return a hand whose calls are in batch 1, submitted at 60."""
-    hand = hand_of(*keys)
-    hand.make(hand.collected(), now=AGE)
-    hand.submitted(1, "batch_1", now=AGE)
-    return hand
+    return submit(hand_of(*keys))
 
 
 def states(hand: Hand) -> dict[str, str]:
@@ -92,10 +96,9 @@ def test_a_call_is_in_some_batches_at_most_and_then_asked_directly() -> None:
     hand = hand_of("a")
     for n in range(1, MOST_TRIES + 1):
         assert states(hand) == {"a": "waits"}
-        hand.make(hand.collected(), now=AGE)
-        hand.submitted(n, "batch", now=AGE)
+        submit(hand, n)
         hand.ended(n, (), Seen(status="expired"), now=AGE)
-    assert hand.reply("a").why == "batch batch has expired without its answer"
+    assert hand.reply("a").why == f"batch batch_{MOST_TRIES} has expired without its answer"
     assert states(hand) == {"a": "direct"}
 
 
@@ -179,8 +182,7 @@ def test_a_batch_is_not_ended_by_the_deadlines_of_calls_that_wait_less_and_that_
     hand = hand_of("a", "b")
     hand.take(ask("soon", wait=WAIT / 2), now=0.0)
     assert hand.collected() == ["a", "b"]
-    hand.make(["a", "b"], now=AGE)
-    hand.submitted(1, "batch_1", now=AGE)
+    submit(hand)
     assert hand.collected() == ["soon"]
     hand.looked(1, now=AGE, cancelled=True)
     hand.ended(1, (), Seen(), now=AGE)
@@ -227,8 +229,7 @@ def test_next_looks_at_each_call_as_often_whatever_the_number_of_batches() -> No
     for size in (100, 5):
         hand = hand_of(*map(str, range(100)), most=size)
         for n in range(1, 100 // size + 1):
-            hand.make(hand.collected(), now=AGE)
-            hand.submitted(n, f"batch_{n}", now=AGE)
+            submit(hand, n)
         hand.calls = Counted(hand.calls)
         hand.expire(now=AGE)
         assert hand.next(now=AGE) == (AGE + FIRST_GAP, ("look", 1))
@@ -258,9 +259,7 @@ def test_what_a_step_waits_for_is_said() -> None:
 def test_the_next_activity_of_a_step_takes_over_the_call_of_a_lost_one(
     pending: tuple[str, ...], is_taken: bool, is_good: bool, takes_over: bool
 ) -> None:
-    hand = hand_of("a", body="same")
-    hand.make(["a"], now=AGE)
-    hand.submitted(1, "batch_1", now=AGE)
+    hand = submit(hand_of("a", body="same"))
     if is_taken or not is_good:
         hand.ended(1, [Outcome(line="a", answer="1", is_good=is_good)], Seen(), now=AGE)
         hand.taken("a")
@@ -294,8 +293,7 @@ def test_for_a_batch_that_had_no_room_fewer_calls_are_put_together() -> None:
     hand.put_off(1, Seen(), 900.0, now=100.0)
     hand.tidied(1)
     assert hand.collected() == ["a"]
-    hand.make(["a"], now=1000.0)
-    hand.submitted(2, "batch_2", now=1000.0)
+    submit(hand, 2, now=1000.0)
     hand.ended(2, [Outcome(line="a", answer="1")], Seen(), now=1000.0)
     hand.take(ask("d"), now=1000.0)
     assert hand.collected() == ["b", "c"]

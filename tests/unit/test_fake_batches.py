@@ -1,6 +1,7 @@
 """Batches of the fake API, asked by the real client."""
 
 import json
+from typing import Any
 
 import openai
 import pytest
@@ -18,6 +19,12 @@ def lines(*texts: str) -> bytes:
     return b"\n".join(json.dumps(line).encode() for line in each)
 
 
+async def begun(client: openai.AsyncOpenAI, file: str) -> Any:
+    return await client.batches.create(
+        input_file_id=file, endpoint="/v1/responses", completion_window="24h"
+    )
+
+
 async def test_the_lines_of_a_batch_are_answered_by_the_script() -> None:
     async with FakeOpenAI() as api, api.client() as client:
         api.reply("One.", match="first")
@@ -25,9 +32,7 @@ async def test_the_lines_of_a_batch_are_answered_by_the_script() -> None:
         file = await client.files.create(
             file=("b.jsonl", lines("first", "second")), purpose="batch"
         )
-        made = await client.batches.create(
-            input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
-        )
+        made = await begun(client, file.id)
         assert made.status == "in_progress"
         done = await client.batches.retrieve(made.id)
         assert done.status == "completed"
@@ -47,9 +52,7 @@ async def test_the_lines_of_a_batch_are_answered_by_the_script() -> None:
 async def test_what_is_not_there_is_said_and_a_batch_can_be_cancelled() -> None:
     async with FakeOpenAI() as api, api.client() as client:
         file = await client.files.create(file=("b.jsonl", lines("x")), purpose="batch")
-        made = await client.batches.create(
-            input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
-        )
+        made = await begun(client, file.id)
         assert (await client.batches.cancel(made.id)).status == "cancelled"
         assert (await client.batches.retrieve(made.id)).status == "cancelled"
         for missing in (
@@ -57,9 +60,7 @@ async def test_what_is_not_there_is_said_and_a_batch_can_be_cancelled() -> None:
             client.files.content("none"),
             client.batches.retrieve("none"),
             client.batches.cancel("none"),
-            client.batches.create(
-                input_file_id="none", endpoint="/v1/responses", completion_window="24h"
-            ),
+            begun(client, "none"),
         ):
             with pytest.raises(openai.NotFoundError, match="does not exist"):
                 await missing

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.streams.follower import Follower
@@ -13,23 +17,62 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, Offset, OpenStep, SegmentRef, StepResult
-from holdfast.task.data.state import TaskInput
+from holdfast.task.data.records import (
+    Entry,
+    JournalEntry,
+    Offset,
+    OpenStep,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+)
+from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.wire import Advanced, EntriesRequest, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.recording import CHAINED_TOGETHER, KnownIds
+from holdfast.task.ledger.queue import problem
+from holdfast.task.ledger.recording import (
+    CHAINED_TOGETHER,
+    CHUNK,
+    LINES_KEPT,
+    TEXTS_KEPT,
+    KnownIds,
+    Packed,
+    StepLine,
+    line_of,
+    lines_after,
+    pack,
+    unpacked,
+)
 from holdfast.task.people import approvals
-from holdfast.task.queries.pages import entries_page, step_view, view
+from holdfast.task.queries import readable
+from holdfast.task.queries.pages import (
+    MOST_PAGES,
+    STEPS_SHOWN,
+    call_label,
+    details,
+    details_of,
+    entries_page,
+    keep_last_page,
+    step_view,
+    take_last_page,
+    title_of,
+    view,
+)
 from holdfast.task.requests.command_effects import obey
-from holdfast.values.base import ChainRef, extend
-from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant
+from holdfast.values.base import ChainRef, canonical, extend
+from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, assistant
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
+from tests.support.there import there
 
 if TYPE_CHECKING:
     from holdfast.reading.reader import Reader
 
 HEAD = TaskHead(agent="a")
+
+
+def a_ledger(head: TaskHead = HEAD, **given: Any) -> Ledger:
+    return Ledger(TaskInput(head=head, input="q", **given), task_id="t", now=1.0)
 
 
 def stepped(ledger: Ledger, text: str) -> None:
@@ -45,7 +88,7 @@ def stepped(ledger: Ledger, text: str) -> None:
 
 
 def test_pages_give_every_message_and_entry_once_and_a_large_message_alone() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     texts = [letter * 300_000 for letter in "xy"] + ["z" * 20_000] * 9
     for text in texts:
         stepped(ledger, text)
@@ -70,7 +113,7 @@ def test_pages_give_every_message_and_entry_once_and_a_large_message_alone() -> 
 
 
 def test_what_a_task_carries_stays_small_when_it_grows() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     sizes: list[int] = []
     for number in range(40):
         stepped(ledger, "more")
@@ -79,18 +122,16 @@ def test_what_a_task_carries_stays_small_when_it_grows() -> None:
         ledger.log.lines = ()
         carried = ledger.carried()
         sizes.append(len(json.dumps(carried.wire())))
-        given = TaskInput(head=HEAD, input="q", carried=carried)
-        ledger = Ledger(given, task_id="t", now=1.0)
+        ledger = a_ledger(carried=carried)
     assert sizes[-1] <= sizes[5] + 40
 
 
 async def test_a_reader_that_skips_what_is_archived_goes_on_behind_it() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     stepped(ledger, "more")
     number = ledger.log.number
     ledger.archived(SegmentRef(sha256="s", entries=len(ledger.log.entries)))
-    given = TaskInput(head=HEAD, input="q", carried=ledger.carried())
-    rolled = Ledger(given, task_id="t", now=2.0)
+    rolled = a_ledger(carried=ledger.carried())
 
     class Reading:
         async def query(self, _id: str, _name: str, _kind: Any, asked: Any, **_: Any) -> Any:
@@ -111,7 +152,7 @@ def pause(ledger: Ledger, by: str, after: object = None) -> str:
 
 
 def test_a_pause_after_an_event_takes_the_place_of_no_other() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     assert "offset" in pause(ledger, "ann", "late")
     assert "offset" in pause(ledger, "ann", -1)
     assert ledger.paused == ""
@@ -125,7 +166,7 @@ def test_a_pause_after_an_event_takes_the_place_of_no_other() -> None:
 
 
 def test_only_the_pause_of_a_run_that_stopped_after_its_turn_is_marked_as_such() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     of_run: dict[str, Any] = {"after": 7, "run": True, "reason": "any words"}
     obey(ledger, Command(id="1", verb="pause", by="Runner", body=of_run), now=2.0)
     assert ledger.task().paused_by_run
@@ -139,7 +180,7 @@ def test_only_the_pause_of_a_run_that_stopped_after_its_turn_is_marked_as_such()
 
 
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     seen: list[str] = [ledger.status]
     ledger.s.paused = "ann"
     seen.append(ledger.status)
@@ -149,9 +190,8 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger.s.paused = ""
     ledger.retry(ledger.last_opened, RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
-    ledger.advanced(
-        ledger.last_opened, Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0"))
-    )
+    result = StepResult(adds=("j0",), calls="j0")
+    ledger.advanced(ledger.last_opened, Advanced(answer=answer, result=result))
     asked = approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
     seen.append(ledger.status)
     assert seen == ["running", "paused", "needs_attention", "waiting"]
@@ -159,27 +199,23 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
 
 
 def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     ledger.begin(RunRequest(), now=2.0)
-    ledger.advanced(
-        ledger.last_opened,
-        Advanced(result=None, request="r", answer=ModelAnswer(message=assistant("paid"))),
-    )
+    paid = ModelAnswer(message=assistant("paid"))
+    ledger.advanced(1, Advanced(result=None, request="r", answer=paid))
     ledger.fail(Failure(type="E", message="m"), now=3.0)
     ledger.retry(ledger.last_opened, RunRequest(input="new"), now=4.0)
-    current = ledger.find(ledger.last_opened)
-    assert current is not None
+    current = ledger.at(ledger.last_opened)
     assert (current.open.step.input, len(current.journal)) == ("new", 1)
     ledger.fail(Failure(type="E", message="m"), now=5.0)
     ledger.retry(ledger.last_opened, RunRequest(restart=True), now=6.0)
-    current = ledger.find(ledger.last_opened)
-    assert current is not None
+    current = ledger.at(ledger.last_opened)
     assert (current.open.step.input, current.journal, current.chain) == ("new", (), ChainRef())
     assert ledger.s.costs.usage.requests == 1
 
 
 def test_a_step_that_is_started_again_next_to_another_keeps_its_answers_apart_from_those() -> None:
-    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger = a_ledger()
     ledger.s.queue = (*ledger.s.queue, TaskStep(step_id="s2", input="r"))
     ledger.begin(RunRequest(), now=2.0)
     ledger.begin(RunRequest(), now=3.0)
@@ -215,14 +251,13 @@ def test_the_chain_of_the_ledger_is_that_of_all_its_entries(events: int) -> None
 def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:
     image = ImagePart(kind="image", url="https://example.com/a.png")
     for asked, images in [(RunRequest(input="new"), ()), (RunRequest(), (image,))]:
-        ledger = Ledger(TaskInput(head=HEAD, input="q", images=(image,)), task_id="t", now=1.0)
+        ledger = a_ledger(images=(image,))
         ledger.begin(asked, now=2.0)
         assert ledger.at(ledger.last_opened).open.step.images == images
 
 
 def test_a_budget_in_seconds_counts_from_the_creation_of_its_task() -> None:
-    given = TaskInput(head=TaskHead(agent="a"), input="q", budget=Budget(max_seconds=4))
-    ledger = Ledger(given, task_id="t", now=1.0)
+    ledger = a_ledger(budget=Budget(max_seconds=4))
     assert not ledger.money.exceeded(now=4.9)
     assert ledger.money.exceeded(now=5.0) == "max_seconds=4"
 
@@ -231,3 +266,245 @@ def test_open_calls_that_were_recorded_by_their_ids_are_read() -> None:
     opened = OpenStep(step=TaskStep(step_id="s1"), unanswered=(ToolCall(id="c", name=""),))
     older = {**opened.wire(), "unanswered": ["c"]}
     assert OpenStep.model_validate(older) == opened
+
+
+# ---- steps that wait for each other: circles are found, and links that cannot be kept named
+
+
+@given(st.lists(st.lists(st.integers(0, 12), max_size=3), max_size=12))
+def test_circles_are_found_and_nothing_else(waits: list[list[int]]) -> None:
+    steps = [
+        TaskStep(step_id=str(k), prev_steps=tuple(str(w) for w in each if w < len(waits)))
+        for k, each in enumerate(waits)
+    ]
+    left = {step.step_id: set(step.prev_steps) for step in steps}
+    while free := [id for id, before in left.items() if not before & left.keys()]:
+        for id in free:
+            del left[id]
+    assert ("wait for each other" in problem(steps, queue=(), opened=(), known=())) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (TaskStep(step_id="a", prev_steps=("a",)), "wait for each other"),
+        (TaskStep(step_id="a", prev_steps=("nobody",)), "'nobody'"),
+        (TaskStep(step_id="b"), "taken by another step"),
+        (TaskStep(step_id="done"), "'done' was used before"),
+    ],
+)
+def test_links_that_cannot_be_kept_are_named(step: TaskStep, said: str) -> None:
+    assert said in problem((TaskStep(step_id="b"), step), queue=(), opened=(), known=("done",))
+
+
+# ---- the lines that are carried of archived steps
+
+
+def record(n: int, output: object = "", **more: object) -> StepRecord:
+    return StepRecord.model_validate(
+        {"n": n, "step": TaskStep(step_id=f"s{n}"), "output": output, **more}
+    )
+
+
+def entries(*records: StepRecord) -> list[Entry]:
+    return [Entry(step=each) for each in records]
+
+
+@pytest.mark.parametrize(
+    ("made", "output"),
+    [
+        (record(1, "a\n\n b"), "a b"),
+        (record(1, "x" * 100), "x" * 39 + "…"),
+        (record(1, {"a": [1]}), '{"a":[1]}'),
+        (
+            record(1, stored=Blob(sha256="f" * 64, size=99)),
+            f"[99 bytes in the archive as {'f' * 11}…",
+        ),
+    ],
+)
+def test_a_line_has_the_beginning_of_the_output(made: StepRecord, output: str) -> None:
+    assert line_of(made) == (1, "s1", (), output)
+
+
+def test_a_line_names_the_tools_in_call_order_and_marks_effects() -> None:
+    def call(name: str) -> ToolCall:
+        return ToolCall(id=name, name=name)
+
+    journal = JournalEntry(
+        request="r", calls=(call("look"),), outcomes=(Outcome(content="l", effect="read"),)
+    )
+    made = record(
+        1,
+        journal=(journal,),
+        calls=(call("pay"), call("refused")),
+        outcomes=(
+            Outcome(content="paid 7", effect="irreversible"),
+            Outcome(at=0, attempts=0, effect="irreversible"),
+        ),
+        adds=(Message(role="tool", call_id="refused", content="rejected"),),
+    )
+    assert line_of(made) == (1, "s1", ("look", "pay!", "refused"), "rejected")
+
+
+def test_no_part_of_a_secret_is_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "correcthorsebatterystaplezz9")
+    made = record(1, "The word that you want is correcthorsebatterystaplezz9, and more")
+    assert line_of(made).output == "The word that you want is [redacted], a…"
+
+
+def test_lines_of_steps_that_were_undone_or_done_again_are_replaced() -> None:
+    packed = lines_after((), entries(*(record(n, f"old {n}") for n in (1, 2, 3))), 3)
+    again = [record(2, "new 2"), record(3, "undone"), record(3, "new 3"), record(4, "undone")]
+    packed = lines_after(packed, entries(*again), 3)
+    assert [line.output for line in unpacked(packed)] == ["old 1", "new 2", "new 3"]
+    assert [line.n for line in unpacked(lines_after(packed, [], 1))] == [1]
+
+
+def rolled(steps: int, every: int = 170) -> Iterator[Packed]:
+    """Archive so many steps, some at a time; yield the packed lines each time."""
+    packed: Packed = ()
+    texts = [hashlib.sha256(bytes([k])).hexdigest() for k in range(250)]
+    for first in range(1, steps + 1, every):
+        last = min(first + every - 1, steps)
+        made = [record(n, texts[n % len(texts)]) for n in range(first, last + 1)]
+        packed = lines_after(packed, entries(*made), last)
+        yield packed
+
+
+def test_a_long_task_carries_little_more_than_a_short_one() -> None:
+    sizes = [sum(map(len, packed)) for packed in rolled(10_000)]
+    short, long = sizes[: 1000 // 170], sizes[3000 // 170 :]
+    assert max(long) < 2 * max(short)
+
+
+def test_the_newest_lines_have_outputs_and_the_oldest_are_dropped() -> None:
+    steps = LINES_KEPT + 2 * CHUNK
+    *_, packed = rolled(steps)
+    kept = unpacked(packed)
+    assert [line.n for line in kept] == list(range(steps - len(kept) + 1, steps + 1))
+    assert LINES_KEPT <= len(kept) <= LINES_KEPT + CHUNK
+    with_output = [line.n for line in kept if line.output]
+    assert with_output == list(range(with_output[0], steps + 1))
+    assert TEXTS_KEPT <= len(with_output) <= TEXTS_KEPT + CHUNK
+    assert {line.step_id for line in kept} == {f"s{line.n}" for line in kept}
+
+
+# ---- answers of queries stay below what the server takes, whatever a task holds
+
+MOST = 1024 * 1024
+
+
+def ledger_with(**fields: object) -> Ledger:
+    return a_ledger(carried=Carried.model_validate({"created": 1.0, **fields}))
+
+
+def test_ten_thousand_archived_steps_fit_into_an_answer_that_says_what_it_leaves_out() -> None:
+    lines = [StepLine(n, f"s{n}", ("look",) * 8, "ж" * 40) for n in range(1, 10_001)]
+    first, *rest = readable.completed_steps(ledger_with(steps=10_000, lines=pack(lines)))
+    assert len(canonical([first, *rest])) < MOST
+    assert first == {"not_shown": 10_000 - len(rest)}
+    assert (rest[-1]["n"], rest[-1]["output"]) == (10_000, "ж" * 40)
+    assert len(rest) > 3_000
+
+
+def test_thousands_of_queued_steps_are_shown_from_the_first_as_far_as_they_fit() -> None:
+    queue = tuple(TaskStep(step_id=f"s{n}", input="x" * 1000) for n in range(2500))
+    *found, last = readable.upcoming_steps(ledger_with(queue=queue))
+    assert len(canonical(found)) < MOST
+    assert found[0]["step"] == "s0"
+    assert last == {"not_shown": 2500 - len(found)}
+
+
+def test_a_long_text_is_cut_and_its_length_is_said() -> None:
+    [step] = readable.upcoming_steps(ledger_with(queue=(TaskStep(step_id="s1", input="x" * 5000),)))
+    assert step["input"] == "x" * 1000 + "… [5000 characters]"
+
+
+# ---- what a closing task hands over within its process: to be taken once, and only if it fits
+
+
+def noted() -> Ledger:
+    made = a_ledger()
+    made.described(Described(snapshot="x"))
+    made.note("feedback", now=2.0, text="go on")
+    return made
+
+
+def test_a_page_is_taken_once_by_its_own_run() -> None:
+    ledger = noted()
+    keep_last_page(ledger, "t", "run")
+    assert take_last_page("t", "another", ledger.log.chain) is None
+    page = there(take_last_page("t", "run", ledger.log.chain))
+    assert page.entries == tuple(ledger.log.entries)
+    assert page.ledger.length == len(ledger.log.entries) > 0
+    assert page.task == ledger.task()
+    assert take_last_page("t", "run", ledger.log.chain) is None
+
+
+def test_a_page_of_another_ledger_is_not_taken() -> None:
+    ledger = noted()
+    keep_last_page(ledger, "t", "run")
+    ledger.note("feedback", now=3.0, text="and on")
+    assert take_last_page("t", "run", ledger.log.chain) is None
+
+
+def test_of_too_many_pages_the_oldest_are_dropped() -> None:
+    ledger = noted()
+    for n in range(MOST_PAGES + 1):
+        keep_last_page(ledger, f"t{n}", "run")
+    assert take_last_page("t0", "run", ledger.log.chain) is None
+    assert all(take_last_page(f"t{n}", "run", ledger.log.chain) for n in range(1, MOST_PAGES + 1))
+
+
+# ---- labels and details for Temporal's UI
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        ('{"a": 121, "b": 3}', "multiply {a: 121, b: 3}"),
+        ("{}", "multiply"),
+        ("", "multiply"),
+        ("[1, 2]", "multiply [1, 2]"),
+        ("not JSON", "multiply not JSON"),
+        ('{"a": {"b": [1]}}', 'multiply {a: {"b":[1]}}'),
+        ('{"a": "two\\nlines"}', "multiply {a: two lines}"),
+        ('{"a": "' + "x" * 5000, "multiply" + ' {"a": "' + "x" * 43 + "…"),
+    ],
+)
+def test_a_call_is_labelled_with_its_arguments_on_one_short_line(
+    arguments: str, label: str
+) -> None:
+    assert call_label(ToolCall(id="c", name="multiply", arguments=arguments)) == label
+
+
+def test_secrets_are_in_no_label_and_no_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "very-secret-value-123"
+    monkeypatch.setenv("MY_SERVICE_TOKEN", secret)
+    call = ToolCall(
+        id="c", name="log_in", arguments=f'{{"with": "{secret}", "password": "abc12345x"}}'
+    )
+    assert call_label(call) == "log_in {with: [redacted], password: [redacted]}"
+    asked = f"Log in with {secret}, and then look at everything that there is in the account"
+    assert secret not in title_of("a", asked) + str(details_of("a", asked))
+
+
+def test_the_title_and_details_of_a_task_show_its_agent_and_input() -> None:
+    assert (title_of("sums", "What is 2 + 2?"), details_of("sums", "What is 2 + 2?")) == (
+        "sums: What is 2 + 2?",
+        None,
+    )
+    assert details_of("sums", "What\nis it?") == "**Agent** `sums`\n\n> What\n> is it?"
+
+
+def test_the_details_of_a_task_show_the_newest_steps_each_with_its_own_output() -> None:
+    ledger = a_ledger()
+    for n in range(1, STEPS_SHOWN + 3):
+        ledger.begin(RunRequest(), now=2.0)
+        answer = ModelAnswer(message=assistant(f"answer {n}"))
+        result = StepResult(output=f"answer {n}", adds=("j0",), next=(TaskStep(),))
+        ledger.advanced(ledger.last_opened, Advanced(answer=answer, result=result))
+        ledger.finish(ledger.last_opened, now=3.0)
+        shown = [line for line in details(ledger, "running").splitlines() if line.startswith("- ")]
+        first = max(1, n - STEPS_SHOWN + 1)
+        assert shown == [f"- s{k}: `answer {k}`" for k in range(first, n + 1)]

@@ -17,6 +17,17 @@ def waiter(key: str, task: str = "t", **match: object) -> Waiter:
     )
 
 
+def boxed(*given: Event | Waiter) -> Mailbox:
+    """Make a mailbox that has been given these, in their order, at 1."""
+    box = Mailbox()
+    for each in given:
+        if isinstance(each, Event):
+            box.take_event(each, now=1)
+        else:
+            box.take_waiter(each)
+    return box
+
+
 def sent(box: Mailbox, *busy: str) -> list[tuple[str, str, str]]:
     """List what must be delivered: call, token and event."""
     assert box._count == sum(map(len, box.given.values()))
@@ -28,9 +39,7 @@ def test_events_are_refused_in_words_once_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mailbox, "MOST_EVENTS", 2)
-    box = Mailbox()
-    for id in ("a", "b", "c", "a"):
-        box.take_event(Event(id=id, data={"x": 1}, keep=10), now=1)
+    box = boxed(*(Event(id=id, data={"x": 1}, keep=10) for id in "abca"))
     assert [*box.events] == ["a", "b"]
     assert "2 events of this name with 16 bytes are kept" in box.heard("c").refused
     box.expire(now=11)
@@ -52,9 +61,7 @@ def test_large_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_calls_are_refused_once_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "MOST_WAITERS", 1)
-    box = Mailbox()
-    box.take_waiter(waiter("a"))
-    box.take_waiter(waiter("b"))
+    box = boxed(waiter("a"), waiter("b"))
     assert "1 calls wait" in box.heard("b").refused
     box.expire(now=100)
     assert box.is_empty
@@ -69,9 +76,7 @@ def test_refusals_are_forgotten_in_time() -> None:
 
 
 def test_a_call_whose_attempt_is_made_again_has_one_event() -> None:
-    box = Mailbox()
-    box.take_waiter(waiter("a"))
-    box.take_event(Event(id="e"), now=1)
+    box = boxed(waiter("a"), Event(id="e"))
     [first] = box.deliveries("n", (), 9)
     box.take_waiter(waiter("a"))
     assert box.deliveries("n", ["a"], 9) == []
@@ -95,10 +100,11 @@ def test_fields_fit_by_type_and_place() -> None:
 
 
 def test_a_newer_attempt_of_a_call_has_its_event_by_its_own_token() -> None:
-    box, old = Mailbox(), waiter("a")
-    new = old.model_copy(update={"token": "t:0.1.0.0:new", "until": 200.0})
-    box.take_waiter(old)
-    box.take_event(Event(id="e"), now=1)
+    old = waiter("a")
+    new, box = (
+        old.model_copy(update={"token": "t:0.1.0.0:new", "until": 200.0}),
+        boxed(old, Event(id="e")),
+    )
     [first] = box.deliveries("n", (), 9)
     box.take_waiter(new)
     box.delivered(first, taken=False)
@@ -109,9 +115,7 @@ def test_a_newer_attempt_of_a_call_has_its_event_by_its_own_token() -> None:
 
 
 def test_a_task_has_one_event_once_while_it_is_under_way() -> None:
-    box = Mailbox()
-    box.take_waiter(waiter("a"))
-    box.take_event(Event(id="e"), now=1)
+    box = boxed(waiter("a"), Event(id="e"))
     [first] = box.deliveries("n", (), 9)
     box.take_waiter(waiter("b"))
     assert sent(box, "a") == []
@@ -120,8 +124,7 @@ def test_a_task_has_one_event_once_while_it_is_under_way() -> None:
 
 
 def test_the_same_id_is_no_other_event() -> None:
-    box = Mailbox()
-    box.take_event(Event(id="e", data={"x": 1}, keep=10), now=1)
+    box = boxed(Event(id="e", data={"x": 1}, keep=10))
     box.take_event(Event(id="e", data={"x": 2}), now=2)
     assert "has other data" in box.heard("e").refused
     box.take_event(Event(id="e", data={"x": 1}), now=2)
@@ -129,10 +132,7 @@ def test_the_same_id_is_no_other_event() -> None:
 
 
 def test_a_call_whose_time_is_over_is_not_sent_its_event_again() -> None:
-    box = Mailbox()
-    for key in "abc":
-        box.take_waiter(waiter(key, task=key))
-    box.take_event(Event(id="e"), now=1)
+    box = boxed(*(waiter(key, task=key) for key in "abc"), Event(id="e"))
     box.put_off("a")
     assert [key for key, _, _ in sent(box)] == ["b", "c", "a"]
     assert len(box.deliveries("n", (), 2)) == 2
@@ -144,9 +144,7 @@ def test_an_event_that_very_many_calls_have_had_is_given_to_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mailbox, "MOST_GIVEN", 2)
-    box = Mailbox()
-    box.take_event(Event(id="e", data={"x": 1}), now=1)
-    box.take_event(Event(id="f"), now=1)
+    box = boxed(Event(id="e", data={"x": 1}), Event(id="f"))
     for key in "abc":
         box.take_waiter(waiter(key, task=key))
         box.delivered(box.deliveries("n", (), 9)[0], taken=True)

@@ -177,6 +177,11 @@ SHELL = {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "m"}]}
 
 
+def streaming(events: Any) -> Bytes:
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    return Bytes(data + b"data: [DONE]\n\n", STREAM)
+
+
 @pytest.mark.parametrize(
     ("told", "whole", "expected"),
     [
@@ -201,9 +206,7 @@ async def test_a_stream_has_the_calls_of_its_events_and_those_of_its_body(
     if whole is not None:  # else the server says "[DONE]" alone
         ended = {"output": whole, "status": "completed"}
         events.append({"type": "response.completed", "response": ended})
-    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
-    sent = Bytes(data + b"data: [DONE]\n\n", STREAM)
-    made = await said_by(sent, "responses")
+    made = await said_by(streaming(events), "responses")
     assert isinstance(made, ModelAnswer)
     assert [call.id for call in made.message.calls] == expected
     assert made.text == ("m" if SAID in [*told, *(whole or [])] else "")
@@ -230,8 +233,7 @@ async def test_an_item_that_a_stream_has_in_pieces_alone_is_taken(
     events += [{"type": f"response.{kind}.delta", "output_index": 1, "delta": d} for d in deltas]
     if end == "body":
         events.append({"type": "response.completed", "response": {"status": "completed"}})
-    data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
-    made = await said_by(Bytes(data + b"data: [DONE]\n\n", STREAM), "responses")
+    made = await said_by(streaming(events), "responses")
     assert isinstance(made, ModelAnswer)
     assert [made.text, *[call.arguments for call in made.message.calls]] == (
         ["", said] if item and "name" in item else [said]

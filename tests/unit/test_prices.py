@@ -4,17 +4,22 @@ import json
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from temporalio.testing import ActivityEnvironment
 
-from holdfast import Price, Prices, Usage
+from holdfast import ModelSettings, Price, Prices, Usage
+from holdfast.activities.steps.model_call import within
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.models.base import ModelAnswer
+from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.prices import priced
+from holdfast.task.data.wire import AdvanceInput
+from holdfast.values.messages import Message, assistant, dollars, user
 from holdfast.values.messages import Usage as UsageRecord
-from holdfast.values.messages import assistant, dollars
+from holdfast.workers.context.journal import OverBudget
 from tests.support.there import there
 
 MINI = Price(input="0.25", cached_input="0.025", output="2")
@@ -128,3 +133,107 @@ def test_amounts_are_shown_with_cents_and_never_as_nothing() -> None:
         "$0.0001",
         "$1.2301",
     ]
+
+
+# ---- usage as code of the user's has it: summed in place, with the cost of each call
+
+
+def one(read: int, written: int, cached: int = 0) -> Usage:
+    details = SimpleNamespace(cached_tokens=cached, cache_write_tokens=2)
+    reasoned = SimpleNamespace(reasoning_tokens=None)
+    return Usage(
+        requests=1,
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written,
+        input_tokens_details=details,
+        output_tokens_details=reasoned,
+    )
+
+
+def test_costs_are_added_in_place_with_their_calls() -> None:
+    total = Usage()
+    total.add(one(10, 2, cached=5))
+    total.add(UsageRecord(requests=1, input_tokens=3, output_tokens=1, cached_tokens=1))
+    assert (total.requests, total.input_tokens, total.total_tokens) == (2, 13, 16)
+    assert total.input_tokens_details.cached_tokens == 6
+    assert total.input_tokens_details.cache_write_tokens == 2
+    entries = [
+        (each.total_tokens, each.input_tokens_details) for each in total.request_usage_entries
+    ]
+    assert [(n, each.cached_tokens) for n, each in entries] == [(12, 5), (4, 1)]
+
+
+def test_an_answer_records_the_counts_alone() -> None:
+    usage = one(10, 2)
+    usage.add(one(1, 1))
+    answer = ModelAnswer(message=Message(role="assistant"), usage=usage)
+    read = ModelAnswer.model_validate_json(json.dumps(answer.wire()))
+    assert type(read.usage) is UsageRecord
+    assert read.usage == usage
+    assert set(answer.wire()["usage"]) == {
+        "requests",
+        "input_tokens",
+        "output_tokens",
+        "cache_write_tokens",
+    }
+    assert "usage" not in ModelAnswer(message=Message(role="assistant"), usage=Usage()).wire()
+
+
+@pytest.mark.parametrize("kind", [Usage, UsageRecord])
+def test_a_sum_is_written_as_the_one_that_is_read_back(kind: type[UsageRecord]) -> None:
+    cost = kind(requests=1, paid=Decimal("0.15"), priced=1)
+    written = (cost + cost).wire()
+    assert written == {"requests": 2, "paid": "0.3", "priced": 2}
+    assert UsageRecord.model_validate(written).wire() == written
+
+
+# ---- the most that a model call can cost, and the request that keeps to the money reserved for it
+
+PRICES = Prices({"m": Price(input=10, output=100)})
+
+
+def request(text: str = "hello", most: int | None = None) -> ModelRequest:
+    settings = ModelSettings(max_tokens=most)
+    return ModelRequest(model="m", messages=(user(text),), settings=settings)
+
+
+async def limited(sent: ModelRequest, dollars: Decimal, **more: bool) -> ModelRequest:
+    asked = AdvanceInput(n=1, dollars=dollars).model_copy(update=more)
+    found, lost = await ActivityEnvironment().run(within, sent, PRICES, asked)
+    assert not lost
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    text=st.text(max_size=300),
+    most=st.none() | st.integers(1, 100_000),
+    dollars=st.decimals(0, 3, places=6),
+    keeps=st.booleans(),
+)
+async def test_a_call_that_is_let_through_cannot_cost_more_than_its_money(
+    text: str, most: int | None, dollars: Decimal, *, keeps: bool
+) -> None:
+    sent = request(text, most)
+    needs = Decimal(0)
+    try:
+        found = await limited(sent, dollars, keeps=keeps)
+    except OverBudget as over:
+        found, needs = None, over.needs
+    if found is None:
+        assert needs > dollars
+        return
+    tokens = found.settings.max_tokens
+    assert tokens is not None
+    assert tokens >= (most or 1_000)
+    worst = Usage(input_tokens=len(text.encode()), output_tokens=tokens)
+    cost = PRICES.cost(worst, "m")
+    assert cost is not None
+    assert cost <= dollars
+
+
+async def test_a_model_without_a_price_is_refused() -> None:
+    sent = request().model_copy(update={"model": "other"})
+    with pytest.raises(UserError, match="price of model 'other' is not known"):
+        await limited(sent, Decimal(1))

@@ -12,7 +12,6 @@ from holdfast.agents_sdk import (
     ModelRetryAdvice,
     ModelRetryAdviceRequest,
     ModelRetryBackoffSettings,
-    ModelRetryNormalizedError,
     ModelRetrySettings,
     RetryDecision,
     RetryPolicy,
@@ -124,13 +123,13 @@ def says(decision: RetryDecision | bool) -> RetryPolicy:
     return lambda _: decision
 
 
-def context(advice: ModelRetryAdvice | None = None, **known: Any) -> RetryPolicyContext:
-    return RetryPolicyContext(
+def context(advice: ModelRetryAdvice | None = None, sdk: Any = agents_sdk, **known: Any) -> Any:
+    return sdk.RetryPolicyContext(
         error=ValueError("busy"),
         attempt=1,
         max_retries=2,
         stream=False,
-        normalized=ModelRetryNormalizedError(**known),
+        normalized=sdk.ModelRetryNormalizedError(**known),
         provider_advice=advice,
     )
 
@@ -204,15 +203,7 @@ async def test_what_the_provider_says_not_to_repeat_is_repeated_as_in_the_agents
         )
         nested = sdk.retry_policies.any(joined, sdk.retry_policies.never())
         advised = None if advice is None else sdk.ModelRetryAdvice(**vars(advice))
-        asked = sdk.RetryPolicyContext(
-            error=ValueError("busy"),
-            attempt=1,
-            max_retries=2,
-            stream=False,
-            normalized=sdk.ModelRetryNormalizedError(),
-            provider_advice=advised,
-        )
-        got = await nested(asked)
+        got = await nested(context(advised, sdk))
         outcomes.append((got.retry, got.delay, got.reason, got.approve_unsafe_replay))
     assert outcomes[0] == outcomes[1]
 

@@ -40,9 +40,7 @@ SAID = ResponseOutputMessage(
 CALL = ResponseFunctionToolCall(
     id="fc_1", type="function_call", call_id="c1", name="pay", arguments="{}", status="completed"
 )
-OTHER = ResponseFunctionToolCall(
-    id="fc_2", type="function_call", call_id="c2", name="pay", arguments="{}", status="completed"
-)
+OTHER = CALL.model_copy(update={"id": "fc_2", "call_id": "c2"})
 THOUGHT = ResponseReasoningItem(id="rs_1", type="reasoning", summary=[])
 REFUSED = SAID.model_copy(
     update={"content": [ResponseOutputRefusal(type="refusal", refusal="No.")]}
