@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from holdfast import Agent, Runner, SQLiteSession
 from holdfast.client.caller_sessions import store, turns
@@ -42,20 +41,7 @@ def talk(job: Job) -> None:
     asyncio.run(_talk(job))
 
 
-def talk_in_secret(job: Job) -> None:
-    """Do what `talk` does, in a session of the Agents SDK that encrypts what ours keeps."""
-    log_to(job.home)
-    asyncio.run(_talk(job, encrypted))
-
-
-def encrypted(session: Mortal) -> Any:
-    """Wrap a session."""
-    from agents.extensions.memory import EncryptedSession
-
-    return EncryptedSession("mine", cast("Any", session), "key")
-
-
-async def _talk(job: Job, wrap: Callable[[Mortal], Any] | None = None) -> None:
+async def _talk(job: Job) -> None:
     turns.GRACE_SECONDS = 1.0  # a claim that was left costs the tests no more
     store.FRESH_SECONDS = 600.0  # nor does a busy machine change what is read
     session = Mortal(job.home, job.die[0][0] if job.die else "")
@@ -64,7 +50,7 @@ async def _talk(job: Job, wrap: Callable[[Mortal], Any] | None = None) -> None:
     result = await Runner.run(
         agent,
         job.input,
-        session=session if wrap is None else wrap(session),
+        session=session,
         task_id=job.task_id,
         exist_ok=True,
         runner=runner,

@@ -1,6 +1,5 @@
 """A session of the caller's own has the turn of a run once, wherever its process dies."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +8,9 @@ from holdfast import Agent, Runner, RunState
 from holdfast.client.caller_sessions import turns
 from tests.crash import talkers
 from tests.crash.lab import Lab
-from tests.crash.programs import AGENT, Job
+from tests.crash.programs import AGENT
 from tests.crash.talkers import Mortal
+from tests.support.scale import all_of
 
 OLD = {"role": "user", "content": "before"}
 KINDS = ["user", "user", "function_call", "function_call_output", "assistant"]
@@ -20,39 +20,24 @@ def kinds(items: list[Any]) -> list[str]:
     return [item.get("role") or item["type"] for item in items]
 
 
-@pytest.mark.parametrize(
-    ("program", "dies", "left"),
-    [
-        pytest.param(talkers.talk, "before", 0, marks=pytest.mark.exhaustive),
-        pytest.param(talkers.talk, "in", 1),
-        pytest.param(talkers.talk, "after", 4, marks=pytest.mark.exhaustive),
-        pytest.param(talkers.talk_in_secret, "in", 1, marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.parametrize(("dies", "left"), [all_of("before", 0), ("in", 1), all_of("after", 4)])
 async def test_killed_while_it_writes_the_turn(
-    lab: Lab,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    program: Callable[[Job], None],
-    dies: str,
-    left: int,
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, dies: str, left: int
 ) -> None:
     monkeypatch.setattr(turns, "GRACE_SECONDS", 0.1)
-    inner, is_secret = Mortal(lab.home), program is talkers.talk_in_secret
-    session: Any = talkers.encrypted(inner) if is_secret else inner
+    session = Mortal(lab.home)
     await session.add_items([OLD])
     given: dict[str, Any] = {"task_id": f"{lab.job.app}-talk", "input": lab.say("look:a")}
     lab.start()
-    await lab.until_dead(lab.start(program, die=((dies, 1),), **given))
-    assert len(await inner.get_items()) == 1 + left
+    await lab.until_dead(lab.start(talkers.talk, die=((dies, 1),), **given))
+    assert len(await session.get_items()) == 1 + left
     state = RunState.of(given["task_id"])
     for _ in range(2):  # the second time, it has been written
         result = await Runner.run(Agent(name=AGENT), state, session=session, runner=lab.runner)
         assert result.final_output == "final look(a)"
         assert kinds(await session.get_items()) == KINDS
-    assert all(item.get("__enc__") for item in await inner.get_items()) is is_secret
     assert lab.asked == [0, 1]
-    inner.close()
+    session.close()
 
 
 async def test_killed_while_the_run_is_on_and_started_again(lab: Lab) -> None:

@@ -38,12 +38,6 @@ def on_output(lib: Lib, *, trips: bool, name: str = "out") -> Any:
     return lib.OutputGuardrail(guardrail_function=check, name=name)
 
 
-@GUARDRAILS.script(reply("never"), raises="InputGuardrailTripwireTriggered", left=1)
-async def an_input_that_is_blocked(lib: Lib) -> Any:
-    guard = on_input(lib, trips=True, parallel=False)
-    return await lib.run(lib.agent(input_guardrails=[guard]), "q")
-
-
 @GUARDRAILS.script(
     call("look"), reply("never"), raises="InputGuardrailTripwireTriggered", left=1, streams=False
 )
@@ -96,12 +90,6 @@ async def guardrails_of_the_first_and_of_the_last_agent(lib: Lib) -> Any:
     return await lib.run(lib.agent(handoffs=[second], **guards("first")), "q")
 
 
-@GUARDRAILS.script(call("look"), reply("secret"), raises="OutputGuardrailTripwireTriggered")
-async def an_output_that_is_blocked(lib: Lib) -> Any:
-    agent = lib.agent(output_guardrails=[on_output(lib, trips=True)], tools=[lib.tool()])
-    return await lib.run(agent, "q")
-
-
 @GUARDRAILS.script(call("look"), call("look"), reply("done"))
 async def guardrails_run_once(lib: Lib) -> Any:
     agent = lib.agent(
@@ -150,12 +138,6 @@ LOOK = call("look", {"where": "a"})
 @TOOL_GUARDRAILS.script(LOOK, reply("done"))
 async def a_call_that_is_rejected(lib: Lib) -> Any:
     tool = guarded(lib, before=lambda kind: kind.reject_content("not there", {"why": 1}))
-    return await lib.run(lib.agent(tools=[tool]), "q")
-
-
-@TOOL_GUARDRAILS.script(LOOK, raises="ToolInputGuardrailTripwireTriggered")
-async def a_call_that_ends_the_run(lib: Lib) -> Any:
-    tool = guarded(lib, before=lambda kind: kind.raise_exception("bad"))
     return await lib.run(lib.agent(tools=[tool]), "q")
 
 

@@ -9,12 +9,6 @@ from tests.differential.script import Group, answer, called, hosted, refused, sa
 LOOP = Group("loop")
 ANSWERS = Group("answers")
 SETTINGS = Group("settings")
-INSTRUCTIONS = Group("instructions")
-
-
-@LOOP.script(reply("hello"))
-async def a_text(lib: Lib) -> Any:
-    return await lib.run(lib.agent(instructions="Be brief."), "hi")
 
 
 @ANSWERS.script(answer(said("one", "msg_1"), said("two", "msg_2")))
@@ -97,19 +91,6 @@ async def a_list_with_calls(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), given)
 
 
-@LOOP.script(call("look"), "done", "again")
-async def the_input_list_of_one_run_is_the_input_of_the_next(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()])
-    first = await lib.run(agent, "q")
-    given = [*first.to_input_list(), {"role": "user", "content": "more"}]
-    return await lib.run(agent, given)
-
-
-@LOOP.script(call("look"), call("look"), raises="MaxTurnsExceeded")
-async def as_many_turns_as_allowed(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=2)
-
-
 @LOOP.script(reply("never"), raises="MaxTurnsExceeded", left=1)
 async def no_turn_at_all(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "q", max_turns=0)
@@ -157,7 +138,7 @@ async def a_tool_choice_that_is_not_reset(lib: Lib) -> Any:
 # Instructions
 
 
-@INSTRUCTIONS.script(call("rename"), reply("done"))
+@SETTINGS.script(call("rename"), reply("done"))
 async def instructions_see_what_a_tool_changed(lib: Lib) -> Any:
     def instructions(ctx: Any, agent: Any) -> str:
         return f"Serve {ctx.context['who']}."

@@ -49,13 +49,6 @@ def always(value: Any) -> Callable[[Any], Any]:
 WARM = reply('{"city": "Rome", "degrees": 21.5}')
 
 
-@OUTPUTS.script(WARM)
-async def a_model(lib: Lib) -> Any:
-    result = await lib.run(lib.agent(output_type=Weather), "q")
-    lib.note(type(result.final_output).__name__)
-    return result
-
-
 @OUTPUTS.script(reply('{"response": {"x": 1, "y": 2}}'))
 async def a_dataclass(lib: Lib) -> Any:
     result = await lib.run(lib.agent(output_type=Point), "q")

@@ -32,12 +32,6 @@ async def approved(lib: Lib, agent: Any, result: Any, **options: Any) -> Any:
 
 
 @APPROVALS.script(PAY, reply("done"))
-async def an_approval(lib: Lib) -> Any:
-    agent = payer(lib)
-    return await approved(lib, agent, await lib.run(agent, "q"))
-
-
-@APPROVALS.script(PAY, reply("done"))
 async def a_rejection_with_a_message(lib: Lib) -> Any:
     agent = payer(lib)
     result = await lib.run(agent, "q")
@@ -165,11 +159,6 @@ async def a_child_has_the_words_that_the_state_is_given_with(lib: Lib) -> Any:
     return await lib.run(agent, state, run_config=lib.RunConfig(tool_error_formatter=words))
 
 
-@CHILDREN.script(ASK, call("look"), reply("so"), reply("done"))
-async def a_child_with_a_tool(lib: Lib) -> Any:
-    return await lib.run(parent(lib, lib.agent("child", tools=[lib.tool()])), "q")
-
-
 @CHILDREN.script(ASK, call("look"), call("look"), reply("done"))
 async def a_child_with_too_few_turns(lib: Lib) -> Any:
     child = lib.agent("child", tools=[lib.tool()])
@@ -205,13 +194,6 @@ async def a_child_that_hands_over(lib: Lib) -> Any:
 async def the_settings_of_the_run_reach_the_child(lib: Lib) -> Any:
     config = lib.RunConfig(model="gpt-of-the-run")
     return await lib.run(parent(lib, lib.agent("child")), "q", run_config=config)
-
-
-@CHILDREN.script(ASK, PAY, reply("so"), reply("done"))
-async def an_approval_in_a_child(lib: Lib) -> Any:
-    child = lib.agent("child", tools=[lib.tool("paid", name="pay", needs_approval=True)])
-    agent = parent(lib, child)
-    return await approved(lib, agent, await lib.run(agent, "q"))
 
 
 def guarded(

@@ -128,12 +128,8 @@ async def items_that_are_given_back(lib: Lib) -> Any:
     return await lib.run(agent, [*result.to_input_list(), {"role": "user", "content": "more"}])
 
 
-async def refuse(lib: Lib, *tools: Any, choice: str | None = None) -> Any:
-    """Run an agent whose tools no search can serve."""
-    settings = lib.ModelSettings(tool_choice=choice)
-    return await lib.run(lib.agent(tools=list(tools), model_settings=settings), "q")
-
-
 @SEARCH.script(reply("done"))
 async def a_choice_of_a_namespaced_tool(lib: Lib) -> Any:
-    return await refuse(lib, *group(lib), lib.ToolSearchTool(), choice="crm.look")
+    settings = lib.ModelSettings(tool_choice="crm.look")
+    tools = [*group(lib), lib.ToolSearchTool()]
+    return await lib.run(lib.agent(tools=tools, model_settings=settings), "q")

@@ -116,15 +116,10 @@ async def a_hosted_tool_that_is_not_stored(lib: Lib) -> Any:
     return await run(lib, store=False)
 
 
-async def think(lib: Lib, policy: Any) -> Any:
-    """Run with a policy on the ids of thoughts."""
-    config = lib.RunConfig(reasoning_item_id_policy=policy)
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
-
-
 @RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
 async def ids_of_thoughts_are_omitted(lib: Lib) -> Any:
-    return await think(lib, "omit")
+    config = lib.RunConfig(reasoning_item_id_policy="omit")
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
 
 
 @CHAT.script(reply("done"))
@@ -138,6 +133,7 @@ async def numbers_and_flags_of_chat(lib: Lib) -> Any:
         lib,
         temperature=0.5,
         top_p=0.9,
+        max_tokens=100,
         frequency_penalty=0.1,
         presence_penalty=0.2,
         store=True,
@@ -146,11 +142,6 @@ async def numbers_and_flags_of_chat(lib: Lib) -> Any:
         truncation="auto",
         response_include=[LOGPROBS],
     )
-
-
-@CHAT.script(reply("done"), streams=False)
-async def a_limit_of_tokens(lib: Lib) -> Any:
-    return await chat(lib, max_tokens=100)
 
 
 @CHAT.script(reply("done"), streams=False)

@@ -131,17 +131,6 @@ async def a_disabled_tool_is_called(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=tools), "q")
 
 
-@TOOLS.script(call("nowhere"), raises="ModelBehaviorError")
-async def an_unknown_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
-
-
-@TOOLS.script(calls([("look", {"where": "a"}), ("nowhere", {})]), reply("done"))
-async def an_unknown_tool_is_told_to_the_model(lib: Lib) -> Any:
-    config = lib.RunConfig(tool_not_found_behavior="return_error_to_model")
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
-
-
 @TOOLS.script(call("nowhere"), reply("done"))
 async def an_unknown_tool_is_told_in_words_of_the_run(lib: Lib) -> Any:
     def words(args: Any) -> str:

@@ -34,6 +34,7 @@ from tests.support.cli import Here, engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
 from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.pictures import png
 from tests.support.rig import run_a_task
 from tests.support.runs import Runs
 from tests.support.scale import all_of
@@ -42,11 +43,6 @@ __all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 
 MARK = "MKcontent"
-PICTURE = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8"
-    "cfc0000003010100c9fe92ef0000000049454e44ae426082"
-)
-"""One red dot, a PNG."""
 
 
 def say(called: str, /, **arguments: object) -> ToolCall:
@@ -72,7 +68,7 @@ async def keep_inline(ctx: ToolContext, name: str, text: str) -> str:
 @tool(effect="read")
 def picture(ctx: ToolContext, name: str = "dot.png") -> str:
     """Keep a picture."""
-    return ctx.artifacts.put(name, PICTURE)
+    return ctx.artifacts.put(name, png())
 
 
 LATE: list[BaseException | str] = []

@@ -52,15 +52,6 @@ async def test_a_request_that_was_cancelled_is_asked_again_by_the_same_caller(
     assert [(await runner.run_step(task)).output for _ in range(2)] == [1, 2]
 
 
-async def test_requests_of_one_caller_side_by_side_run_a_step_each(
-    runner: AgentRunner, held: Held
-) -> None:
-    held.gate.set()
-    task = await runner.create_task("q")
-    outputs = await asyncio.gather(*(runner.run_step(task) for _ in range(3)))
-    assert sorted(output.output for output in outputs) == [1, 2, 3]
-
-
 async def test_the_same_lines_run_twice_make_one_task(rig: Rig) -> None:
     agent = rig.agent()
     await rig.serve(agent)

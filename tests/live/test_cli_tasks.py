@@ -64,16 +64,6 @@ def test_run_prints_the_answer_alone_on_stdout_the_steps_on_stderr_and_show_tell
     assert re.findall(r"done +step (\d), \$0.", text) == ["1", "2", "3"]
 
 
-def test_control_characters_of_a_text_reach_no_terminal(cli: Here) -> None:
-    question = "What is 2 + 3?\x1b]0;owned\x07\x9b2J\u202e"
-    for command in ("run", "show", "tasks", "audit"):
-        asked = (("calc", question) if command == "run" else ()) + ("--task-id", "hostile")
-        more = {"run": asked, "tasks": ()}.get(command, ("hostile",))
-        ran = cli(command, *more)
-        assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\u202e")
-        assert "owned" in ran.out + ran.err or command in ("run", "audit")
-
-
 def test_run_as_json_gives_one_object_with_sources_and_usage_and_uses_its_id_once(
     cli: Here,
 ) -> None:

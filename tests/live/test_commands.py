@@ -1,6 +1,5 @@
 """Signals: pause, resume, abandon, and whatever else is sent to a task."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,33 +11,13 @@ from holdfast.errors import StepFailedError
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.runs.verbs import VERBS
 from holdfast.workers import StepContext
-from tests.support.rig import Rig, step_a_task, until_status, until_steps
+from tests.support.rig import Rig, step_a_task
 from tests.support.workers import Counting, Doing, ends
 
 
 def told(entries: list[Entry]) -> list[EventRecord]:
     """List the events of a ledger after the task's creation."""
     return [e.event for e in entries if e.event is not None and e.event.kind != "created"]
-
-
-async def test_a_pause_lets_the_step_in_progress_end(rig: Rig) -> None:
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        begun.set()
-        await gate.wait()
-        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
-
-    runner = await rig.make(worker=Doing(body))
-    task = await runner.create_task("q", step_mode="automatic")
-    await begun.wait()  # a task that is paused before runs no step
-    await runner.pause(task)
-    gate.set()
-    assert (await until_status(runner, task, "paused")).steps in (0, 1)
-
-    await until_steps(runner, task, 1)
-    output = await runner.run_task(task)
-    assert (output.status, (await runner.get_task(task)).steps) == ("waiting", 1)
 
 
 async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each(rig: Rig) -> None:

@@ -1,5 +1,6 @@
 """Agents in both directions by A2A: the protocol's own client, over HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from holdfast.contrib.a2a_tool import a2a_tool
 from holdfast.contrib.fastapi import Identity
 from holdfast.errors import OutcomeUnknownError
 from holdfast.task.data.calls import Asks, Question
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, call, hang
 from tests.support.desk import serve_app
 from tests.support.rig import Rig, until_status
 
@@ -379,3 +380,23 @@ async def test_a_remote_agent_is_a_tool_and_what_it_asks_a_person_is_asked(
     assert str(await office.run_task(task)) == "Settled."
     assert model.requests[-1].results.popitem()[1] == "It is booked and paid."
     assert [id for id in rig.ids if id.startswith("a2a-")] == [remote]
+
+
+async def test_a_call_that_is_made_again_goes_on_with_the_one_remote_task(
+    url: str, model: FakeOpenAI, rig: Rig
+) -> None:
+    """As the worker makes it that takes over from a lost one: with the same idempotency key."""
+    clerk = a2a_tool(url, headers={"authorization": "Bearer ann"}, name="clerk")
+
+    def called() -> asyncio.Task[Any]:
+        ctx = ToolContext[Any, Any](idempotency_key="k")
+        return asyncio.ensure_future(clerk.run(ctx, '{"message": "Pay 5."}'))
+
+    model.add(hang("5 are paid."))
+    lost = called()
+    await model.until_held()
+    again = called()
+    model.release()
+    assert [await each for each in (lost, again)] == ["5 are paid."] * 2
+    assert len([id for id in rig.ids if id.startswith("a2a-")]) == 1
+    assert len(model.requests) == 1

@@ -49,17 +49,14 @@ class Nothing:
         pass
 
 
-async def test_the_environment_is_enough_arguments_win_and_an_embedded_server_gets_none_of_it(
+async def test_the_environment_is_enough_and_an_embedded_server_gets_none_of_it(
     server: ServerInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     client = await connect_client()
     assert client.service_client.config.target_host == server.address
-    monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{free_port()}")
-    monkeypatch.setenv("TEMPORAL_NAMESPACE", "cloud")
-    client = await connect_client(server.address, namespace="default")
-    assert client.namespace == "default"
     assert len(client.identity) == 4
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "cloud")
     monkeypatch.setenv("TEMPORAL_API_KEY", "secret-key")
     client = await connect_embedded(server)
     assert client.service_client.config.api_key is None

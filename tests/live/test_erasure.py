@@ -169,7 +169,7 @@ async def test_what_is_open_has_forks_or_belongs_to_another_is_refused_untouched
             await runner.get_task(fork)
 
 
-@pytest.mark.parametrize("kind", ["task", all_of("session")])
+@pytest.mark.parametrize("kind", ["task", "session"])
 async def test_an_erasure_that_is_cut_off_anywhere_ends_erased_with_one_certificate(
     kind: Literal["task", "session"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
