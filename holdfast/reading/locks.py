@@ -72,6 +72,8 @@ class _Reading(Reader):
     failed: dict[str, errors.EngineError]
 
     async def query(self, task_id: str, *given: Any, **options: Any) -> Any:
+        if task_id in self.failed:  # each further question would wait as long
+            raise TaskNotFoundError(task_id)
         try:
             return await super().query(task_id, *given, **options)
         except errors.EngineError as error:
