@@ -126,7 +126,8 @@ def http(url: str, body: object = None) -> Any:
 
 def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
-    script.write_text('["first", {"kind": "answer", "calls": [{"name": "add"}]}]')
+    late = '{"kind": "slow", "seconds": 0, "then": "first"}'
+    script.write_text(f'[{late}, {{"kind": "answer", "calls": [{{"name": "add"}}]}}]')
     command = [sys.executable, "-m", "holdfast.testing.fake_api", "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -23,7 +23,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import SEARCH_CALL, SEARCH_OUTPUT
@@ -124,6 +124,15 @@ class Fail(_Matched):
     headers: dict[str, str] = Field(default_factory=dict[str, str])
 
 
+def as_reply(given: Reply | str) -> Reply:
+    """Take a plain text for a text answer."""
+    return Answer(text=given) if isinstance(given, str) else given
+
+
+TEXT = BeforeValidator(as_reply)
+"""A text is a text answer, in JSON as well."""
+
+
 class Slow(_Matched):
     """Wait before answering.
 
@@ -134,7 +143,7 @@ class Slow(_Matched):
 
     kind: Literal["slow"] = "slow"
     seconds: float
-    then: Reply | None = None
+    then: Annotated[Reply | None, TEXT] = None
 
 
 class Hang(_Matched):
@@ -145,7 +154,7 @@ class Hang(_Matched):
     """
 
     kind: Literal["hang"] = "hang"
-    then: Reply | None = None
+    then: Annotated[Reply | None, TEXT] = None
 
 
 class Paced(_Matched):
@@ -159,7 +168,7 @@ class Paced(_Matched):
     """
 
     kind: Literal["paced"] = "paced"
-    then: Answer | Refusal
+    then: Annotated[Answer | Refusal, TEXT]
     piece: int = 8
     hold_after: int | None = None
     cut_after: int | None = None
@@ -186,7 +195,7 @@ Reply = Annotated[
 Slow.model_rebuild()
 Hang.model_rebuild()
 
-_SCRIPT: TypeAdapter[list[str | Reply]] = TypeAdapter(list[str | Reply])
+_SCRIPT: TypeAdapter[list[Reply]] = TypeAdapter(list[Annotated[Reply, TEXT]])
 
 
 def read_script(text: str | bytes) -> list[Reply]:
@@ -195,12 +204,7 @@ def read_script(text: str | bytes) -> list[Reply]:
     Raises:
         pydantic.ValidationError: It is not one.
     """
-    return [as_reply(each) for each in _SCRIPT.validate_json(text)]
-
-
-def as_reply(given: Reply | str) -> Reply:
-    """Take a plain text for a text answer."""
-    return Answer(text=given) if isinstance(given, str) else given
+    return _SCRIPT.validate_json(text)
 
 
 def hosted(kind: str, **members: Json) -> dict[str, Json]:
