@@ -85,6 +85,8 @@ LOCKS = "locks"
 """Which files a hold has locked, in a folder of it."""
 SUPERSEDED = "superseded"
 """Records of a task's ends that others have replaced."""
+OF_TASKS = (EFFECTS, FORKS, SUPERSEDED)
+"""Those that have a folder for each task, which goes with its record."""
 
 
 def folder_of(kind: str, task_id: str) -> str:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.bytestore import EFFECTS, FORKS, SUPERSEDED, folder_of
+from holdfast.archive.bytestore import OF_TASKS, folder_of
 from holdfast.errors import ArchiveError, is_torn
 from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
 from holdfast.values.checks.gate import is_object
@@ -86,7 +86,7 @@ async def drop_rest(archive: Archive, tasks: Collection[str]) -> None:
     """
     await drop_answers(archive, tasks)
     for task_id in tasks:
-        for kind in (EFFECTS, FORKS, SUPERSEDED):
+        for kind in OF_TASKS:
             for name in await archive.alist_records(folder_of(kind, task_id)):
                 await archive.adelete_record(name)
         await archive.adelete_record(turn_name(task_id, "done"))

@@ -72,13 +72,12 @@ class _Reading(Reader):
     failed: dict[str, errors.EngineError]
 
     async def query(self, task_id: str, *given: Any, **options: Any) -> Any:
-        if task_id in self.failed:  # each further question would wait as long
-            raise TaskNotFoundError(task_id)
-        try:
-            return await super().query(task_id, *given, **options)
-        except errors.EngineError as error:
-            self.failed[task_id] = error
-            raise TaskNotFoundError(task_id) from error
+        if task_id not in self.failed:  # each further question would wait as long
+            try:
+                return await super().query(task_id, *given, **options)
+            except errors.EngineError as error:
+                self.failed[task_id] = error
+        raise TaskNotFoundError(task_id) from self.failed[task_id]
 
 
 async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.EngineError]]:
@@ -102,8 +101,7 @@ async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.Eng
     ids = [names.key_id(each) for each in (names.NAMES_SCOPE, names.CONTENTS_SCOPE, *scopes)]
     values |= {names.key_path(each) for each in ids}
     values |= {names.record_name(kind, each) for kind in ("tasks", "sessions") for each in scopes}
-    kinds = (names.EFFECTS, names.FORKS, names.SUPERSEDED)
-    begins = tuple(f"{names.folder_of(kind, each)}/" for kind in kinds for each in scopes)
+    begins = tuple(f"{names.folder_of(kind, each)}/" for kind in names.OF_TASKS for each in scopes)
     copies = tuple(names.copy_path("", each) for each in ids)
     files = await archive.afiles()
     found = {e for e in files if e in values or e.startswith(begins) or e.endswith(copies)}
