@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import sqlite3
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast import RunConfig, RunContextWrapper, SQLiteSession
 from holdfast.agents_sdk import OpenAIConversationsSession, SessionABC, SessionSettings
-from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
+from holdfast.client.caller_sessions.compaction import without_plain_ids
+from holdfast.client.caller_sessions.protocol import LoopsLock, check_session, takes_wrapper
 from holdfast.client.caller_sessions.store import CallerStore, marks, stored_count
 from holdfast.client.runner.input import whole_calls
 from holdfast.client.runner.runner import CallerLoop, is_kept_here
@@ -204,3 +206,86 @@ async def test_a_large_turn_is_added_by_requests_that_the_client_does_not_repeat
     large, other = [item(str(n)) for n in range(41)], [item("other")]
     await asyncio.gather(session.add_items(large), session.add_items(other))
     assert made == [(0, large[:20]), (0, large[20:40]), (0, large[40:]), (None, other)]
+
+
+# ---- a lock for coroutines of several event loops: passed on in order, and never lost
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_who_is_cancelled_while_waiting_does_not_keep_it(*, late: bool) -> None:
+    lock = LoopsLock()
+
+    async def take() -> None:
+        async with lock:
+            pass
+
+    async with lock:
+        waiting = asyncio.ensure_future(take())
+        await asyncio.sleep(0)
+        if not late:
+            waiting.cancel()
+    if late:  # it has been passed on, and the one that waits does not know yet
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(100):
+        await take()
+
+
+def test_one_holds_it_at_a_time_whatever_its_loop() -> None:
+    lock, inside, most = LoopsLock(), 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            async with lock:
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+    threads = [threading.Thread(target=lambda: asyncio.run(work()), daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert not any(thread.is_alive() for thread in threads)
+    assert most == 1
+
+
+# ---- which ids of a session's items a model is sent
+
+
+def said(id: str, **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "message", "role": "assistant", "content": "x", **more}
+
+
+def ids(*items: Any) -> list[Any]:
+    return [item.get("id") for item in without_plain_ids(items)]
+
+
+ASKED = {"id": "u_1", "role": "user", "content": "q"}
+THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": list[Any]()}
+CALL = {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+DONE = {"id": "o_1", "type": "function_call_output", "call_id": "c", "output": "x"}
+
+
+def test_ids_of_plain_answers_are_left_out_and_those_of_others_stay() -> None:
+    assert ids(ASKED, CALL, DONE, said("msg_1"), ASKED) == ["u_1", None, "o_1", None, "u_1"]
+
+
+def test_ids_stay_in_an_answer_that_has_reasoning_or_a_phase_and_not_in_the_next_one() -> None:
+    assert ids(THOUGHT, CALL, DONE, said("msg_1")) == ["rs_1", "fc_1", "o_1", None]
+    assert ids(said("msg_1", phase="final_answer")) == ["msg_1"]
+    part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": []}
+    assert ids(said("msg_1", content=[part])) == [None]
+    assert ids(said("msg_1", content=[{**part, "logprobs": [{"token": "x"}]}])) == ["msg_1"]
+
+
+def test_an_id_that_stands_for_none_is_left_out_everywhere() -> None:
+    assert ids(THOUGHT, said("__fake_id__")) == ["rs_1", None]
+
+
+def test_items_that_are_no_dicts_are_left_as_they_are() -> None:
+    item = object()
+    assert without_plain_ids([item]) == [item]

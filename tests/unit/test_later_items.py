@@ -10,21 +10,33 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Agent, handoff, tool
-from holdfast.agents.items.run_items import ToolCallItem, member_of
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallItem, member_of
 from holdfast.agents.runs import results
-from holdfast.agents.runs.item_reading import step_items
+from holdfast.agents.runs.item_reading import message_items, step_items, step_messages
+from holdfast.agents.runs.teams import Team, team_of
+from holdfast.agents_sdk import ToolOrigin, ToolOriginType
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import write_record, write_segment
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.reader import Reader
-from holdfast.reading.runs.recorded import Recorded, read_recorded
+from holdfast.reading.runs.recorded import Recorded, read_recorded, resolved
 from holdfast.reading.runs.run_results import run_data, run_result
 from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, EventRecord, JournalEntry, StepRecord
+from holdfast.task.data.records import (
+    Entry,
+    EventRecord,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    StepRecord,
+    StepResult,
+)
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.ledger.recording import SAID_IN_ADDS
-from holdfast.values.messages import Blob, Message, ToolCall, Usage, assistant, user
+from holdfast.task.step_body import StepBody, body_of
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 from tests.support.runs import look
 
@@ -279,3 +291,188 @@ def test_copies_have_the_items_whenever_they_are_made(
         shares = copied in (copy.copy, dataclasses.replace)
         assert (made.new_items is result.new_items) is shares
         assert (made.raw_responses is result.raw_responses) is shares
+
+
+# ---- items of a run: what steps, completed and open, show of themselves
+
+LOOKS = ToolCall(id="c1", name="look", arguments="{}")
+ANSWERED = ModelAnswer(message=SAID_IN_ADDS)
+TEAM = Team("a")
+
+
+def kinds_of(items: list[Any]) -> list[str]:
+    return [item.type for item in items]
+
+
+def told(call: ToolCall, text: str) -> Message:
+    return Message(role="tool", call_id=call.id, content=text)
+
+
+def test_the_input_of_the_run_is_no_item_and_later_input_is_one() -> None:
+    first = StepRecord(n=1, step=TaskStep(input="q"), adds=(user("q"), assistant("a")))
+    second = StepRecord(n=2, step=TaskStep(input="more"), adds=(user("more"), assistant("b")))
+    assert kinds_of(step_items(body_of(first), TEAM)) == ["message_output_item"]
+    assert kinds_of(step_items(body_of(second), TEAM)) == ["input_item", "message_output_item"]
+
+
+def test_items_of_a_tool_say_where_it_comes_from() -> None:
+    low = Agent("low").as_tool("ask_low", "Ask below.")
+    agent = Agent("a", tools=[look, low])
+    calls = (LOOKS, ToolCall(id="c2", name="ask_low"), ToolCall(id="c3", name="gone"))
+    adds = (assistant("", calls=calls), *(told(each, "seen") for each in calls))
+    items = message_items(adds, agent, team_of(agent))
+    function = ToolOrigin(ToolOriginType.FUNCTION)
+    below = ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name="low", agent_tool_name="ask_low")
+    wanted = [function, below, None]
+    assert [getattr(each, "tool_origin", "none") for each in items] == [*wanted, *wanted]
+    assert [getattr(each, "description", None) for each in items[:3]] == [
+        "Look somewhere.",
+        "Ask below.",
+        None,
+    ]
+
+
+def test_an_open_step_shows_the_outcomes_that_are_known() -> None:
+    other = ToolCall(id="c2", name="look", arguments="{}")
+    answer = ModelAnswer(message=assistant("", calls=(LOOKS, other)))
+    current = OpenState(
+        open=OpenStep(step=TaskStep(input="q")),
+        n=1,
+        started=0,
+        journal=(JournalEntry(request="r", answer=answer),),
+        result=StepResult(adds=("input", "j0")),
+        calls=(LOOKS, other),
+        outcomes={1: Outcome(content="two")},
+    )
+    kinds = ["tool_call_item", "tool_call_item", "tool_call_output_item"]
+    assert kinds_of(step_items(body_of(current), TEAM)) == kinds
+    stop = Outcome(attempts=0, failure=Failure(type="Tripped", message="no"))
+    stopped = current.model_copy(update={"outcomes": {1: stop}})
+    assert kinds_of(step_items(body_of(stopped), TEAM)) == kinds[:2]
+    unread = current.model_copy(update={"result": None, "calls": (), "outcomes": {}})
+    assert kinds_of(step_items(body_of(unread), TEAM)) == kinds[:2]
+
+
+def test_calls_made_inside_a_step_are_shown_and_its_inner_words_are_not_input() -> None:
+    """As of ReAct, whose observations are user messages and whose reply is cut short."""
+    reply = ModelAnswer(message=assistant("Action: look\nObservation: made up"))
+    adds = (user("q"), assistant("Action: look"), Message(role="user", content="O", call_id="c1"))
+    step = StepRecord(
+        n=1,
+        step=TaskStep(input="q"),
+        adds=adds,
+        journal=(
+            JournalEntry(request="r", answer=reply),
+            JournalEntry(request="s", calls=(LOOKS,), outcomes=(Outcome(content="seen"),)),
+        ),
+    )
+    kinds = ["message_output_item", "tool_call_item", "tool_call_output_item"]
+    assert kinds_of(step_items(body_of(step), TEAM)) == kinds
+
+
+def test_an_answer_that_is_kept_to_itself_does_not_move_the_final_one_before_its_calls() -> None:
+    inner = ModelAnswer(message=assistant("a plan"))
+    step = StepRecord(
+        n=1,
+        step=TaskStep(input="q"),
+        adds=(user("q"), assistant("done")),
+        journal=(
+            JournalEntry(request="r", answer=inner),
+            JournalEntry(request="s", calls=(LOOKS,), outcomes=(Outcome(content="seen"),)),
+            JournalEntry(request="t", answer=ANSWERED),
+        ),
+    )
+    kinds = ["tool_call_item", "tool_call_output_item", "message_output_item"]
+    assert kinds_of(step_items(body_of(step), TEAM)) == kinds
+
+
+def handed_over(*, step_agent: str = "", target: str = "b") -> StepRecord:
+    call = ToolCall(id="h", name=f"transfer_to_{target}")
+    adds = (assistant("", calls=(call,)), told(call, f'{{"assistant": "{target}"}}'))
+    return StepRecord(
+        n=2,
+        step=TaskStep(agent=step_agent),
+        adds=adds,
+        calls=(call,),
+        outcomes=(Outcome(),),
+        next=(TaskStep(agent=target),),
+    )
+
+
+def test_a_handoff_names_both_agents_also_where_they_are_unknown() -> None:
+    b = Agent(name="b")
+    for team in (team_of(Agent(name="a", handoffs=[b])), Team("a")):
+        items = step_items(body_of(handed_over()), team)
+        assert kinds_of(items) == ["handoff_call_item", "handoff_output_item"]
+        assert isinstance(items[1], HandoffOutputItem)
+        assert (items[1].source_agent.name, items[1].target_agent.name) == ("a", "b")
+    own = team_of(Agent(name="a", handoffs=[b]))
+    output = step_items(body_of(handed_over()), own)[1]
+    assert isinstance(output, HandoffOutputItem)
+    assert output.target_agent is b
+
+
+ROME, OSLO = (ToolCall(id="call_0", name="look", arguments=f'{{"at": "{at}"}}') for at in "ro")
+"""Calls of two rounds of one step, of a provider that numbers them anew in each answer."""
+
+FIRST_ROUND = (assistant("", calls=(ROME,)), told(ROME, "of rome"))
+
+
+def second_round() -> OpenState:
+    """A step whose first round is done, and whose second has its outcome."""
+    result = StepResult(adds=(*FIRST_ROUND, assistant("", calls=(OSLO,))), calls=(OSLO,))
+    return OpenState(
+        n=2,
+        started=0,
+        calls=(OSLO,),
+        open=OpenStep(step=TaskStep()),
+        result=result,
+        outcomes={0: Outcome(content="of oslo")},
+    )
+
+
+def test_a_step_adds_the_result_of_a_call_whose_id_an_earlier_call_had() -> None:
+    said = [
+        message.text for message in step_messages(body_of(second_round())) if message.role == "tool"
+    ]
+    assert said == ["of rome", "of oslo"]
+
+
+# ---- steps with their archived texts put in
+
+LOOKED = ToolCall(id="c", name="look")
+STORED = Blob(sha256="f" * 64, size=4)
+
+
+async def read(blob: Blob) -> str:
+    assert blob == STORED
+    return "long"
+
+
+def step(content: Content, outcome: Outcome) -> StepBody:
+    """Make a step whose model has called a tool; its result is in the transcript, or is not."""
+    result = Message(role="tool", call_id="c", content=content)
+    record = StepRecord(
+        n=1,
+        step=TaskStep(step_id="s1", input="Look."),
+        journal=(JournalEntry(request="r", answer=ModelAnswer(message=SAID_IN_ADDS)),),
+        adds=(assistant("", calls=(LOOKED,)), *((result,) if outcome.at is not None else ())),
+        calls=(LOOKED,),
+        outcomes=(outcome,),
+    )
+    return body_of(record)
+
+
+async def test_the_text_of_a_result_is_put_in_wherever_the_step_has_it() -> None:
+    body = await resolved(step(STORED, Outcome(at=1)), read)
+    [call] = body.calls
+    assert call.outcome is not None
+    assert call.outcome.content == "long"
+    assert call.message == body.adds[1] == Message(role="tool", call_id="c", content="long")
+
+
+async def test_a_result_outside_the_transcript_gets_its_text() -> None:
+    [call] = (await resolved(step("", Outcome(content=STORED)), read)).calls
+    assert call.outcome is not None
+    assert call.outcome.content == "long"
+    assert call.message == Message(role="tool", call_id="c", content="long")
