@@ -12,12 +12,9 @@ from holdfast.task.data.commands import Command, Refusal, decode
 from holdfast.task.data.undo import UndoRequest
 from holdfast.values.runs.verbs import NAMES as VERB_NAMES
 from holdfast.values.runs.verbs import VERBS, Verb
+from tests.support.drawn import SCALARS, json_of
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
+JSON = json_of(SCALARS | st.floats())
 NEAR = st.fixed_dictionaries(
     {},
     optional={

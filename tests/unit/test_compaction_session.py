@@ -44,9 +44,10 @@ class Api:
         return SimpleNamespace(output=self._gives)
 
 
-def folds(session: SQLiteSession, api: Api) -> OpenAIResponsesCompactionSession:
+def folds(session: SQLiteSession, api: Api, **options: Any) -> OpenAIResponsesCompactionSession:
     """Make a session that folds another one by an API."""
-    return OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    client = cast("AsyncOpenAI", api)
+    return OpenAIResponsesCompactionSession("s", session, client=client, **options)
 
 
 async def filled(
@@ -59,35 +60,25 @@ async def filled(
     return session, api, folds(session, api)
 
 
-async def folded(meanwhile: list[Any]) -> tuple[Api, list[Any]]:
-    """Fold a session of two items; return the API, and what the session has then."""
+LATE = {"role": "user", "content": "late"}
+
+
+@pytest.mark.parametrize(("meanwhile", "kept"), [([], [FOLDED]), ([LATE], [*ITEMS, LATE])])
+async def test_items_are_exchanged_for_what_the_api_makes_of_them_unless_more_have_come(
+    meanwhile: list[Any], kept: list[Any]
+) -> None:
     session, api, folding = await filled(meanwhile)
     await folding.run_compaction({"force": True})
-    return api, await session.get_items()
-
-
-async def test_items_are_exchanged_for_those_that_the_api_has_made_of_them() -> None:
-    api, items = await folded([])
-    assert (items, api.sent) == ([FOLDED], [{"model": "gpt-4.1", "input": ITEMS}])
-
-
-async def test_what_comes_in_while_the_api_folds_is_kept() -> None:
-    late = {"role": "user", "content": "late"}
-    _, items = await folded([late])
-    assert items == [*ITEMS, late]
+    assert await session.get_items() == kept
+    assert api.sent == [{"model": "gpt-4.1", "input": ITEMS}]
 
 
 async def test_more_items_than_may_be_folded_are_refused_before_the_api_is_called() -> None:
-    session = SQLiteSession("s")
-    await session.add_items(list(ITEMS))
-    api = Api(session, [])
-    client = cast("AsyncOpenAI", api)
-    few = OpenAIResponsesCompactionSession("s", session, client=client, max_rollback_items=1)
+    session, api, _ = await filled()
     with pytest.raises(ValueError, match="more items than max_rollback_items=1"):
-        await few.run_compaction({"force": True})
+        await folds(session, api, max_rollback_items=1).run_compaction({"force": True})
     assert (await session.get_items(), api.sent) == (ITEMS, [])
-    enough = OpenAIResponsesCompactionSession("s", session, client=client, max_rollback_items=2)
-    await enough.run_compaction({"force": True})
+    await folds(session, api, max_rollback_items=2).run_compaction({"force": True})
     assert await session.get_items() == [FOLDED]
     with pytest.raises(ValueError, match="must be positive"):
         OpenAIResponsesCompactionSession("s", session, max_rollback_items=0)
@@ -142,8 +133,7 @@ async def test_an_error_that_a_session_raises_when_it_is_put_back_shows_no_secre
 
     session = Broken()
     await SQLiteSession.add_items(session, list(ITEMS))
-    api = Api(SQLiteSession("other"), [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, Api(SQLiteSession("other"), []))
     with pytest.raises(OSError, match="no connection"):
         await folding.run_compaction({"force": True})
     assert "has lost its items" in caplog.text

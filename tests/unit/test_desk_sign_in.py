@@ -28,6 +28,11 @@ def runner(tmp_path: Path) -> AgentRunner:
     return AgentRunner.local(Agent(name="a", model="offline"), data_dir=tmp_path / "data")
 
 
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    return Tokens(tmp_path / "t.json")
+
+
 async def test_a_local_desk_serves_who_can_read_its_users_token_and_no_other_user_or_proxy(
     runner: AgentRunner, tmp_path: Path
 ) -> None:
@@ -99,9 +104,8 @@ async def test_the_first_token_of_others_ends_the_local_one_at_once_and_for_good
     ],
 )
 async def test_a_browser_gets_a_session_and_not_the_token_and_over_https_it_is_secure(
-    runner: AgentRunner, tmp_path: Path, headers: dict[str, str], url: str, *, is_secure: bool
+    runner: AgentRunner, tokens: Tokens, headers: dict[str, str], url: str, *, is_secure: bool
 ) -> None:
-    tokens = Tokens(tmp_path / "t.json")
     token = tokens.make("anna", ["viewer"])
     app = desk_app(runner, tokens=tokens)
     async with client_of(app, token="", peer=ELSEWHERE, host=url) as client:
@@ -122,15 +126,14 @@ async def test_a_browser_gets_a_session_and_not_the_token_and_over_https_it_is_s
             *([{"cookie": f"holdfast_desk={session}", **HTTPS}] if is_secure else []),
         ):
             assert (await client.get("/api/v1/me", headers=wrong)).status_code == 401, wrong
-    kept = (tmp_path / "t.json").read_text(encoding="utf-8")
+    kept = tokens.file.read_text(encoding="utf-8")
     assert (session in kept, token in kept) == (False, False)
-    assert (tmp_path / "t.json").stat().st_mode & 0o077 == 0
+    assert tokens.file.stat().st_mode & 0o077 == 0
 
 
 async def test_a_session_ends_with_its_token_and_when_its_browser_signs_out(
-    runner: AgentRunner, tmp_path: Path
+    runner: AgentRunner, tokens: Tokens
 ) -> None:
-    tokens = Tokens(tmp_path / "t.json")
     made = {name: tokens.make(name, ["viewer"]) for name in ("anna", "bo")}
     app = desk_app(runner, tokens=tokens)
     async with client_of(app, token="") as client:
@@ -148,9 +151,8 @@ async def test_a_session_ends_with_its_token_and_when_its_browser_signs_out(
 
 
 async def test_guesses_from_an_address_keep_nobody_there_from_signing_in(
-    runner: AgentRunner, tmp_path: Path
+    runner: AgentRunner, tokens: Tokens
 ) -> None:
-    tokens = Tokens(tmp_path / "t.json")
     token = tokens.make("anna", ["viewer"])
     app = desk_app(runner, tokens=tokens, limits=Limits(writes_per_second=0.001, burst=2))
     async with client_of(app, token="") as client:
@@ -183,9 +185,9 @@ def test_two_writers_at_once_lose_no_token_and_bring_none_back(tmp_path: Path) -
 
 
 async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_theirs(
-    tmp_path: Path,
+    tokens: Tokens,
 ) -> None:
-    tokens, end = Tokens(tmp_path / "t.json"), asyncio.Event()
+    end = asyncio.Event()
     made = {name: tokens.make(name, ["viewer"]) for name in ("anna", "bo")}
     made["acme's anna"] = tokens.make("anna", ["viewer"], tenant="acme")
     entered = asyncio.Queue[str]()
@@ -222,8 +224,7 @@ async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_th
         (["viewer", " "], "A role is a name"),
     ],
 )
-def test_a_token_has_a_role_and_any_groups(tmp_path: Path, roles: list[str], why: str) -> None:
-    tokens = Tokens(tmp_path / "t.json")
+def test_a_token_has_a_role_and_any_groups(tokens: Tokens, roles: list[str], why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         tokens.make("anna", roles)
     anna = tokens.identity(tokens.make("anna", ["approver", "finance"]))
@@ -232,7 +233,7 @@ def test_a_token_has_a_role_and_any_groups(tmp_path: Path, roles: list[str], why
 
 
 async def test_rules_of_an_application_get_the_task_of_a_call_and_not_its_token(
-    runner: AgentRunner, tmp_path: Path
+    runner: AgentRunner, tokens: Tokens
 ) -> None:
     asked: list[tuple[str, str]] = []
 
@@ -240,7 +241,6 @@ async def test_rules_of_an_application_get_the_task_of_a_call_and_not_its_token(
         asked.append((verb, subject))
         return verb == "read"
 
-    tokens = Tokens(tmp_path / "tokens.json")
     app = desk_app(runner, tokens=tokens, may=may)
     async with client_of(app, token=tokens.make("ole", ["operator"])) as client:
         at = "/api/v1/calls/trip%2Fx:0.1.0.0:5ec4e7/complete"

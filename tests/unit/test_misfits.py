@@ -1,6 +1,7 @@
 """Values that are made of what does not fit: our words for people, pydantic's own for pydantic."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +14,20 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models import ResponsesModel
 from holdfast.values.messages import ImagePart
 from holdfast.values.text.shown import misfit, shown
+from holdfast.workers import (
+    FoldingAgentWorker,
+    FunctionCallingAgentWorker,
+    LLMCompilerAgentWorker,
+    PlanAndSolveAgentWorker,
+)
 
 ODD: Any = 7
 MESSAGE: Any = Message
 STEP: Any = TaskStep
+CALLING: Any = FunctionCallingAgentWorker
+COMPILER: Any = LLMCompilerAgentWorker
+PLANNER: Any = PlanAndSolveAgentWorker
+FOLDING: Any = FoldingAgentWorker
 OUTPUT: Any = TaskStepOutput
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: Message(role=ODD), r"Message cannot use role=7: input should be 'system', 'user'"),
@@ -35,6 +46,23 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: AgentRunner(agent="a", engine=ODD), "cannot use engine=7"),
     (lambda: ResponsesModel("m", client=ODD), r"client=7 .* is not an openai\.AsyncOpenAI"),
     (lambda: configure(data_dir=ODD), "configure cannot use data_dir=7"),
+    (lambda: CALLING(max_function_calls=-1), "at least 0, as a whole number; it is -1"),
+    (lambda: CALLING(max_function_calls="2"), "it is '2'"),
+    (lambda: CALLING(max_function_calls=True), "it is True"),
+    (lambda: CALLING(allow_parallel_tool_calls="no"), "calls='no': input should be"),
+    (lambda: COMPILER(max_replans=-1), "max_replans must be at least .* is -1"),
+    (lambda: COMPILER(max_replans=None), "max_replans must be at least .* is None"),
+    (lambda: COMPILER(max_replans="3"), "max_replans must be at least .* is '3'"),
+    (lambda: COMPILER(max_plan_attempts=0), "max_plan_attempts must be at least .* is 0"),
+    (lambda: COMPILER(max_plan_attempts=True), "max_plan_attempts must be at least .* is True"),
+    (lambda: COMPILER(max_plan_attempts=2.0), "max_plan_attempts must be at least .* is 2.0"),
+    *(
+        (partial(PLANNER, max_turns=turns), f"max_turns must be .* is {turns!r}")
+        for turns in (0, -1, "3", None, 2.5, True)
+    ),
+    (lambda: FOLDING(window=10), "window"),
+    (lambda: FOLDING(window="1"), "window"),
+    (lambda: FOLDING(pin="x"), "pin"),
 ]  # fmt: skip
 
 

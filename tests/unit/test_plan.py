@@ -355,12 +355,6 @@ async def test_the_last_turn_of_a_sub_task_is_made_without_tools() -> None:
     assert work.transcript[-1] == assistant("so far")
 
 
-@pytest.mark.parametrize("max_turns", [0, -1, "3", None, 2.5, True])
-def test_a_sub_task_without_turns_is_refused(max_turns: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"max_turns must be .* is {max_turns!r}"):
-        PlanAndSolveAgentWorker(max_turns=max_turns)
-
-
 @pytest.mark.parametrize("refine", [True, False])
 async def test_a_tool_choice_reaches_the_first_call_of_the_first_sub_tasks(refine: bool) -> None:
     script = [written(a="", b="a"), look_at("x"), "res a", *(["unchanged"] * refine), "res b"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.workers import AnswerFilter
 from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
+from tests.support.drawn import FINITE, SCALARS, json_of
 from tests.support.scale import times
 from tests.support.tables import table
 
@@ -94,21 +95,9 @@ def test_what_was_said_ends_where_the_model_began_to_make_things_up(text: str, s
 
 # ---- properties
 
-ARGUMENTS = st.dictionaries(
-    st.text(max_size=8),
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-        ),
-        max_leaves=8,
-    ),
-    max_size=5,
-)
+
+INNER = json_of(SCALARS | FINITE, st.text(max_size=4), 8)
+ARGUMENTS = st.dictionaries(st.text(max_size=8), INNER, max_size=5)
 
 
 def as_they_are(arguments: Any) -> str:

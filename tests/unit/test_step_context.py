@@ -351,17 +351,3 @@ async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
     patch = there(got.result).patch
     assert patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
     assert opened.state == {"list": [1, 2]}
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"max_function_calls": -1}, "at least 0, as a whole number; it is -1"),
-        ({"max_function_calls": "2"}, "it is '2'"),
-        ({"max_function_calls": True}, "it is True"),
-        ({"allow_parallel_tool_calls": "no"}, "allow_parallel_tool_calls='no': input should be"),
-    ],
-)
-def test_limits_that_mean_nothing_are_refused(given: dict[str, Any], text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=text):
-        FunctionCallingAgentWorker(**given)

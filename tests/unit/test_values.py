@@ -21,6 +21,7 @@ from holdfast.values.base import Json, Value, canonical
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import pointed_at
 from holdfast.values.json_patch import apply, diff, inverse, merge, plain, same
+from tests.support.drawn import FINITE, json_of
 
 
 class Plain(Value):
@@ -243,15 +244,8 @@ def test_what_passes_survives_every_reader_with_our_envelopes_around_it(data: An
 
 # Few keys and few values, so that drawn objects often meet at the same place.
 KEYS = st.sampled_from(["a", "b", "set", "drop", "in", "splice", "", "a.b"])
-LEAVES = st.sampled_from([None, True, False, 0, 1, 1.0, 0.0, -0.0, "", "x", "\ud800"]) | st.floats(
-    allow_nan=False, allow_infinity=False
-)
-JSON_VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
-    max_leaves=12,
-)
-OBJECTS = st.dictionaries(KEYS, JSON_VALUES, max_size=5)
+LEAVES = st.sampled_from([None, True, False, 0, 1, 1.0, 0.0, -0.0, "", "x", "\ud800"]) | FINITE
+OBJECTS = st.dictionaries(KEYS, json_of(LEAVES, KEYS, 12), max_size=5)
 
 
 @settings(max_examples=60)
