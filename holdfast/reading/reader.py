@@ -68,19 +68,15 @@ class Reader(TaskQueries):
         self.records = Records(self, archive)
 
     async def read(
-        self,
-        task_id: str,
-        ask: Callable[[WorkflowExecution | None], Awaitable[T]],
-        recorded: Callable[[TaskRecord], Awaitable[T]],
-    ) -> T:
-        """Read from a task by query while it is open, and from its record once it is closed.
+        self, task_id: str, ask: Callable[[WorkflowExecution | None], Awaitable[T]]
+    ) -> T | TaskRecord:
+        """Read from a task by query while it is open; return its record once it is closed.
 
         Args:
             task_id: The task.
             ask: Queries the task. Its argument is what the server says of a closed task without a
                 record: one that was ended with Temporal's own tools was not stored, but its history
                 can be replayed.
-            recorded: Takes the same from the record of a closed task.
 
         Raises:
             TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
@@ -97,7 +93,7 @@ class Reader(TaskQueries):
                 log.warning("The history of %r is read in place of its record: %s", task_id, error)
                 record = None
             if record is not None:
-                return await recorded(record)
+                return record
             if not is_known:
                 raise
             return await ask(await self.describe(task_id))
@@ -121,11 +117,10 @@ class Reader(TaskQueries):
             error = task.error or known.error
             return task.model_copy(update={"status": known.status, "error": error})
 
-        async def recorded(record: TaskRecord) -> Task:
-            task = Task.model_validate(record.task)
-            return await self.settled(task) if task.unsettled else task
-
-        task = await self.read(task_id, ask, recorded)
+        task = await self.read(task_id, ask)
+        if isinstance(task, TaskRecord):
+            task = Task.model_validate(task.task)
+            task = await self.settled(task) if task.unsettled else task
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
@@ -207,11 +202,10 @@ class Reader(TaskQueries):
             archived = await read_archived(self.archive, page.segment, legible=legible)
             return archived + entries, page.opens
 
-        async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
-            archived = await read_archived(self.archive, record.segment, legible=legible)
-            return archived, record.opens
-
-        return await self.read(task_id, ask, recorded)
+        found = await self.read(task_id, ask)
+        if not isinstance(found, TaskRecord):
+            return found
+        return await read_archived(self.archive, found.segment, legible=legible), found.opens
 
     async def pages(
         self, task_id: str, *, even_closed: bool | WorkflowExecution
@@ -262,15 +256,12 @@ class Reader(TaskQueries):
     async def head(self, task_id: str) -> TaskHead:
         """Read a task's head."""
 
-        async def ask(ended: WorkflowExecution | None) -> TaskHead:
-            asked = ViewRequest(head=True)
-            view = await self.query(task_id, "view", View, asked, even_closed=ended)
-            return view.head or TaskHead(agent="")
+        async def ask(ended: WorkflowExecution | None) -> View:
+            return await self.query(
+                task_id, "view", View, ViewRequest(head=True), even_closed=ended
+            )
 
-        async def recorded(record: TaskRecord) -> TaskHead:
-            return record.head
-
-        return await self.read(task_id, ask, recorded)
+        return (await self.read(task_id, ask)).head or TaskHead(agent="")
 
     async def begun_head(self, task_id: str) -> TaskHead:
         """Read the head that an open task has begun with, by its history: no worker is asked.
@@ -288,20 +279,16 @@ class Reader(TaskQueries):
     async def failure(self, task_id: str) -> Failure | None:
         """Read what is in a task's way, or what ended it; None when nothing is known."""
 
-        async def ask(ended: WorkflowExecution | None) -> Failure | None:
+        async def ask(ended: WorkflowExecution | None) -> View:
             asked = ViewRequest(failure=True)
             try:
-                view = await self.query(task_id, "view", View, asked, even_closed=ended)
+                return await self.query(task_id, "view", View, asked, even_closed=ended)
             except (NoWorkerError, QueryFailedError):
                 if ended is None:
                     raise
-                return None
-            return view.failure
+                return View()
 
-        async def recorded(record: TaskRecord) -> Failure | None:
-            return record.failure
-
-        return await self.read(task_id, ask, recorded)
+        return (await self.read(task_id, ask)).failure
 
     async def upcoming(self, task_id: str) -> list[TaskStep]:
         """Read the step in progress and the queued ones; a closed task has none."""
@@ -309,10 +296,8 @@ class Reader(TaskQueries):
         async def ask(ended: WorkflowExecution | None) -> list[TaskStep]:
             return [] if ended else await self.query(task_id, "upcoming", list[TaskStep])
 
-        async def recorded(_: TaskRecord) -> list[TaskStep]:
-            return []
-
-        return await self.read(task_id, ask, recorded)
+        found = await self.read(task_id, ask)
+        return [] if isinstance(found, TaskRecord) else found
 
     async def approvals(self, task_id: str) -> list[Approval]:
         """Read the approvals of an open task: open ones, and decided ones of its open steps."""
@@ -367,11 +352,9 @@ class Reader(TaskQueries):
         async def ask(ended: WorkflowExecution | None) -> StepView:
             return await self.query(task_id, "step", StepView, n, even_closed=ended)
 
-        async def recorded(record: TaskRecord) -> StepView:
-            return StepView(segment=record.segment)
-
-        view = await self.read(task_id, ask, recorded)
-        record = view.record or await archived_step(self.archive, view.segment, n)
+        view = await self.read(task_id, ask)
+        record = None if isinstance(view, TaskRecord) else view.record
+        record = record or await archived_step(self.archive, view.segment, n)
         if record is not None:
             return await self.output(task_id, record)
         raise StepNotFoundError(f"Could not find step number {n} of task {task_id!r}")
@@ -413,7 +396,7 @@ class Reader(TaskQueries):
             own = [approval for approval in asked if approval.n == current.n]
             output = TaskStepOutput(
                 status="waiting",
-                task_step=_with_task(current.open.step, task_id),
+                task_step=current.open.step.model_copy(update={"task_id": task_id}),
                 waiting_for=tuple(approval.line for approval in own),
                 approvals=tuple(approval.id for approval in own),
             )
@@ -431,6 +414,7 @@ class Reader(TaskQueries):
             text: Reads its output: `text` if it is None, or `legible`, as its other values are.
         """
         sources: list[ToolOutput] = []
+        own: dict[str, object] = {"task_id": task_id}
         calls = of.calls if isinstance(of, StepRecord) else tuple([each.call for each in of.calls])
         if isinstance(of, StepRecord):
             for _, _, call, done in of.made():
@@ -445,8 +429,8 @@ class Reader(TaskQueries):
             output=of.output
             if of.stored is None
             else await read_json(None, of.stored, text or self.text),
-            task_step=of.step.model_copy(update={"task_id": task_id}),
-            next_steps=tuple(_with_task(step, task_id) for step in of.next),
+            task_step=of.step.model_copy(update=own),
+            next_steps=tuple(step.model_copy(update=own) for step in of.next),
             is_last=of.last,
             usage=of.usage,
             branch=of.branch,
@@ -536,7 +520,3 @@ def open_messages(current: OpenState) -> list[Message]:
     done = ((call, current.outcomes.get(i)) for i, call in enumerate(current.calls))
     found.extend(outcome.message(call) for call, outcome in done if outcome is not None)
     return found
-
-
-def _with_task(step: TaskStep, task_id: str) -> TaskStep:
-    return step.model_copy(update={"task_id": task_id})
