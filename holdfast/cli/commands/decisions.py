@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from holdfast.cli.commands.open_questions import find_approval, find_task, print
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.client.agent_runner.approvals import ApprovalLike, open_approvals
+from holdfast.client.agent_runner.approvals import ApprovalLike, decide, open_approvals
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,
@@ -41,7 +41,7 @@ from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import data_of
 from holdfast.values.checks.ids import task_of
-from holdfast.values.runs.approval_rules import ROLE, Always
+from holdfast.values.runs.approval_rules import ROLE, Always, Until
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.runs.verbs import VERBS, Verb
 from holdfast.values.steps import Task, TaskStepOutput
@@ -72,33 +72,11 @@ class Decision:
     text: str = ""
     roles: Sequence[str] | None = None
     always: bool | Always = False
-    until: datetime | None = None
+    until: Until = 0.0
 
     async def send(self, runner: AgentRunner, approval: ApprovalLike) -> Receipt:
-        """Send it to the task.
-
-        Raises:
-            CommandRefusedError: It was decided already, or the arguments do not fit.
-        """
-        match self.verb:
-            case "approve":
-                return await runner.approve(
-                    approval,
-                    self.by,
-                    arguments=self.arguments,
-                    note=self.text or None,
-                    roles=self.roles,
-                    always=self.always,
-                )
-            case "reject":
-                return await runner.reject(
-                    approval, self.by, self.text, roles=self.roles, always=self.always
-                )
-            case "respond":
-                return await runner.respond(approval, self.by, self.text, roles=self.roles)
-            case verb:
-                send: Callable[..., Awaitable[Receipt]] = getattr(runner, verb)
-                return await send(approval, self.by, self.until, roles=self.roles)
+        """Send it to the task, as `decide` does."""
+        return await decide(runner, approval, **vars(self))
 
 
 def parse_arguments(text: str, what: str = "The arguments") -> dict[str, Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import cast
@@ -28,13 +28,14 @@ from holdfast.reading.visibility import waiting_in
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.commands import NOT_OPEN, Receipt
 from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.task.people.choices import Done
 from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Always, Until, are_one, seconds_of
-from holdfast.values.runs.verbs import DECIDED, Verb
+from holdfast.values.runs.verbs import DECIDED, VERBS, Verb
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
@@ -312,7 +313,10 @@ class TaskApprovals(RunnerBase):
         has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
         if has:
             sent["roles"] = list[Json](has)
-        _check_size(sent)
+        gate.check(sent, "The decision")
+        if (size := len(canonical(sent))) > INLINE_BYTES:
+            msg = f"A decision may have at most 16 KB; this one has {size} bytes."
+            raise InvalidArgumentError(f"{msg} Nothing was decided.")
         if isinstance(approval, Approval) and verb in DECIDED:
             sent["digest"] = approval.bound or approval.digest
         try:
@@ -351,6 +355,45 @@ class TaskApprovals(RunnerBase):
             await asyncio.sleep(AGAIN_SECONDS)
 
 
+async def decide(
+    runner: TaskApprovals,
+    approval: ApprovalLike,
+    verb: Done,
+    by: str,
+    *,
+    roles: Iterable[str] | None = None,
+    arguments: dict[str, Json] | None = None,
+    text: str = "",
+    always: bool | Always = False,
+    until: Until = 0.0,
+) -> Receipt:
+    """Send a decision as a person makes it.
+
+    Args:
+        runner: Sends it.
+        approval: What is decided.
+        verb: How.
+        by: Who decides.
+        roles: Roles of who decides.
+        arguments: Edited arguments.
+        text: The note of approve, the reason of reject, the result of respond.
+        always: Whether approve or reject holds for later calls as well, and for which.
+        until: Until when, for a verb that wants a time.
+
+    Raises:
+        CommandRefusedError: It was decided already, or the arguments do not fit.
+    """
+    if verb in ("approve", "edit", "always"):
+        note, always = text or None, always or verb == "always"
+        return await runner.approve(approval, by, arguments, note, roles=roles, always=always)
+    if verb == "reject":
+        return await runner.reject(approval, by, text, roles=roles, always=always)
+    send: Callable[..., Awaitable[Receipt]] = getattr(
+        runner, VERBS[cast("Verb", verb)].method or verb
+    )
+    return await send(approval, by, until or text, roles=roles)
+
+
 async def open_approvals(runner: RunnerBase) -> list[Approval]:
     """List the open approvals of all tasks, oldest first, those included that no list shows."""
     query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
@@ -380,19 +423,6 @@ def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an 
         bounds: dict[str, Json] = {"same": list[Json](given.same), "until": until}
         return {"always": bounds | ({"scope": "session"} if given.scope == "session" else {})}
     return {"always": True} if given else {}
-
-
-def _check_size(body: dict[str, Json]) -> None:
-    """Refuse a body that is not JSON data, or too large to be kept in the task's history.
-
-    Raises:
-        InvalidArgumentError: It is.
-    """
-    gate.check(body, "The decision")
-    size = len(canonical(body))
-    if size > INLINE_BYTES:
-        msg = f"A decision may have at most 16 KB; this one has {size} bytes. Nothing was decided."
-        raise InvalidArgumentError(msg)
 
 
 def _parts(approval: ApprovalLike) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from holdfast.client.agent_runner.approvals import decide as send_decision
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages import parts
 from holdfast.desk.pages.inbox.card import draw_arguments
@@ -27,7 +28,6 @@ from holdfast.task.people.choices import Choice, Done
 from holdfast.task.people.decisions import Person
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
-from holdfast.values.runs.verbs import VERBS
 from holdfast.values.text.terminal import printable
 
 
@@ -45,7 +45,7 @@ class Said:
     text: str = ""
     until: float = 0.0
     arguments: dict[str, Json] | None = None
-    always: Always | None = None
+    always: bool | Always = False
 
 
 Send = Callable[[Said], Awaitable[None]]
@@ -80,18 +80,8 @@ async def decide(
     Raises:
         HoldfastError: It was refused, or could not be sent.
     """
-    by, roles = person.name, person.roles
     try:
-        match verb:
-            case "approve" | "edit":
-                note = said.text or None
-                await runner.approve(approval, by, said.arguments, note, roles=roles)
-            case "always":
-                await runner.approve(approval, by, always=said.always or True, roles=roles)
-            case _:
-                await getattr(runner, VERBS[verb].method or verb)(
-                    approval, by, said.until or said.text, roles=roles
-                )
+        await send_decision(runner, approval, verb, person.name, roles=person.roles, **vars(said))
     except (TaskClosedError, NotFoundError):
         return False
     except CommandRefusedError as error:
