@@ -51,7 +51,7 @@ MOST_TASKS = 5_000
 """Tasks of one erasure: they are in one message to Temporal, which takes 2 MB."""
 
 
-class Seen(NamedTuple):
+class Seen(Value):
     """A task of a list of all.
 
     Attributes:
@@ -79,12 +79,6 @@ class Plan(NamedTuple):
     forks: dict[str, list[str]]
 
 
-class _Recorded(Value):
-    head: TaskHead
-    ended: float = 0.0
-    app: str = ""
-
-
 async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str, Seen], list[str]]:
     """Read the heads of all tasks: in the archive, and in Temporal alone.
 
@@ -107,16 +101,15 @@ async def all_tasks(reader: Reader, *, open_too: bool = True) -> tuple[dict[str,
             if is_object(data) and "erased" in data:
                 gone.add(task_id)
             elif data is not None:
-                record = _Recorded.model_validate(data)
                 named = as_text(as_object(as_object(data).get("task")).get("task_id"))
-                found[named or task_id] = Seen(record.head, record.ended, record.app)
+                found[named or task_id] = Seen.model_validate(data)
         except (ArchiveError, ValidationError):
             unread.append(task_id)
 
     async def known(task_id: str) -> None:
         # Not by a query: tasks of other apps may have no worker process.
         try:
-            found[task_id] = Seen(await reader.begun_head(task_id))
+            found[task_id] = Seen(head=await reader.begun_head(task_id))
         except RPCError:
             gone.add(task_id)  # deleted since it was listed
         except (ApplicationError, ArchiveError, ValidationError):

@@ -23,11 +23,8 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 from holdfast.agents.items.run_items import RawItem, ToolApprovalItem
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.options import (
-    EffectHook,
-    EnabledPredicate,
-    FailureFormatter,
+    LocalOptions,
     answer_of,
     decision_of,
 )
@@ -36,7 +33,7 @@ from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTyp
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.models.openai.local_items import call_item
-from holdfast.task.data.head import ToolEffect, ToolPolicy
+from holdfast.task.data.head import ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import data_of, is_object
@@ -68,28 +65,6 @@ OnApproval = Callable[
     [RunContextWrapper[Any], ToolApprovalItem], OnApprovalResult | Awaitable[OnApprovalResult]
 ]
 """Decides, in the worker process and right before a call is run, whether it may be."""
-
-
-class LocalOptions(TypedDict, total=False):
-    """Options that a tool of the provider has next to those of the Agents SDK; see `Tool`."""
-
-    effect: ToolEffect
-    idempotent: bool
-    undo: EffectHook | None
-    probe: EffectHook | None
-    is_enabled: bool | EnabledPredicate
-    timeout_seconds: float | None
-    approval_seconds: float | None
-    max_attempts: int
-    retry_on: tuple[type[Exception], ...]
-    max_output_bytes: int
-    failure_error_function: FailureFormatter | Literal["default"] | None
-    tool_input_guardrails: list[ToolInputGuardrail]
-    tool_output_guardrails: list[ToolOutputGuardrail]
-    undo_needs_approval: bool
-    undo_idempotent: bool
-    allowed_callers: list[Literal["direct", "programmatic"]] | None
-    custom_data_extractor: None
 
 
 class UnusableResultError(ToolResultError):

@@ -11,7 +11,6 @@ from typing_extensions import TypedDict, Unpack
 
 from holdfast.agents.items.run_items import RawItem
 from holdfast.agents.local.base import (
-    LocalOptions,
     LocalTool,
     OnApproval,
     OnApprovalResult,
@@ -19,6 +18,7 @@ from holdfast.agents.local.base import (
 )
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.options import LocalOptions
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import data_of, is_array, is_object

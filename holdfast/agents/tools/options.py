@@ -196,46 +196,51 @@ REFUSED = {
 """Options of the Agents SDK that cannot be served, and why."""
 
 
-class ToolOptions(TypedDict, total=False):
+class LocalOptions(TypedDict, total=False):
+    """Options that any tool has which runs here; see `Tool`."""
+
+    effect: ToolEffect
+    idempotent: bool
+    undo: EffectHook | None
+    probe: EffectHook | None
+    timeout_seconds: float | None
+    allowed_callers: list[ToolCaller] | None
+    custom_data_extractor: None
+    max_attempts: int
+    retry_on: tuple[type[Exception], ...]
+    failure_error_function: FailureFormatter | Literal["default"] | None
+    is_enabled: bool | EnabledPredicate
+    max_output_bytes: int
+    approval_seconds: float | None
+    undo_needs_approval: bool
+    undo_idempotent: bool
+    tool_input_guardrails: Sequence[ToolInputGuardrail]
+    tool_output_guardrails: Sequence[ToolOutputGuardrail]
+
+
+class ToolOptions(LocalOptions, total=False):
     """The options of `@tool(...)`; they are described at the attributes of Tool."""
 
     name: str | None
     name_override: str | None
     description: str | None
     description_override: str | None
-    effect: ToolEffect
-    idempotent: bool
-    undo: EffectHook | None
-    probe: EffectHook | None
     needs_approval: bool | ApprovalPredicate | ApprovalRule
-    timeout_seconds: float | None
     timeout: float | None
     timeout_behavior: TimeoutBehavior
     timeout_error_function: FailureFormatter | None
     docstring_style: DocstringStyle | None
     use_docstring_info: bool
     defer_loading: bool
-    allowed_callers: list[ToolCaller] | None
-    custom_data_extractor: None
     output_type: None
     output_json_schema: None
-    max_attempts: int
-    retry_on: tuple[type[Exception], ...]
     return_direct: bool
-    failure_error_function: FailureFormatter | Literal["default"] | None
-    is_enabled: bool | EnabledPredicate
     strict: bool
     strict_mode: bool
-    max_output_bytes: int
     inline: bool
     inline_seconds: float
-    approval_seconds: float | None
-    undo_needs_approval: bool
-    undo_idempotent: bool
     completes: Literal["later"]
     completion_seconds: float | None
-    tool_input_guardrails: Sequence[ToolInputGuardrail]
-    tool_output_guardrails: Sequence[ToolOutputGuardrail]
 
 
 def check_name(name: str) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from temporalio.api.enums.v1 import PendingActivityState
@@ -115,27 +116,19 @@ def is_right(answer: str, value: float) -> bool:
 # The demo's last page: the executed calls next to the recorded ones.
 
 
-class Call(Value):
+class Call(CallCount):
     """One call of the task, from both sides.
 
     Attributes:
-        kind: Model call or tool call.
         step: Ordinal of its step.
         name: The model's or the tool's name.
         text: Answer, or arguments and result.
-        starts: How often worker processes started it, by their own log.
-        completions: How often they completed it, by their own log.
-        pids: The processes that started it.
         recorded: How the ledger has it.
     """
 
-    kind: CallKind
     step: int
     name: str
     text: str
-    starts: int
-    completions: int
-    pids: tuple[int, ...]
     recorded: str
 
 
@@ -199,37 +192,24 @@ def join_calls(
         outputs: The tool results of each.
         counts: What was executed.
     """
+
+    def counted(kind: CallKind, key: str) -> dict[str, Any]:
+        return dict(counts.get((kind, key)) or CallCount(kind=kind, key=key))
+
     calls: list[Call] = []
     answered = 0
     for step, results in zip(steps, outputs, strict=True):
+        facts: dict[str, Any] = {"step": step.n, "name": model, "recorded": "answered"}
         for _ in range(step.usage.requests):
             answered += 1
-            counted = counts.get(("model", str(answered)), _never("model", str(answered)))
             asked = ", ".join(f"{r.tool_name} {r.raw_input}" for r in results)
             said = f"asks for {asked}" if asked else shortened(str(step.output), 60)
-            calls.append(_call(counted, step.n, model, said, "answered"))
+            calls.append(Call(**counted("model", str(answered)), **facts, text=said))
         for result in results:
-            counted = counts.get(("tool", result.call_id), _never("tool", result.call_id))
+            facts |= {"name": result.tool_name, "recorded": result.status}
             text = f"{result.raw_input} -> {shortened(result.content, 40)}"
-            calls.append(_call(counted, step.n, result.tool_name, text, result.status))
+            calls.append(Call(**counted("tool", result.call_id), **facts, text=text))
     return tuple(calls)
-
-
-def _never(kind: CallKind, key: str) -> CallCount:
-    return CallCount(kind=kind, key=key)
-
-
-def _call(counted: CallCount, step: int, name: str, text: str, recorded: str) -> Call:
-    return Call(
-        kind=counted.kind,
-        step=step,
-        name=name,
-        text=text,
-        starts=counted.starts,
-        completions=counted.completions,
-        pids=counted.pids,
-        recorded=recorded,
-    )
 
 
 def print_report(report: DemoReport, console: Console) -> None:
