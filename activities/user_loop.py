@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -49,6 +50,7 @@ INLINE = "step with tools"
 """Kind of the work of a step that runs tools: its next attempt leaves them to their activities."""
 
 
+@dataclass(eq=False)
 class Work:
     """One activity's work on a user loop.
 
@@ -61,15 +63,13 @@ class Work:
         done: How it ended, or that it was given up.
     """
 
-    def __init__(self, kind: str, task_id: str, given: object = None) -> None:
-        """Describe work that has not begun."""
-        self.kind = kind
-        self.task_id = task_id
-        self.given = given
-        self.head: TaskHead | None = None
-        self.calls = user_calls.Calls()
-        self.done: Future[Any] = Future()
-        self.task: asyncio.Task[Any] | None = None
+    kind: str
+    task_id: str
+    given: object = None
+    head: TaskHead | None = None
+    calls: user_calls.Calls = field(default_factory=user_calls.Calls)
+    done: Future[Any] = field(default_factory=Future[Any])
+    task: asyncio.Task[Any] | None = None
 
     def __str__(self) -> str:
         """Name the code that is running, for logs and errors."""
@@ -358,7 +358,8 @@ class UserLoops:
             task_id = info.workflow_id or ""
 
             async with heartbeats():
-                loop, work = self.free(), Work(info.activity_type, task_id, *args[:1])
+                given = args[0] if args else None
+                loop, work = self.free(), Work(info.activity_type, task_id, given)
                 self.works[work.done] = work
                 work.done.add_done_callback(self.works.pop)
                 loop.begin(work, function(*args, **kwargs), user_calls.context_of(task_id))

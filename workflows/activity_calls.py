@@ -95,6 +95,8 @@ async def quick(
     Raises:
         ActivityError: It failed, or was lost too often.
     """
+    if isinstance(given, ToolInput):
+        summary = call_label(given.call or ledger.at(given.n).calls[given.i], short=True)
     for lost in itertools.count(1):
         try:
             result: T = await workflow.execute_activity(
@@ -104,7 +106,7 @@ async def quick(
                 start_to_close_timeout=longest,
                 heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
                 retry_policy=COUNTED,
-                summary=tool_label(ledger, given) if isinstance(given, ToolInput) else summary,
+                summary=summary,
             )
         except ActivityError as error:
             # A certain failure is final here. A lost attempt says nothing about the code it ran.
@@ -113,11 +115,6 @@ async def quick(
         else:
             return result
     raise RuntimeError  # unreachable: the loop returns or raises
-
-
-def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
-    """Label an activity of a tool call by the call."""
-    return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
 def lost_dollars(error: BaseException, reserved: Decimal | None) -> Decimal:

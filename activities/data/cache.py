@@ -36,20 +36,15 @@ class Conversation:
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Self:
         """Look at each of these messages."""
-        return cls(tuple(messages), tuple(places_not_text(messages)))
+        return cls(tuple(messages), tuple(cls().places_in(messages)))
 
-    def places_in(self, messages: tuple[Message, ...]) -> list[int]:
+    def places_in(self, messages: Sequence[Message]) -> list[int]:
         """Return where messages that may begin with these hold more than a text, in order."""
-        known = len(self.messages)
         # The same objects: to compare copies takes longer than to look at each.
-        if len(messages) < known or not all(map(is_, messages, self.messages)):
-            return places_not_text(messages)
-        return [*self.not_text, *places_not_text(messages, known)]
-
-
-def places_not_text(messages: Sequence[Message], first: int = 0) -> list[int]:
-    """Return the positions, from `first` on, of messages that hold more than a text, in order."""
-    return [k for k in range(first, len(messages)) if not isinstance(messages[k].content, str)]
+        begins = len(messages) >= len(self.messages) and all(map(is_, messages, self.messages))
+        first, places = (len(self.messages), self.not_text) if begins else (0, ())
+        new = range(first, len(messages))
+        return [*places, *(k for k in new if not isinstance(messages[k].content, str))]
 
 
 def weight(kept: object) -> int:
@@ -351,6 +346,7 @@ class Cache:
     Attributes:
         texts: Texts by their digest.
         images: Images as `data:` URLs, by media type and digest.
+        heads: Heads that this process has completed, by their digest.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -358,7 +354,7 @@ class Cache:
         self._limit = limit_bytes
         self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
         self._tally = Tally()
-        self._heads: OrderedDict[str, TaskHead] = OrderedDict()
+        self.heads: OrderedDict[str, TaskHead] = OrderedDict()
         self.texts = Recent[str](limit_bytes)
         self.images = Recent[str](limit_bytes)
 
@@ -369,13 +365,9 @@ class Cache:
 
     def know(self, head: TaskHead) -> None:
         """Remember a head that this process has completed; a task may have taken another one."""
-        self._heads[head_digest(head)] = head
-        while len(self._heads) > MOST_HEADS:
-            self._heads.popitem(last=False)
-
-    def head(self, known: str) -> TaskHead | None:
-        """Return a head by its digest, if this process has completed it."""
-        return self._heads.get(known)
+        self.heads[head_digest(head)] = head
+        while len(self.heads) > MOST_HEADS:
+            self.heads.popitem(last=False)
 
     def task(
         self, task_id: str, run: str, loop: asyncio.AbstractEventLoop | None = None

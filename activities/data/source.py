@@ -208,11 +208,11 @@ class LargeValues:
         Raises:
             ArchiveError: The archive could not be written for about a minute.
         """
-        return await _patiently(lambda: self.archive.aput(data))
+        return await _patiently(partial(self.archive.aput, data))
 
     async def amac(self, text: str) -> str:
         """Make the code of a reference, with the same patience."""
-        return await _patiently(lambda: self.archive.amac(text))
+        return await _patiently(partial(self.archive.amac, text))
 
     async def written(self, outcome: Outcome) -> None:
         """Write an outcome as Temporal will write it, and read it again; wait for the archive.
@@ -222,7 +222,7 @@ class LargeValues:
             Exception: It cannot be written, or what is written cannot be read.
         """
         converter = activity.client().data_converter
-        payloads = await _patiently(lambda: converter.encode([outcome]))
+        payloads = await _patiently(partial(converter.encode, [outcome]))
         await converter.decode(payloads, [Outcome])
 
 
@@ -263,7 +263,7 @@ class Source(LargeValues):
         async with memory.finding:
             if known and memory.head_digest != known:  # it has changed, or is not known to be this
                 if memory.head is None or head_digest(memory.head) != known:
-                    memory.head = self.cache.head(known)
+                    memory.head = self.cache.heads.get(known)
                 memory.head_digest = known
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import operator
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -33,7 +34,7 @@ from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import ModelRequest, ToolSpec
 from holdfast.models.openai.items import shown_items
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import AgentSnapshot, TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead, ToolPolicy
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.task.ledger.recording import newest_answer
@@ -74,7 +75,10 @@ INLINE_CHARACTERS = 80
 
 TEXT, OFF, PROMPT = "instructions", "off", "prompt"
 
+_IS_CONDITIONAL: Callable[[ToolPolicy], bool] = operator.attrgetter("is_conditional")
 
+
+@dataclass(eq=False, kw_only=True)
 class RegisteredCode(AgentCode):
     """Calls code of the agent that this process serves under the task's name, and of the run.
 
@@ -86,29 +90,15 @@ class RegisteredCode(AgentCode):
         user: The user's own object for it.
         head: The task's head.
         first: The agent that the task began with, and its team.
+        source: The task's data.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        snapshot: AgentSnapshot,
-        *,
-        first: AgentSnapshot,
-        head: TaskHead,
-        registry: Registry,
-        source: Source,
-    ) -> None:
-        """Answer for an agent in one step of a task; see `of`."""
-        super().__init__(snapshot)
-        self.first = first
-        self.live = agent
-        self.user = users_agent(agent)
-        self.head = head
-        self.registry = registry
-        self._source = source
-        self._conditional = {
-            name for name, policy in snapshot.policies.items() if policy.is_conditional
-        }
+    live: Agent
+    user: Any
+    first: AgentSnapshot
+    head: TaskHead
+    registry: Registry
+    source: Source
 
     @classmethod
     async def of(
@@ -131,17 +121,29 @@ class RegisteredCode(AgentCode):
         snapshot = first.of(name)
         if not agent.made_worker.hands_over:
             snapshot = snapshot.model_copy(update={"handoffs": ()})
-        return cls(agent, snapshot, first=first, head=head, registry=registry, source=source)
+        return cls(
+            agent=snapshot,
+            live=agent,
+            user=users_agent(agent),
+            first=first,
+            head=head,
+            registry=registry,
+            source=source,
+        )
 
     @property
     def is_asked(self) -> bool:
         """Whether a function makes instructions or prompt, or decides on tools."""
         agent = self.agent
-        return agent.is_dynamic or agent.makes_prompt or bool(self._conditional)
+        return (
+            agent.is_dynamic
+            or agent.makes_prompt
+            or any(map(_IS_CONDITIONAL, agent.policies.values()))
+        )
 
     async def context(self, state: dict[str, Json]) -> RunContextWrapper[Any]:
         """Return the run's context, with what the run has cost before this step."""
-        usage = (await self._source.status()).usage
+        usage = (await self.source.status()).usage
         return self._wrapped(state, usage)
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
@@ -180,7 +182,7 @@ class RegisteredCode(AgentCode):
         text = clean(made or "")
         if len(text) <= INLINE_CHARACTERS:
             return text
-        return (await self._source.archived(text)).wire()
+        return (await self.source.archived(text)).wire()
 
     async def _off(self, ctx: RunContextWrapper[Any]) -> list[str]:
         """Name the tools and handoffs that the model is not offered in this turn.
@@ -192,7 +194,8 @@ class RegisteredCode(AgentCode):
         served = self.live.served_tools(self.agent)
         asked |= {name: tool.is_enabled for name, tool in served.items()}
         asked |= {each.tool_name: each.is_enabled for each in self.live.made_handoffs}
-        names = [name for name in asked if name in self._conditional]
+        policies = self.agent.policies
+        names = [name for name in asked if name in policies and policies[name].is_conditional]
         offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
         return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
 
@@ -204,7 +207,7 @@ class RegisteredCode(AgentCode):
         """Return the agent as it is in this turn."""
         text = said.get(TEXT, self.agent.instructions)
         if isinstance(text, dict):
-            text = await self._source.text(Blob.model_validate(text))
+            text = await self.source.text(Blob.model_validate(text))
         off = set(said.get(OFF, ()))
         changes: dict[str, object] = {"instructions": text}
         if PROMPT in said:
@@ -395,31 +398,26 @@ class RegisteredCode(AgentCode):
         return await filtered(self.registry.code(ref), request, self.user, context)
 
 
+@dataclass(eq=False)
 class StepHooks:
     """Calls an agent's hooks in one activity of a step.
 
     Their changes of the context are not kept.
+
+    Attributes:
+        hooks: The hooks.
+        code: The agent's code.
+        source: The task's data.
+        opened: The step.
+        before: How many messages came before the task's.
     """
 
-    def __init__(
-        self,
-        hooks: AgentHooksBase[Any, Any],
-        code: RegisteredCode,
-        source: Source,
-        opened: OpenStep,
-        *,
-        before: int,
-    ) -> None:
-        """Set up the hooks of an agent; `before` messages came before the task's."""
-        self._hooks = hooks
-        self._before = before
-        self._agent = code.live
-        self._shown = code.user
-        self._registry = code.registry
-        self._source = source
-        self._head = code.head
-        self._opened = opened
-        self._context: AgentHookContext[Any] | None = None
+    hooks: AgentHooksBase[Any, Any]
+    code: RegisteredCode
+    source: Source
+    opened: OpenStep
+    before: int
+    _context: AgentHookContext[Any] | None = None
 
     async def started(self, given: AdvanceInput, ctx: StepContext) -> None:
         """Call `on_start`, once for all attempts of an activity in this process.
@@ -429,14 +427,14 @@ class StepHooks:
         """
         if given.journal.length or given.limit == "stop":
             return
-        if given.n != 1 and not self._opened.step.enters:
+        if given.n != 1 and not self.opened.step.enters:
             return
-        memory, activity_id = self._source.memory(), activity.info().activity_id
+        memory, activity_id = self.source.memory(), activity.info().activity_id
         if memory.started != activity_id:
             context = await self._made()
             context.turn_input = await self._items(self._given(given, ctx))
-            with self._calling("on_start", self._hooks.on_start):
-                await invoke(self._hooks.on_start, context, self._shown)
+            with self._calling("on_start", self.hooks.on_start):
+                await invoke(self.hooks.on_start, context, self.code.user)
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
@@ -445,11 +443,11 @@ class StepHooks:
         Raises:
             ApplicationError: The hook raised; the call is not made.
         """
-        hooks = self._hooks
+        hooks = self.hooks
         context, items = await self._made(), await self._items(request.messages)
         prompt = request.instructions or None
         with self._calling("on_llm_start", hooks.on_llm_start):
-            await invoke(hooks.on_llm_start, context, self._shown, prompt, items)
+            await invoke(hooks.on_llm_start, context, self.code.user, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
         """Call the hooks for the answer of this activity, a handoff, and the final output.
@@ -461,46 +459,48 @@ class StepHooks:
         Raises:
             ApplicationError: A hook raised; the caller must keep the answer all the same.
         """
-        hooks = self._hooks
+        hooks = self.hooks
         answered = ctx.record.answered
         if answered is not None and answered.answer is not None and not answered.answer.flaw:
             context = await self._made()
             with self._calling("on_llm_end", hooks.on_llm_end):
-                await invoke(hooks.on_llm_end, context, self._shown, response(answered.answer))
+                await invoke(hooks.on_llm_end, context, self.code.user, response(answered.answer))
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):
-                await invoke(hooks.on_handoff, context, users_agent(other), self._shown)
+                await invoke(hooks.on_handoff, context, users_agent(other), self.code.user)
         if result is not None and result.last and not result.calls:
             context = await self._made()
             with self._calling("on_end", hooks.on_end):
-                output = typed_output(self._agent.made_output, _output(ctx, result))
-                await invoke(hooks.on_end, context, self._shown, output)
+                output = typed_output(self.code.live.made_output, _output(ctx, result))
+                await invoke(hooks.on_end, context, self.code.user, output)
 
     def _given(self, given: AdvanceInput, ctx: StepContext) -> Sequence[Message]:
         """Return what the run was given, or what the filter of a handoff made of it."""
-        own = self._opened.step.message()
+        own = self.opened.step.message()
         seen = ctx.messages if own is None else (*ctx.messages, own)
         if given.n == 1 or ctx.has_view:
             return seen
-        asked = takewhile(lambda each: each.role == "user", seen[self._before :])
-        return (*seen[: self._before], *asked)
+        asked = takewhile(lambda each: each.role == "user", seen[self.before :])
+        return (*seen[: self.before], *asked)
 
     def _calling(self, name: str, hook: Callable[..., Any]) -> AbstractContextManager[None]:
-        return users_code(f"hook {name} of agent {self._agent.name!r}", hook)
+        return users_code(f"hook {name} of agent {self.code.live.name!r}", hook)
 
     def _handed_to(self, result: StepResult | None) -> list[Agent]:
         following = () if result is None else result.next
-        names = {step.agent: None for step in following if step.agent not in ("", self._agent.name)}
-        return [self._registry.agent(name) for name in names]
+        names = {
+            step.agent: None for step in following if step.agent not in ("", self.code.live.name)
+        }
+        return [self.code.registry.agent(name) for name in names]
 
     async def _items(self, messages: Sequence[Message]) -> list[dict[str, Json]]:
-        return shown_items([await self._source.rehydrate(each) for each in messages])
+        return shown_items([await self.source.rehydrate(each) for each in messages])
 
     async def _made(self) -> AgentHookContext[Any]:
         if self._context is None:
-            context = self._registry.context(self._head, self._opened.state)
-            usage = (await self._source.status()).usage
+            context = self.code.registry.context(self.code.head, self.opened.state)
+            usage = (await self.source.status()).usage
             self._context = AgentHookContext(
                 context=context, usage=RunUsage.of(usage), task_id=task_id()
             )

@@ -298,62 +298,40 @@ def publishing(hub: LocalHub, pulse: Pulse, key: StreamKey, attempt: int) -> Gen
 _OF_PROVIDER: Callable[[ToolSpec], bool] = operator.attrgetter("is_of_provider")
 
 
+@dataclass(eq=False, kw_only=True)
 class Asking:
     """Asks an agent's model in one run of a step.
 
     Attributes:
+        model: The model.
+        code: The agent's code, whose filters may change what is sent.
+        source: Where images are.
+        before: The messages before the step, with which most requests begin.
+        hooks: Called with what is sent, if the agent has any.
+        given: The activity's input.
+        state: The task's extra_state.
+        key: Names the call's stream to readers; None when the answer is not streamed.
         attempt: Number of this attempt; one that begins later has a higher number, in any process.
             One that a rate limit ended has said nothing, and does not count.
-        key: Names the call's stream to readers; None when the answer is not streamed.
+        pulse: The activity's heartbeats, which carry the answer to other processes.
+        continuation: What is sent where the provider keeps the conversation.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
         progress: Whether the model was asked, and has answered.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        code: RegisteredCode,
-        source: Source,
-        *,
-        before: Conversation,
-        hooks: StepHooks | None,
-        given: AdvanceInput,
-        state: dict[str, Json],
-        key: StreamKey | None,
-        attempt: int,
-        pulse: Pulse,
-        continuation: Continuation | None,
-    ) -> None:
-        """Ask this model; the agent's filters may change what is sent.
-
-        Args:
-            model: The model.
-            code: The agent's code.
-            source: Where images are.
-            before: The messages before the step, with which most requests begin.
-            hooks: Called with what is sent, if the agent has any.
-            given: The activity's input.
-            state: The task's extra_state.
-            key: Names the call's stream to readers; None when the answer is not streamed.
-            attempt: Number of this attempt.
-            pulse: The activity's heartbeats, which carry the answer to other processes.
-            continuation: What is sent where the provider keeps the conversation.
-        """
-        self._model = model
-        self._code = code
-        self._source = source
-        self._before = before
-        self._hooks = hooks
-        self._head = code.head
-        self._given = given
-        self._state = state
-        self.attempt = attempt
-        self._pulse = pulse
-        self._prices = code.registry.prices
-        self._continuation = continuation
-        self.key = key
-        self.lost = NOTHING
-        self.progress: Literal["", "asked", "answered"] = ""
+    model: Model
+    code: RegisteredCode
+    source: Source
+    before: Conversation
+    hooks: StepHooks | None
+    given: AdvanceInput
+    state: dict[str, Json]
+    key: StreamKey | None
+    attempt: int
+    pulse: Pulse
+    continuation: Continuation | None
+    lost: Decimal = NOTHING
+    progress: Literal["", "asked", "answered"] = ""
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
@@ -362,13 +340,13 @@ class Asking:
         which is named from here on.
         """
         await ensure_ours("model call")  # before hooks see the request
-        if self._given.root:
-            await ensure_wanted(self._given.root)
-        request = request.model_copy(update={"model": self._model.name})
-        if self._continuation is None:
+        if self.given.root:
+            await ensure_wanted(self.given.root)
+        request = request.model_copy(update={"model": self.model.name})
+        if self.continuation is None:
             return await self._ask(request)
         try:
-            return await self._ask(self._continuation.shortened(request))
+            return await self._ask(self.continuation.shortened(request))
         except ModelRequestError as error:
             if not self._is_forgotten(error):
                 raise
@@ -378,31 +356,35 @@ class Asking:
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
         is_hosted = request.prompt is not None or any(map(_OF_PROVIDER, request.tools))
         if is_hosted:
-            refuse_hosted(self._model, request)
-        sent = await self._code.sent(request, self._state)
-        if self._given.dollars is not None:
+            refuse_hosted(self.model, request)
+        sent = await self.code.sent(request, self.state)
+        if self.given.dollars is not None:
             try:
-                sent, self.lost = await within(sent, self._prices, self._given)
+                sent, self.lost = await within(sent, self.code.registry.prices, self.given)
             except OverBudget as over:
                 self.lost = over.lost
                 raise
-        if self._hooks is not None:
-            await self._hooks.asking(sent)
+        if self.hooks is not None:
+            await self.hooks.asking(sent)
         self.progress = "asked"
-        name, given = self._code.agent.name, self._given
-        traced = model_call(self._head, given, name, self._model, sent) if may_trace() else None
+        name, given = self.code.agent.name, self.given
+        traced = model_call(self.code.head, given, name, self.model, sent) if may_trace() else None
         with traced or nullcontext() as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
-            made = await self._respond(self._code.with_secrets(whole) if is_hosted else whole)
+            made = await self._respond(self.code.with_secrets(whole) if is_hosted else whole)
             self.progress = "answered"
             found = {
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun - made.waited, 3),
                 "has_unique_ids": self._has_unique_ids,
-                "failed": self._pulse.failed.repeated,
+                "failed": self.pulse.failed.repeated,
             }
-            answer = made if self._prices is None else priced(made, self._prices, sent.model)
+            answer = (
+                made
+                if self.code.registry.prices is None
+                else priced(made, self.code.registry.prices, sent.model)
+            )
             if answer.message.calls:
                 answer = named(answer, sent.tools)
             answer = answer.model_copy(update=found)
@@ -417,21 +399,21 @@ class Asking:
         A provider that keeps the conversation wants a result for each call, also for one that is
         made once more.
         """
-        return self._continuation is None and getattr(self._model, "has_unique_ids", False)
+        return self.continuation is None and getattr(self.model, "has_unique_ids", False)
 
     async def _with_images(self, request: ModelRequest) -> ModelRequest:
         """Put the bytes of images into a request; most conversations have none."""
-        places = self._before.places_in(request.messages)
+        places = self.before.places_in(request.messages)
         if not places:
             return request
         messages = list(request.messages)
         for place in places:
-            messages[place] = await self._source.rehydrate(messages[place])
+            messages[place] = await self.source.rehydrate(messages[place])
         return request.model_copy(update={"messages": tuple(messages)})
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
-        retry = request.settings.retry and self._code.retry_of(request.settings.retry)
+        retry = request.settings.retry and self.code.retry_of(request.settings.retry)
         try:
             return await self._readable(request)
         except Exception as error:
@@ -447,7 +429,7 @@ class Asking:
             failure = await next_failure(
                 error,
                 retry,
-                model=self._model,
+                model=self.model,
                 attempt=activity.info().attempt,
                 most=request.settings.attempts - 1,
                 streams=self.key is not None,
@@ -460,21 +442,21 @@ class Asking:
 
     def _is_forgotten(self, error: Exception) -> bool:
         """Whether the provider has forgotten the conversation, so that all of it is sent."""
-        kept = self._continuation
+        kept = self.continuation
         return (
             kept is not None and isinstance(error, ModelRequestError) and kept.may_send_all(error)
         )
 
     async def _readable(self, request: ModelRequest) -> ModelAnswer:
         """Return the answer; of one that cannot be used, what it cost."""
-        key, model = self.key, self._model
+        key, model = self.key, self.model
         try:
             with kept_alive():
                 if key is None or not isinstance(model, StreamingModel):
                     made = await model.respond(request)
                 else:
-                    with publishing(local_hub, self._pulse, key, self.attempt) as publish:
-                        raises = self._head.dialect.unknown_tool == "raise"
+                    with publishing(local_hub, self.pulse, key, self.attempt) as publish:
+                        raises = self.code.head.dialect.unknown_tool == "raise"
                         leaves_out = self._has_unique_ids and raises
                         tell = unrepeated(publish, request.messages) if leaves_out else publish
                         made = await model.stream(request, tell)

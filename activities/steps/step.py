@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -312,9 +313,9 @@ class StepActivities(TaskActivities):
         if head.run.kept is not None:
             continuation = Continuation.of(head.run.kept, opened, given.n, journal)
         asking = Asking(
-            await code.registry.model_of_run(agent, snapshot, head, given.limit),
-            code,
-            source,
+            model=await code.registry.model_of_run(agent, snapshot, head, given.limit),
+            code=code,
+            source=source,
             before=seen.whole,
             hooks=hooks,
             given=given,
@@ -394,7 +395,7 @@ class StepActivities(TaskActivities):
         for i, outcome in advanced.told.items():
             memory.put_result(given.n, i, outcome.message(calls[i]))
         said = () if result.quiet else range(len(calls))
-        memory.expect([*adds, *((given.n, i) for i in said)])
+        memory.expect([*adds, *zip(itertools.repeat(given.n), said)])
         return state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
@@ -44,24 +45,21 @@ class ChildUnreadError(Exception):
         super().__init__(clean_message(cause))
 
 
+@dataclass(frozen=True, eq=False)
 class ChildRun:
-    """The child task of a call, once it has ended."""
+    """The child task of a call, once it has ended.
 
-    def __init__(
-        self, child: str, registry: Registry, source: Source, state: dict[str, Json]
-    ) -> None:
-        """Take where it is.
+    Attributes:
+        child: Its id.
+        registry: The agents of this process.
+        source: The source of task data.
+        state: The state that the call may change: it gets the child's context.
+    """
 
-        Args:
-            child: Id of the child task.
-            registry: The agents of this process.
-            source: The source of task data.
-            state: The state that the call may change: it gets the child's context.
-        """
-        self._child = child
-        self._registry = registry
-        self._source = source
-        self._state = state
+    child: str
+    registry: Registry
+    source: Source
+    state: dict[str, Json]
 
     async def __call__(self) -> RunResult:
         """Return its result.
@@ -75,17 +73,17 @@ class ChildRun:
         reader = self._reader
         with _reading():
             try:
-                task = await reader.task(self._child)
+                task = await reader.task(self.child)
             except TaskNotFoundError:  # there will never be more to read
-                text = f"Task {self._child!r} was deleted. It is not known what it did."
-                raise to_error(_abandoned(text), task_id=self._child) from None
+                text = f"Task {self.child!r} was deleted. It is not known what it did."
+                raise to_error(_abandoned(text), task_id=self.child) from None
             if task.status not in ANSWERED:  # one that was ended early may have no more to read
-                raise to_error(await _failure(reader, task), task_id=self._child)
-            recorded = await read_recorded(reader, self._child)
+                raise to_error(await _failure(reader, task), task_id=self.child)
+            recorded = await read_recorded(reader, self.child)
         task = recorded.task
         if KEY in task.extra_state:
-            self._state[KEY] = merge_patch.plain(task.extra_state[KEY])
-        return run_result(recorded, self._registry.agent(task.agent))
+            self.state[KEY] = merge_patch.plain(task.extra_state[KEY])
+        return run_result(recorded, self.registry.agent(task.agent))
 
     async def events(self) -> AsyncGenerator[StreamEvent]:
         """Yield its events, oldest first.
@@ -95,8 +93,8 @@ class ChildRun:
         """
         from holdfast.reading.streams.reader import StreamReader
 
-        team = team_of(self._registry.agent((await self._reader.task(self._child)).agent))
-        stream, over = StreamReader(self._reader, self._child, team=team), asyncio.Event()
+        team = team_of(self.registry.agent((await self._reader.task(self.child)).agent))
+        stream, over = StreamReader(self._reader, self.child, team=team), asyncio.Event()
         over.set()
         with _reading():
             async for batch in stream.batches(over):
@@ -114,13 +112,13 @@ class ChildRun:
 
         try:
             with _reading():
-                task = await self._reader.task(self._child)
+                task = await self._reader.task(self.child)
                 notifier = HookNotifier(
                     hooks,
                     self._reader,
-                    self._child,
+                    self.child,
                     call=invoke,
-                    team=team_of(self._registry.agent(task.agent)),
+                    team=team_of(self.registry.agent(task.agent)),
                     context=context,
                     given=task.input,
                 )
@@ -130,7 +128,7 @@ class ChildRun:
 
     @property
     def _reader(self) -> Reader:
-        return Reader(activity.client(), self._source.archive)
+        return Reader(activity.client(), self.source.archive)
 
 
 @contextmanager

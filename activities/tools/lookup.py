@@ -65,34 +65,31 @@ from holdfast.workers.tool_use import ASKS, may_be_final
 NOTHING: Any = object()
 
 
+@dataclass(eq=False)
 class ToolWatch:
     """Runs the guardrails and hooks of one call.
 
     Attributes:
+        agent: Whose call it is.
+        shown: The same as code of the user's is given it.
+        tool: The tool.
+        ctx: The call's context.
+        source: The task's data.
+        head: The task's head.
+        step: Branch and number of the step.
         value: What the tool returned; set by the caller that runs it.
         guards: Results of the guardrails, in the order in which they ran.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        tool: Tool,
-        ctx: ToolContext[Any],
-        source: Source,
-        *,
-        head: TaskHead,
-        given: ToolInput,
-    ) -> None:
-        """Watch this call."""
-        self._head = head
-        self._step = (given.branch, given.n)
-        self.value: Any = NOTHING
-        self._agent = agent
-        self._shown = users_agent(agent)
-        self._tool = tool
-        self._ctx = ctx
-        self._source = source
-        self.guards: tuple[ToolGuarded, ...] = ()
+    agent: Agent
+    shown: Agent
+    tool: Tool
+    ctx: ToolContext[Any]
+    source: Source
+    head: TaskHead
+    step: tuple[int, int]
+    value: Any = NOTHING
+    guards: tuple[ToolGuarded, ...] = ()
 
     async def screen(self) -> Outcome | None:
         """Run the guardrails of the call; return its outcome, or None when it may be run.
@@ -100,15 +97,15 @@ class ToolWatch:
         Raises:
             ApplicationError: A guardrail raised. The call has not been made; the task waits.
         """
-        for each in self._tool.tool_input_guardrails:
+        for each in self.tool.tool_input_guardrails:
             name = each.get_name()
             code = users_code(self._guardrail(name), each.guardrail_function)
             with self._recorded("tool_input", name) as span, code:
-                found = await each.run(ToolInputGuardrailData(self._ctx, self._shown))
+                found = await each.run(ToolInputGuardrailData(self.ctx, self.shown))
                 self._mark(span, found)
             guarded = await self._record("input", name, found)
             if guarded.behavior == "reject_content":
-                text = await self._source.store_result(guarded.message)
+                text = await self.source.store_result(guarded.message)
                 return Outcome(content=text, status="failed", attempts=0, guards=self.guards)
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_INPUT_TRIPPED, guarded)
@@ -121,23 +118,23 @@ class ToolWatch:
         Raises:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
-        stopped = await self.screen() if self._tool.tool_input_guardrails else None
-        if stopped is None and isinstance(self._tool, LocalTool):
-            stopped = await self._rejected(self._tool)
-        if stopped is None and self._shown.hooks is not None:
-            hook = self._shown.hooks.on_tool_start
-            with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
-                await invoke(hook, self._ctx, self._shown, self._tool)
+        stopped = await self.screen() if self.tool.tool_input_guardrails else None
+        if stopped is None and isinstance(self.tool, LocalTool):
+            stopped = await self._rejected(self.tool)
+        if stopped is None and self.shown.hooks is not None:
+            hook = self.shown.hooks.on_tool_start
+            with users_code(f"hook on_tool_start of agent {self.agent.name!r}", hook):
+                await invoke(hook, self.ctx, self.shown, self.tool)
         return stopped
 
     async def _rejected(self, tool: LocalTool[Any]) -> Outcome | None:
         """Return the outcome of a call that the `on_approval` function of its tool rejects."""
-        ctx = self._ctx
+        ctx = self.ctx
         with users_code(f"approval of tool {tool.name!r}", tool.on_approval):
             reason = await tool.rejection(ctx, ctx.arguments)
         if reason is None:
             return None
-        text = await self._source.store_result(clean(reason))
+        text = await self.source.store_result(clean(reason))
         return Outcome(content=text, is_error=True, status="failed", attempts=0, guards=self.guards)
 
     async def end(self, outcome: Outcome) -> Outcome:
@@ -148,23 +145,23 @@ class ToolWatch:
         Raises:
             ApplicationError: A guardrail raised, so that the result must not be used.
         """
-        if not self._tool.tool_output_guardrails and self._shown.hooks is None:
+        if not self.tool.tool_output_guardrails and self.shown.hooks is None:
             return outcome.model_copy(update={"guards": self.guards}) if self.guards else outcome
         if self.value is NOTHING or outcome.is_error:
-            self.value = shown(await self._source.content(outcome.content))
+            self.value = shown(await self.source.content(outcome.content))
         outcome = await self._checked(outcome)
-        if outcome.failure is None and self._shown.hooks is not None:
-            hook = self._shown.hooks.on_tool_end
+        if outcome.failure is None and self.shown.hooks is not None:
+            hook = self.shown.hooks.on_tool_end
             try:
-                with users_code(f"hook on_tool_end of agent {self._agent.name!r}", hook):
-                    await invoke(hook, self._ctx, self._shown, self._tool, self.value)
+                with users_code(f"hook on_tool_end of agent {self.agent.name!r}", hook):
+                    await invoke(hook, self.ctx, self.shown, self.tool, self.value)
             except ApplicationError as error:
                 outcome = outcome.model_copy(update={"failure": failure_by(error)})
         return outcome.model_copy(update={"guards": self.guards})
 
     async def _checked(self, outcome: Outcome) -> Outcome:
-        for each in self._tool.tool_output_guardrails:
-            data = ToolOutputGuardrailData(self._ctx, self._shown, self.value)
+        for each in self.tool.tool_output_guardrails:
+            data = ToolOutputGuardrailData(self.ctx, self.shown, self.value)
             name = each.get_name()
             try:
                 code = users_code(self._guardrail(name), each.guardrail_function)
@@ -176,7 +173,7 @@ class ToolWatch:
             guarded = await self._record("output", name, found)
             if guarded.behavior == "reject_content":
                 self.value = guarded.message
-                text = await self._source.store_result(guarded.message)
+                text = await self.source.store_result(guarded.message)
                 return outcome.model_copy(update={"content": text, "nodes": (), "returned": None})
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_OUTPUT_TRIPPED, guarded)
@@ -189,29 +186,29 @@ class ToolWatch:
         A repeatable call is repeated with its guardrails when the task is run again. Of any other
         call a person must supply the result.
         """
-        if self._tool.policy().repeatable:
+        if self.tool.policy().repeatable:
             return error
         text = (
-            f"Tool {self._tool.name!r} was run, but what it gave is lost, because its guardrail"
+            f"Tool {self.tool.name!r} was run, but what it gave is lost, because its guardrail"
             f" {name!r} failed: {error.type}: {error.message}"
         )
         return LoggedError(text, type=INTERRUPTED, non_retryable=True)
 
     def _guardrail(self, name: str) -> str:
-        return f"guardrail {name!r} of tool {self._tool.name!r}"
+        return f"guardrail {name!r} of tool {self.tool.name!r}"
 
     def _recorded(self, kind: GuardrailKind, name: str) -> Block:
-        return guardrail(self._head, name, kind, step=self._step, i=len(self.guards))
+        return guardrail(self.head, name, kind, step=self.step, i=len(self.guards))
 
     def _mark(self, span: Recording, found: ToolGuardrailFunctionOutput) -> None:
         behavior = found.behavior["type"]
         tripped = behavior == "raise_exception"
-        checked(span, self._agent.name, tripped=tripped, behavior=behavior)
+        checked(span, self.agent.name, tripped=tripped, behavior=behavior)
 
     async def _record(
         self, kind: Any, name: str, found: ToolGuardrailFunctionOutput
     ) -> ToolGuarded:
-        info, stored = await info_of(self._source, found.output_info)
+        info, stored = await info_of(self.source, found.output_info)
         message = clean(str(found.behavior.get("message", "")))
         behavior = found.behavior["type"]
         guarded = ToolGuarded(
@@ -229,10 +226,10 @@ class ToolWatch:
     def _tripped(self, kind: str, guarded: ToolGuarded) -> Failure:
         facts: dict[str, Json] = {
             "found": guarded.wire(),
-            "tool": self._tool.qualified_name,
-            "agent": self._agent.name,
+            "tool": self.tool.qualified_name,
+            "agent": self.agent.name,
         }
-        text = f"Guardrail {guarded.name!r} of tool {self._tool.name!r} triggered its tripwire."
+        text = f"Guardrail {guarded.name!r} of tool {self.tool.name!r} triggered its tripwire."
         return Failure(type=kind, message=text, data=facts)
 
 
@@ -314,7 +311,8 @@ async def find(
     )
     ref = head.run.tool_error_formatter
     formatter = registry.code(ref) if ref and runs else None
-    watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
+    step = (given.branch, given.n)
+    watch = ToolWatch(agent, users_agent(agent), tool, ctx, source, head, step)
     return Ready(tool, call, state, ctx, head, watch, formatter, first.of(agent.name).behavior)
 
 

@@ -337,16 +337,19 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
     if not isinstance(answer, ModelAnswer) or answer.message.role != "assistant":
         raise _malformed(model, f"it is not a ModelAnswer of an assistant, but {shown(answer)}")
     made = _cleaned(answer)
-    wrong = gate.flaw(_kept(made), "it")
-    if len(made.message.calls) > MOST_CALLS:
-        wrong = (
-            f"it asks for {len(made.message.calls)} tool calls at once; {MOST_CALLS} are the most"
-        )
+    said = made.message
+    # What stays in the history whatever its size.
+    calls = [[call.id, call.name, call.arguments, call.namespace] for call in said.calls]
+    about = [made.model, made.response_id, made.finish, *said.item_ids]
+    wrong = gate.flaw({"calls": calls, "items": list(said.items), "about": about}, "it")
+    if len(calls) > MOST_CALLS:
+        wrong = f"it asks for {len(calls)} tool calls at once; {MOST_CALLS} are the most"
     usage = answer.usage
-    if not all(0 <= count <= MOST_TOKENS for count in usage.model_dump().values()):
+    counts = usage.model_dump().values()
+    if min(counts) < 0 or max(counts) > MOST_TOKENS:
         wrong, usage = "its usage holds a number that is not a count of tokens", ANSWERED
     if wrong:
-        raise _malformed(model, wrong, usage, made.message.open_calls)
+        raise _malformed(model, wrong, usage, said.open_calls)
     return made
 
 
@@ -361,14 +364,6 @@ def unread(error: Exception, model: str) -> ModelAnswer:
             raise error
     facts: dict[str, Any] = {"usage": error.usage, "open_calls": error.open_calls}
     return ModelAnswer(message=Message(role="assistant"), model=model, unread=str(error), **facts)
-
-
-def _kept(answer: ModelAnswer) -> Json:
-    """Return what of an answer stays in the history whatever its size."""
-    message = answer.message
-    calls = [[call.id, call.name, call.arguments, call.namespace] for call in message.calls]
-    about = [answer.model, answer.response_id, answer.finish, *message.item_ids]
-    return {"calls": calls, "items": list(message.items), "about": about}
 
 
 def _cleaned(answer: ModelAnswer) -> ModelAnswer:

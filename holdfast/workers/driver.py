@@ -250,7 +250,7 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
         if newest is not None and message.calls and message in _forms(newest.message):
             adds.append(message.model_copy(update={"calls": ()}))
         else:
-            adds.append(known.get(_key(message), message))
+            adds.append(known.get(canonical(message.wire()), message))
     return tuple(adds)
 
 
@@ -270,7 +270,7 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
     known: dict[bytes, str] = {}
     for message, name in named:
         for form in _forms(message):
-            known.setdefault(_key(form), name)
+            known.setdefault(canonical(form.wire()), name)
     return known
 
 
@@ -279,10 +279,6 @@ def _forms(message: Message) -> tuple[Message, ...]:
     if not message.item_ids:
         return (message,)
     return message, message.model_copy(update={"item_ids": ()})
-
-
-def _key(message: Message) -> bytes:
-    return canonical(message.wire())
 
 
 def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:

@@ -208,8 +208,9 @@ def command_signal(verb: Verb) -> Callable[..., None]:
     """
 
     def handle(self: TakesCommands, *body: RawValue) -> None:
-        are_raw = len(body) == 1  # Temporal decodes bodies of another number than the signature's
-        self.commands.take(verb, [b.payload.data if are_raw else b"" for b in body])
+        # Temporal decodes bodies of another number than the signature's.
+        data = [body[0].payload.data] if len(body) == 1 else [b""] * len(body)
+        self.commands.take(verb, data)
 
     parameters = [
         Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),

@@ -404,10 +404,11 @@ class Steps:
                 # Meanwhile lanes change the ledger, people decide, requests come, an end or an undo
                 # is accepted. Each is looked at again from the top.
                 await workflow.wait_condition(has_news)
-                for n in [n for n, lane in lanes.items() if lane.done()]:
-                    core.lanes.discard(n)
-                    # It raises the lane's error here: a bug in one lane must not be lost.
-                    await lanes.pop(n)
+                for n, lane in [*lanes.items()]:
+                    if lane.done():
+                        core.lanes.discard(n)
+                        del lanes[n]
+                        await lane  # a bug in one lane must not be lost
         except asyncio.CancelledError:
             # Not in `finally`, which also runs while a worker evicts the workflow from its cache:
             # nothing may be awaited then.

@@ -31,6 +31,7 @@ from holdfast.task.tool_calls import MOST_AT_ONCE, Call, Room, Running, ready_ca
 from holdfast.values.messages import Content, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.workflows.activity_calls import (
+    IS_DONE,
     LONGEST_TOOL,
     PATIENT,
     failure_of,
@@ -160,7 +161,7 @@ class ToolCalls:
         ledger, room = self._ledger, self._room
         # `ready_calls` looks at the ledger at each turn. So a call that a person approves meanwhile
         # begins, and one that an undo has taken out does not.
-        taken = CallsTaken(self.take, ledger, n, room)
+        taken = CallsTaken(self.take, ledger, n, room, ended={**ledger.at(n).stops})
 
         def fresh(most: int) -> list[int]:
             if taken.ended or leaves():
@@ -171,7 +172,8 @@ class ToolCalls:
             return not taken.tasks and not fresh(1)
 
         def has_news() -> bool:
-            return taken.has_ended or bool(room.left and fresh(1)) or is_over()
+            has_ended = any(map(IS_DONE, taken.tasks.values()))
+            return has_ended or bool(room.left and fresh(1)) or is_over()
 
         try:
             if ledger.s.long_calls:  # they run already

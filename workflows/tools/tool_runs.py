@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -37,7 +38,6 @@ from holdfast.task.tool_calls import (
 from holdfast.values.base import pause_of
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import (
-    IS_DONE,
     LONGEST_TOOL,
     LOST_TOOL,
     MOST_STARTS,
@@ -48,57 +48,49 @@ from holdfast.workflows.activity_calls import (
     now,
     quick,
     time_left,
-    tool_label,
 )
 
-Take = Callable[[Call], Coroutine[Any, Any, Failure | None]]
+Further = Callable[[Call], Coroutine[Any, Any, Failure | None]]
 """Takes a call further, and returns why its step stops, if it does."""
 
 
+@dataclass(eq=False)
 class CallsTaken:
     """The calls of a step that are being taken further.
 
     Attributes:
-        tasks: The work on each, by its position.
-        ended: Why the step stops, or the error, for calls that ended so.
-        found: Positions of calls that were looked up before any began, and could run then.
+        further: Takes one call further.
+        ledger: The task.
+        n: The step.
         room: Room for calls, shared by all steps.
+        ended: Why the step stops, or the error, for calls that ended so.
+        tasks: The work on each, by its position.
+        found: Positions of calls that were looked up before any began, and could run then.
     """
 
-    def __init__(self, take: Take, ledger: Ledger, n: int, room: Room) -> None:
-        """Begin with none.
-
-        Args:
-            take: Takes one call further.
-            ledger: The task.
-            n: The step.
-            room: Room for calls, shared by all steps.
-        """
-        self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
-        self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
-        self.found: set[int] = set()
-        self.room = room
-        self._take, self._ledger, self._n = take, ledger, n
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether one of them has ended."""
-        return any(map(IS_DONE, self.tasks.values()))
+    further: Further
+    ledger: Ledger
+    n: int
+    room: Room
+    ended: dict[int, Failure | BaseException]
+    tasks: dict[int, asyncio.Task[Failure | None]] = field(default_factory=dict)
+    found: set[int] = field(default_factory=set)
 
     def take(self, positions: Iterable[int]) -> None:
         """Take calls further."""
         for i in positions:
-            taking = self._take(Call(self._ledger, self._n, i))
-            self.tasks[i] = begin(taking)
+            self.tasks[i] = begin(self.further(Call(self.ledger, self.n, i)))
             self.room.taken += 1
 
     def settle(self) -> None:
         """Take out ended calls, and record what stops the step for a later run."""
-        for i in [i for i, call in self.tasks.items() if call.done()]:
+        for i, call in [*self.tasks.items()]:
+            if not call.done():
+                continue
             # In the same activation as the calls' ends: `lets_go` compares this room with the long
             # calls.
             self.room.taken -= 1
-            call = self.tasks.pop(i)
+            del self.tasks[i]
             error = asyncio.CancelledError() if call.cancelled() else call.exception()
             end = error or call.result()
             if end is not None:
@@ -127,7 +119,7 @@ class CallsTaken:
         if self.tasks:
             for i, each in self.ended.items():
                 stops[i] = each if isinstance(each, Failure) else failure_of(each)
-        self._ledger.calls.stop(self._n, stops)
+        self.ledger.calls.stop(self.n, stops)
 
     async def cancel(self) -> None:
         """Cancel them all, and wait for their ends."""
@@ -136,7 +128,7 @@ class CallsTaken:
         # Each may still record an outcome while it is cancelled. Only then is the room given back.
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
         self.room.taken -= len(self.tasks)
-        self._ledger.calls.stop(self._n, {})
+        self.ledger.calls.stop(self.n, {})
 
 
 async def may_begin(ledger: Ledger, n: int, ready: Sequence[int], taken: CallsTaken) -> bool:
@@ -303,9 +295,11 @@ async def run_tool(
     """
     long_call = find_long(ledger, n, i) if ledger.s.long_calls else None
     branch = ledger.s.branch
-    tried = long_call.tried if long_call is not None else ledger.calls.tried(n, i)
-    starts, lost = 0, tried
-    name = ledger.at(n).calls[i].name
+    current = ledger.at(n)
+    # The activity of the step has made attempts of a call that gets one of its own only now.
+    before = long_call or current.called.get(i)
+    tried = 0 if before is None else before.tried
+    starts, lost, name = 0, tried, current.calls[i].name
     # The beginning is recorded before the activity is scheduled: what began without an outcome
     # counts as unknown. A call of an agent began when its child task was started.
     if long_call is None and not policy.agent:
@@ -347,6 +341,7 @@ def _starts_again(error: ActivityError, policy: ToolPolicy) -> bool:
 
 
 async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
+    call = given.call or ledger.at(given.n).calls[given.i]
     outcome: Outcome = await workflow.execute_activity(
         "tool",
         given,
@@ -359,7 +354,7 @@ async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome
             non_retryable_error_types=LOST_TOOL if policy.repeatable else None,
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=tool_label(ledger, given, short=policy.effect == "read"),
+        summary=call_label(call, short=policy.effect == "read"),
     )
     return outcome
 

@@ -193,7 +193,9 @@ def _effect_problem(tool: Any) -> str:
 
 
 def _other(tool: Any) -> str:
-    if tool.rule and tool.rule.expires_seconds and tool.approval_seconds is not None:
+    rule = tool.needs_approval
+    expires = isinstance(rule, ApprovalRule) and bool(rule.expires_seconds)
+    if expires and tool.approval_seconds is not None:
         return "approval_seconds= and expires_seconds= of its rule say the same; give one"
     if tool.retry_on and tool.max_attempts == 1:
         return "retry_on= repeats nothing without max_attempts= of 2 or more"
@@ -446,11 +448,6 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.qualified_name!r} effect={self.effect!r}>"
 
     @property
-    def rule(self) -> ApprovalRule | None:
-        """Who decides about calls, when the tool says so."""
-        return self.needs_approval if isinstance(self.needs_approval, ApprovalRule) else None
-
-    @property
     def takes_context(self) -> bool:
         """Whether the function takes the ToolContext."""
         return self.signature is None or self.signature.takes_context
@@ -485,13 +482,14 @@ class Tool(Generic[P, R]):
 
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
-        asks, rule, signature = callable(self.needs_approval), self.rule, self.signature
+        asks, signature = self.needs_approval, self.signature
+        rule = asks if isinstance(asks, ApprovalRule) else None
         made = None
         if signature is not None and signature.makes_defaults:
             made = signature.with_made_defaults()
         return ToolPolicy(
             **{name: getattr(self, name) for name in _AS_DECLARED},
-            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
+            needs_approval="ask" if callable(asks) else "yes" if asks else "no",
             has_undo=self.undo is not None,
             has_probe=self.probe is not None,
             timeout_seconds=self.timeout_seconds or 0,
@@ -517,11 +515,11 @@ class Tool(Generic[P, R]):
             ToolArgumentsError: The arguments do not fit; the function was not called.
             Exception: An error that the function raised.
         """
-        signature = self.signature
-        if signature is None:
+        made = self._made
+        if made is None or made.signature is None or made.function is None:
             return await invoke(self.on_invoke_tool, ctx, arguments)
-        positional, named = signature.bind(ctx, self.parse(arguments))
-        return await invoke(self.function, *positional, **named)
+        positional, named = made.signature.bind(ctx, self.parse(arguments))
+        return await invoke(made.function, *positional, **named)
 
     async def run_made(self, ctx: ToolContext, arguments: str) -> Any:
         """Run the tool as it was made, whatever was assigned to `on_invoke_tool` since."""

@@ -41,7 +41,6 @@ from holdfast.task.ledger.queue import (
 )
 from holdfast.task.ledger.recording import (
     cost_of,
-    is_thought,
     joined,
     new_entries,
     newest_answer,
@@ -55,7 +54,7 @@ from holdfast.task.refusals import is_verdict
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import ToolCall, shown
 from holdfast.values.steps import Task, TaskStep
 
 # The open calls of steps in progress: a part of a task's ledger. Pure.
@@ -158,11 +157,6 @@ class OpenCalls:
         call = current.calls[i]
         body = {"tool": call.name, "call_id": call.id, "step": current.open.step.step_id}
         self._ledger.note("lost", now=now, body={**body, "attempt": lost + 1})
-
-    def tried(self, n: int, i: int) -> int:
-        """Count the attempts that the activity of the step made of a call which has not its own."""
-        called = self._ledger.at(n).called.get(i)
-        return 0 if called is None else called.tried
 
     def clear(self, n: int, i: int) -> None:
         """Record that an open call turned out to need no approval."""
@@ -506,7 +500,7 @@ class Ledger(LedgerState):
         if got.answer is not None and got.answer.message.items:
             self._mark_hosted(current, got.answer.message.items, said)
         is_end = result is not None and result.last and refused is None
-        if not is_end and is_thought(got):
+        if not is_end and got.answer is not None and shown(got.answer.message.content).strip():
             self.log.mark(current, "said", said)
         if refused is None and (result is not None or got.calls):
             if result is None:

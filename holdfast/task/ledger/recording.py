@@ -571,12 +571,6 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
     return (*memos[: advanced.early], entry, *memos[advanced.early :])
 
 
-def is_thought(advanced: Advanced) -> bool:
-    """Whether an activity brings words of a model."""
-    answer = advanced.answer
-    return answer is not None and bool(shown(answer.message.content).strip())
-
-
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
     """Leave out of the journal the messages that the record's `adds` hold."""
     journal = list(current.journal)

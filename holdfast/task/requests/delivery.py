@@ -11,6 +11,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from holdfast.task import refusals
@@ -75,46 +76,38 @@ def caller_of(request_id: str) -> str:
     return found[1] if found else ""
 
 
+@dataclass(eq=False)
 class Pending:
     """One `run` update in progress.
 
     Attributes:
         id: The update's id.
         asked: What was asked.
+        tell: Called when the update may return.
         done: Whether the update may return.
         reply: What it returns then, or why it fails.
         parked: Whether the task waits with that failure; false when the request was wrong.
-        kind: What it asks for.
+        kind: What it asks for, once it waits.
         joins: Number of the open step whose output it gets, although the step was begun for
             another caller; 0 for none.
     """
 
-    def __init__(
-        self, request_id: str, asked: RunRequest, tell: Callable[[], None] | None = None
-    ) -> None:
-        """Remember the request.
-
-        Args:
-            request_id: Its id.
-            asked: What was asked.
-            tell: Called when the update may return.
-        """
-        self.id = request_id
-        self.asked = asked
-        self._tell = tell
-        self.done = False
-        self.reply: RunReply | Failure = RunReply()
-        self.parked = False
-        self.kind: Kind = "all" if asked.all else "round" if asked.round else "step"
-        self.joins = 0
+    id: str
+    asked: RunRequest
+    tell: Callable[[], None] | None = None
+    done: bool = False
+    reply: RunReply | Failure = field(default_factory=RunReply)
+    parked: bool = False
+    kind: Kind = "step"
+    joins: int = 0
 
     def answer(self, reply: RunReply | Failure, *, parked: bool = False) -> None:
         """Let the update return, or raise; with `parked`, the task waits with this failure."""
         self.reply = reply
         self.parked = parked
         self.done = True
-        if self._tell is not None:
-            self._tell()
+        if self.tell is not None:
+            self.tell()
 
 
 _ID: Callable[[Pending], str] = operator.attrgetter("id")
@@ -179,9 +172,10 @@ class RunRequests:
 
         A caller that was killed in a step and starts again is another one to the task.
         """
-        opens = self._ledger.s.opens
+        asked, opens = pending.asked, self._ledger.s.opens
+        pending.kind = "all" if asked.all else "round" if asked.round else "step"
         caller = caller_of(pending.id) if opens else ""
-        if caller and pending.asked.attaches:
+        if caller and asked.attaches:
             others = self.waiting["join"]
             joined = {p.joins for p in others if caller_of(p.id) == caller} if others else set()
             for current in opens:

@@ -22,7 +22,8 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, UserError, message_of
@@ -110,6 +111,7 @@ class RaisedBy(str):
     __slots__ = ()
 
 
+@dataclass(eq=False)
 class Calls:
     """Calls of the user's code that are in progress in one activity.
 
@@ -117,9 +119,7 @@ class Calls:
         names: Names of the calls, in the order in which they began.
     """
 
-    def __init__(self) -> None:
-        """Begin without calls."""
-        self.names: list[str] = []
+    names: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
         """Describe the calls in progress: role of the outermost, then the innermost function."""
@@ -528,8 +528,7 @@ _OTHER_LOOP = re.compile(r"different (event )?loop|Event loop is closed")
 
 def is_async(function: Any) -> bool:
     """Whether calling this returns a coroutine: an async function, method, partial or object."""
-    while isinstance(function, functools.partial):
-        function = cast("Any", function.func)
+    function = _plain(function)
     if inspect.iscoroutinefunction(function):
         return True
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic_core import from_json
@@ -64,6 +65,7 @@ class Structure(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class AgentCode:
     """Access to the agent's own code. This base is for an agent without any: it answers plainly.
 
@@ -71,9 +73,7 @@ class AgentCode:
         agent: The agent's snapshot.
     """
 
-    def __init__(self, agent: AgentSnapshot) -> None:
-        """Take the agent's snapshot."""
-        self.agent = agent
+    agent: AgentSnapshot
 
     @property
     def is_asked(self) -> bool:
@@ -181,33 +181,31 @@ Retrieve = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the names of the tools for a query, the best first."""
 
 
+@dataclass(eq=False)
 class Offer:
     """The tools of one step.
 
-    The retriever is called once, when the step first needs the tools. From then on only the tools
-    on offer may be called, by the model or by the AgentWorker.
+    Without a retriever these are all that the agent has in this turn. It is called once, when the
+    step first needs the tools. From then on only the tools on offer may be called, by the model or
+    by the AgentWorker.
     """
 
-    def __init__(
-        self, agent: AgentSnapshot, head: TaskHead, retrieve: Retrieve | None, code: AgentCode
-    ) -> None:
-        """Offer all tools that the agent has in this turn, unless there is a retriever."""
-        self._agent = agent
-        self._head = head
-        self._retrieve = retrieve
-        self._code = code
-        self._chosen: list[str] | None = None
-        self._allowed: set[str] = set()
-        self._asking = asyncio.Lock()
+    agent: AgentSnapshot
+    head: TaskHead
+    retrieve: Retrieve | None
+    code: AgentCode
+    _chosen: list[str] | None = None
+    _allowed: set[str] = field(default_factory=set[str])
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def tools(self, ctx: StepView, choice: str) -> tuple[ToolSpec, ...]:
         """Return the functions on offer, and the one that a tool choice names."""
-        if self._retrieve is None:
-            return tuple(tool for tool in self._agent.tools if tool.hosted is None)
+        if self.retrieve is None:
+            return tuple(tool for tool in self.agent.tools if tool.hosted is None)
         async with self._asking:  # two model calls at the same time call the retriever once
             if self._chosen is None:
-                self._chosen = await self._ask(ctx, self._retrieve)
-        tools = select(self._agent.tools, self._chosen, choice)
+                self._chosen = await self._ask(ctx, self.retrieve)
+        tools = select(self.agent.tools, self._chosen, choice)
         self.widen(tools)
         return tuple(tools)
 
@@ -232,7 +230,7 @@ class Offer:
             choice: The tool choice of the call.
         """
         if tools is None:
-            own = self._agent.tools if self._retrieve is None else await self.tools(ctx, choice)
+            own = self.agent.tools if self.retrieve is None else await self.tools(ctx, choice)
             return (*own, *ctx.agent.handoffs)
         self.widen(tools)
         return tuple(tools)
@@ -257,28 +255,28 @@ class Offer:
         told = {i: each for i, each in enumerate(calls) if not self._is_known(each)}
         if not told:
             return {}
-        raises = self._head.dialect.unknown_tool == "raise"
+        raises = self.head.dialect.unknown_tool == "raise"
         for call in told.values() if raises else ():
-            if call.server and policy_of(self._agent.policies, call) is None:
+            if call.server and policy_of(self.agent.policies, call) is None:
                 raise ModelBehaviorError(f"MCP server label {call.server} not found")
         if not raises:
             if self._chosen is None:  # the task itself answers calls of tools unknown to it
-                policies = self._agent.policies
+                policies = self.agent.policies
                 told = {i: c for i, c in told.items() if c.server or policy_of(policies, c)}
             return {i: self._outcome(call) for i, call in told.items()}
-        if self._head.run.tool_not_found == "raise_error":
+        if self.head.run.tool_not_found == "raise_error":
             asked = next(iter(told.values()))
             name = asked.name
             if asked.kind:
-                msg = f"The model made a {asked.kind!r}, but agent {self._agent.name} is without a"
+                msg = f"The model made a {asked.kind!r}, but agent {self.agent.name} is without a"
                 raise ModelBehaviorError(f"{msg} {name} tool")
-            raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
+            raise ModelBehaviorError(f"Tool {name} not found in agent {self.agent.name}")
         return {i: await self._not_found(call, state) for i, call in told.items()}
 
     def _is_known(self, call: ToolCall) -> bool:
         """Whether a call may be made: of a known name, and as the calls of its tool are made."""
         name = server_key(call.server) if call.server else call.name
-        policy = self._agent.policies.get(name)
+        policy = self.agent.policies.get(name)
         if policy is not None and not call.server and policy.call_kind != call.kind:
             return False
         is_fixed = policy is not None and not (policy.is_conditional or policy.handoff)
@@ -287,14 +285,14 @@ class Offer:
     def _known(self) -> set[str]:
         """Name the tools that may be called."""
         if self._chosen is not None:
-            return self._allowed | {handoff.name for handoff in self._agent.handoffs}
-        policies = self._agent.policies.items()
+            return self._allowed | {handoff.name for handoff in self.agent.handoffs}
+        policies = self.agent.policies.items()
         off = {name for name, policy in policies if policy.is_conditional or policy.handoff}
-        off -= {tool.name for tool in (*self._agent.tools, *self._agent.handoffs)}
-        return (self._agent.policies.keys() - off) | self._allowed
+        off -= {tool.name for tool in (*self.agent.tools, *self.agent.handoffs)}
+        return (self.agent.policies.keys() - off) | self._allowed
 
     async def _not_found(self, call: ToolCall, state: dict[str, Json]) -> Outcome:
-        text = await self._code.not_found(call, state, not_found_text(call))
+        text = await self.code.not_found(call, state, not_found_text(call))
         return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
     def _outcome(self, call: ToolCall) -> Outcome:

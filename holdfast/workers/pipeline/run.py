@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
 
 from holdfast.errors import (
@@ -52,33 +53,25 @@ class Made(NamedTuple):
     is_last: bool = True
 
 
+@dataclass(eq=False)
 class Run:
-    """One run of a pipeline in one activity."""
+    """One run of a pipeline in one activity.
 
-    def __init__(
-        self,
-        graph: Graph,
-        components: Mapping[str, Component],
-        ctx: StepContext,
-        state: dict[str, Json],
-        *,
-        flagged: str,
-    ) -> None:
-        """Set up a run.
+    Attributes:
+        graph: The graph.
+        components: Name to component.
+        ctx: The step's context.
+        state: The step's own copy of the state, changed in place.
+        flagged: The component whose function may return the pair `(value, is_last)`; empty for
+            none.
+    """
 
-        Args:
-            graph: The graph.
-            components: Name to component.
-            ctx: The step's context.
-            state: The step's own copy of the state, changed in place.
-            flagged: The component whose function may return the pair `(value, is_last)`; empty for
-                none.
-        """
-        self._graph = graph
-        self._components = components
-        self._ctx = ctx
-        self._state = state
-        self._flagged = flagged
+    graph: Graph
+    components: Mapping[str, Component]
+    ctx: StepContext
+    state: dict[str, Json]
+    _: KW_ONLY
+    flagged: str
 
     async def output(self, given: Mapping[str, Json]) -> Made:
         """Run every component that can run, and return the output component's output.
@@ -89,9 +82,9 @@ class Run:
         Raises:
             ComponentError: The output component did not run.
         """
-        going, last = Traversal(self._graph, given), True
+        going, last = Traversal(self.graph, given), True
         while ready := going.ready():
-            others = (n for n in ready if not isinstance(self._components[n], ToolComponent))
+            others = (n for n in ready if not isinstance(self.components[n], ToolComponent))
             name = next(others, None)
             if name is None:
                 await self._call_tools(ready, going)
@@ -99,15 +92,15 @@ class Run:
             made = await self._one(name, merge_patch.plain(going.inputs(name)))
             going.put(name, made.value)
             last = last and made.is_last
-        if self._graph.output not in going.values:
-            why = going.why_skipped(self._graph.output)
+        if self.graph.output not in going.values:
+            why = going.why_skipped(self.graph.output)
             raise ComponentError(
-                self._graph.output, f"is the output of the pipeline and did not run: {why}"
+                self.graph.output, f"is the output of the pipeline and did not run: {why}"
             )
-        return Made(going.values[self._graph.output], last)
+        return Made(going.values[self.graph.output], last)
 
     async def _one(self, name: str, inputs: dict[str, Json]) -> Made:
-        component = self._components[name]
+        component = self.components[name]
         with _named(name):
             match component:
                 case FunctionComponent():
@@ -123,8 +116,8 @@ class Run:
 
     async def _ask(self, component: ModelComponent, inputs: dict[str, Json]) -> str:
         prompt = render_result(inputs["prompt"])
-        before = self._ctx.messages if component.conversation else self._ctx.notes
-        answer = await self._ctx.call_model(
+        before = self.ctx.messages if component.conversation else self.ctx.notes
+        answer = await self.ctx.call_model(
             [*before, user(prompt)], tools=(), instructions=component.instructions
         )
         return answer.text
@@ -133,31 +126,31 @@ class Run:
 
     async def _call(self, component: FunctionComponent, inputs: dict[str, Json]) -> Made:
         if not component.memo:
-            return await self._invoke(component, inputs, self._state)
+            return await self._invoke(component, inputs, self.state)
         seen = {"inputs": inputs}
         if "state" in component.special:
-            seen["state"] = self._state
+            seen["state"] = self.state
 
         async def make() -> dict[str, Json]:
-            state = merge_patch.plain(self._state)
+            state = merge_patch.plain(self.state)
             made = await self._invoke(component, inputs, state)
-            patch = merge_patch.change(self._state, state)
+            patch = merge_patch.change(self.state, state)
             return {"value": made.value, "last": made.is_last, "patch": patch}
 
         key = digest(canonical(seen))[:16]
-        kept = cast("dict[str, Json]", await self._ctx.memo(f"{component.name} {key}", make))
-        after = merge_patch.apply(self._state, kept["patch"])
-        self._state.clear()
-        self._state.update(after)
+        kept = cast("dict[str, Json]", await self.ctx.memo(f"{component.name} {key}", make))
+        after = merge_patch.apply(self.state, kept["patch"])
+        self.state.clear()
+        self.state.update(after)
         return Made(kept["value"], kept["last"])
 
     async def _invoke(
         self, component: FunctionComponent, inputs: dict[str, Json], state: dict[str, Json]
     ) -> Made:
-        special: dict[str, Any] = {"state": state, "ctx": self._ctx}
+        special: dict[str, Any] = {"state": state, "ctx": self.ctx}
         more = {name: special[name] for name in component.special}
         made = await invoke_here(component.function, **inputs, **more)
-        is_last, is_pair = True, component.name == self._flagged and isinstance(made, tuple)
+        is_last, is_pair = True, component.name == self.flagged and isinstance(made, tuple)
         if is_pair:
             made, is_last = self._pair(made)
         return Made(as_json(made, "its function returned"), is_last)
@@ -180,9 +173,9 @@ class Run:
         Raises:
             ComponentError: A call failed, and its component has `on_error="fail"`.
         """
-        tools = [cast("ToolComponent", self._components[name]) for name in names]
+        tools = [cast("ToolComponent", self.components[name]) for name in names]
         calls = [self._tool_call(tool, going.inputs(tool.name)) for tool in tools]
-        for tool, result in zip(tools, await self._ctx.call_tools(calls), strict=True):
+        for tool, result in zip(tools, await self.ctx.call_tools(calls), strict=True):
             then: OnError = tool.on_error if result.is_error else "text"
             match then:
                 case "text":
@@ -199,15 +192,15 @@ class Run:
                     assert_never(then)
 
     def _tool_call(self, tool: ToolComponent, arguments: dict[str, Json]) -> ToolCall:
-        known = [spec.name for spec in self._ctx.agent.tools]
+        known = [spec.name for spec in self.ctx.agent.tools]
         if tool.tool_name not in known:
             there = ", ".join(map(repr, known)) or "none"
             raise InvalidArgumentError(
                 f"Component {tool.name!r} calls tool {tool.tool_name!r}, which agent"
-                f" {self._ctx.agent.name!r} does not have. Its tools: {there}."
+                f" {self.ctx.agent.name!r} does not have. Its tools: {there}."
             )
         text = clean(canonical(arguments).decode("utf-8", "surrogatepass"))
-        return ToolCall(id=f"{tool.name}-{self._ctx.n}", name=tool.tool_name, arguments=text)
+        return ToolCall(id=f"{tool.name}-{self.ctx.n}", name=tool.tool_name, arguments=text)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ import secrets
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from temporalio import activity
 from temporalio.client import (
@@ -552,23 +552,7 @@ class TaskUpdates(TaskEnds):
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
     ) -> T | None:
-        """Send one update; None means that the task is in transit to a new run."""
-        handle = self._client.get_workflow_handle(task_id)
-        sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-        try:
-            return await self._await_reply(task_id, sending, request_id)
-        except RPCError as error:
-            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-                if "larger than max" in error.message:  # gRPC has no field for the reason
-                    msg = f"The request for task {task_id!r} is too large: {error.message}."
-                    raise InvalidArgumentError(msg) from error
-                return None  # ten updates wait already, as many as the server allows
-            raise await self._missing(task_id, error) from error
-
-    async def _await_reply(
-        self, task_id: str, sent: Coroutine[Any, Any, T], request_id: str
-    ) -> T | None:
-        """Wait for the reply to an update for as long as a worker process serves the task.
+        """Send one update, and wait for its reply for as long as a worker process serves the task.
 
         None means that the task is in transit to a new run: send again.
 
@@ -576,7 +560,9 @@ class TaskUpdates(TaskEnds):
             NotTakenError: A worker process did not process it: send again, for a while.
             HoldfastError: The task's own error.
         """
-        sending = asyncio.ensure_future(sent)
+        handle = self._client.get_workflow_handle(task_id)
+        update = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        sending: asyncio.Future[T] = asyncio.ensure_future(update)
         sending.add_done_callback(heard)
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
@@ -596,7 +582,12 @@ class TaskUpdates(TaskEnds):
         except RPCError as error:
             if error.status is RPCStatusCode.FAILED_PRECONDITION:
                 raise NotTakenError(task_id, error.message) from error
-            raise
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise await self._missing(task_id, error) from error
+            if "larger than max" in error.message:  # gRPC has no field for the reason
+                msg = f"The request for task {task_id!r} is too large: {error.message}."
+                raise InvalidArgumentError(msg) from error
+            return None  # ten updates wait already, as many as the server allows
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return None
         finally:
