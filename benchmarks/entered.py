@@ -38,7 +38,6 @@ CHANCE = {
     # Whether workers are up is asked again after some seconds.
     "Presence.expect",
     "Presence.is_served",
-    "TaskEnds._describe",
     "TaskQueries.describe",
     "_has_recent",
     "has_workers",

@@ -75,10 +75,6 @@ def _sync_iterator(
     return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
 
 
-def _is_runner(given: object) -> bool:
-    return isinstance(given, _async.AgentRunner)
-
-
 class Session(_Twin):
     """The twin of `holdfast.Session`."""
 
@@ -159,7 +155,7 @@ class AgentRunner(_Twin):
         Raises:
             InvalidArgumentError: It is not an async AgentRunner.
         """
-        if not _is_runner(twin):
+        if not isinstance(cast("object", twin), _async.AgentRunner):
             raise InvalidArgumentError(
                 f"AgentRunner was given {shown(twin)}. Make one with AgentRunner.local(agent), or"
                 " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"

@@ -15,7 +15,6 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.client import (
     Client,
-    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -225,7 +224,7 @@ class TaskEnds:
             AgentsException: It has ended with another verdict.
             TaskClosedError: It was ended with Temporal's own tools.
         """
-        found = await self._describe(task_id)
+        found = await self.reader.describe(task_id)
         if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
             return None
         record = await self.reader.records.read(task_id, found)
@@ -299,7 +298,7 @@ class TaskEnds:
     async def is_known(self, task_id: str) -> bool:
         """Whether Temporal has a task of this id, open or closed."""
         try:
-            found = await self._describe(task_id)
+            found = await self.reader.describe(task_id)
         except TaskNotFoundError:
             return False
         return found.workflow_type == AGENT_TASK
@@ -314,9 +313,6 @@ class TaskEnds:
             f"Task {task_id!r} is closed{how}: it can be read, not changed. To go on from one of"
             " its steps, fork it: fork(task, at=step), or `holdfast fork`."
         )
-
-    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
-        return await self.reader.describe(task_id)
 
 
 NOT_TAKEN_SECONDS = 5.0
@@ -514,7 +510,7 @@ class TaskUpdates(TaskEnds):
                 return record
             if pause >= LONGEST_PAUSE_SECONDS:
                 # The same run twice, seconds apart: the task may be unable to continue as new.
-                found = (await self._describe(task_id)).run_id
+                found = (await self.reader.describe(task_id)).run_id
                 if found == run_id:
                     await self._raise_parked(task_id)
                 run_id = found or ""
@@ -534,7 +530,7 @@ class TaskUpdates(TaskEnds):
             raise await self._missing(task_id, error) from error
         if presence.is_fresh(queue):
             return
-        if (await self._describe(task_id)).close_time is not None:
+        if (await self.reader.describe(task_id)).close_time is not None:
             raise await self.closed_error(task_id)
         await presence.expect(queue, task_id=task_id, request_id=request_id)
 
@@ -767,7 +763,7 @@ class TaskClient(TaskUpdates):
             CommandRefusedError: It is too long already.
         """
         try:
-            events = (await self._describe(task_id)).history_length
+            events = (await self.reader.describe(task_id)).history_length
         except TaskNotFoundError:  # sending the command finds out whether it is closed
             return
         if events >= MOST_EVENTS:
@@ -827,7 +823,7 @@ class TaskClient(TaskUpdates):
         """
         await self._refuse_archived(task_id)
         with suppress(TaskNotFoundError):
-            await self._describe(task_id)
+            await self.reader.describe(task_id)
             raise TaskExistsError(task_id)
 
     async def _refuse_archived(self, task_id: str) -> None:
