@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
@@ -298,3 +299,10 @@ def connections_of_libraries() -> Iterator[None]:
     if litellm is not None:
         litellm.in_memory_llm_clients_cache.flush_cache()
     gc.collect()
+
+
+@pytest.fixture
+def logs_told() -> Iterator[None]:
+    """Logs have texts again afterwards."""
+    yield
+    logging.setLogRecordFactory(logging.LogRecord)

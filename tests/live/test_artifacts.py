@@ -33,13 +33,12 @@ from holdfast.testing import ScriptedModel, call, record_run, replay_run
 from tests.support.cli import Here, engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.pictures import png
 from tests.support.rig import run_a_task
 from tests.support.runs import Runs
 from tests.support.scale import all_of
 
-__all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 
 MARK = "MKcontent"

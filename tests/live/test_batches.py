@@ -27,11 +27,9 @@ from holdfast.serving.batches.hand import Hand
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from tests.support.batch_api import BatchApi, serving_batches
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.rig import until, until_blocked, until_status
 from tests.support.scale import all_of
-
-__all__ = ["logs_are_told_again"]
 
 PRICES = Prices({"gpt-5-mini": {"input": "1", "output": "10"}})
 HALF, WHOLE = 0.001, 0.002

@@ -24,11 +24,9 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_audit import long_task
 from tests.support.cli import engine_of
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.rig import Rig, step_a_task, until
 from tests.support.scale import all_of
-
-__all__ = ["logs_are_told_again"]
 
 THOUGHT = "because " * 9000
 DONE = "done " * 9000

@@ -21,11 +21,10 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.ids import session_id
 from tests.support.lent import ephemeral_server
-from tests.support.master_keys import K1, K2, keys, logs_are_told_again
+from tests.support.master_keys import K1, K2, keys
 from tests.support.rig import histories, run_a_task, until, until_rolled
 
 pytestmark = pytest.mark.usefixtures("logs_told")
-__all__ = ["logs_are_told_again"]
 
 T = TypeVar("T")
 MARKS = {

@@ -36,11 +36,10 @@ from holdfast.task.mailbox import mailbox_id
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.gate import as_array, as_object
 from tests.support.cli import engine_of
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.rig import finish_a_task, forget, run_a_task, until
 from tests.support.scale import all_of
 
-__all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 
 MARKS = ("MKquestion", "MKargument", "MKbig", "MKsmall", "MKanswer")

@@ -22,11 +22,10 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.base import digest
 from tests.live.test_erasure import big, finished, served
 from tests.support.cli import engine_of
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.rig import Rig, forget, until
 from tests.support.scale import all_of, times
 
-__all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 DAY = 86_400
 

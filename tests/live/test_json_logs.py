@@ -10,11 +10,10 @@ import pytest
 from holdfast import AgentRunner
 from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.tracing.spans import TaskTrace
-from tests.support.master_keys import LINE, keys, logs_are_told_again
+from tests.support.master_keys import LINE, keys
 from tests.support.serving import running
 
 pytestmark = pytest.mark.usefixtures("logs_told")
-__all__ = ["logs_are_told_again"]
 
 SECRET = "sk-abcdefghijklmnop"
 AGENTS = f"""

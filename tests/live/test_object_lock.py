@@ -28,10 +28,9 @@ from holdfast.reading.audit.verification import evidence
 from holdfast.reading.reader import Reader
 from holdfast.values.checks.gate import as_object
 from tests.live.test_erasure import finished, served
-from tests.support.master_keys import keys, logs_are_told_again
+from tests.support.master_keys import keys
 from tests.support.rig import until
 
-__all__ = ["logs_are_told_again"]
 pytestmark = pytest.mark.usefixtures("logs_told")
 
 

@@ -13,7 +13,6 @@ task, and so on; "session" is the session, "paid" the mailbox of events of that 
 | ("say", who, verb, {...}) | a command; its approval is a number, or "open" for the first that is |
 | ("say", "token", verb, {...}) | with the "newest" or "oldest" token, to the task of the token |
 | ("raw", who, signal, [text, ...]) | a signal with these data, as they are |
-| ("query", who, name) | a query |
 | ("cancel", who), ("terminate", who) | by Temporal's own tools |
 | ("evict", who) | a fresh instance replays the history, and goes on |
 | ("lose", who) | the next workflow task is thrown away before it is recorded |
@@ -274,12 +273,6 @@ class Simulation:
     def _raw(self, who: int | str, name: str, texts: Sequence[str]) -> None:
         data = [Payload(metadata={"encoding": b"json/plain"}, data=t.encode()) for t in texts]
         self.server.signal(self.id_of(who), name, data)
-
-    def _query(self, who: int, name: str) -> None:
-        run = self.run_of(who)
-        if run is not None:
-            self.server.drain(run)
-            run.query(name)
 
     def _cancel(self, who: int | str) -> None:
         self.server.cancel(self.id_of(who), "by an operator")

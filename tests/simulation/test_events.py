@@ -1,7 +1,5 @@
 """Calls that wait for events: every seam between task, mailbox and sender."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

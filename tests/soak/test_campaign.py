@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.soak.campaign import campaign
-from tests.support.master_keys import logs_are_told_again
-
-__all__ = ["logs_are_told_again"]
 
 FAULTS = 20
 SEED = int(os.environ.get("HOLDFAST_SOAK_SEED", "0")) or random.SystemRandom().randrange(10**6)

@@ -1,10 +1,6 @@
-"""Master keys for tests, and logs that have texts again afterwards."""
+"""Master keys for tests."""
 
 import base64
-import logging
-from collections.abc import Generator
-
-import pytest
 
 from holdfast.archive.encryption.keys import Keys
 
@@ -14,9 +10,3 @@ LINE = f"k1 {base64.b64encode(K1).decode()}"
 
 def keys(**named: bytes) -> Keys:
     return Keys(named or {"k1": K1})
-
-
-@pytest.fixture(name="logs_told")
-def logs_are_told_again() -> Generator[None]:
-    yield
-    logging.setLogRecordFactory(logging.LogRecord)

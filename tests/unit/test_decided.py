@@ -1,7 +1,5 @@
 """What a person reads who decides: nothing that acts is hidden, and nothing hides."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Annotated

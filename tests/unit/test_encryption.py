@@ -54,10 +54,9 @@ from holdfast.errors import (
 )
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.text.logs import log
-from tests.support.master_keys import K1, K2, LINE, keys, logs_are_told_again
+from tests.support.master_keys import K1, K2, LINE, keys
 
 pytestmark = pytest.mark.usefixtures("logs_told")
-__all__ = ["logs_are_told_again"]
 
 TEXT = b"the words of a person"
 

@@ -1,8 +1,10 @@
 """Texts of errors: what happened, however often it was wrapped, and once what to do about it."""
 
 import dataclasses
+import os
 import pickle
 import re
+from contextlib import suppress
 
 import pytest
 from temporalio.client import WorkflowQueryFailedError
@@ -10,7 +12,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import errors
-from holdfast.activities.failures import not_started, text_of, typed_failures
+from holdfast.activities.failures import LoggedError, certain, not_started, text_of, typed_failures
+from holdfast.activities.heartbeat import NotOursError
+from holdfast.activities.tools.tool import named
 from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import (
     ArchiveError,
@@ -23,14 +27,15 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.reading.queries import failure_in, to_error
-from holdfast.task.data.failures import Failure
+from holdfast.task.data.failures import CERTAIN, NOT_STARTED, Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.phase import Ending
+from holdfast.values.checks.gate import LONGEST_KEPT
 from holdfast.values.code.raised import also_of
-from holdfast.values.code.user_calls import naming
-from holdfast.workflows.activity_calls import failure_of
+from holdfast.values.code.user_calls import StoppedError, kept_alive, naming
+from holdfast.workflows.activity_calls import failure_of, is_certain
 from holdfast.workflows.requests.updates import refusal
 
 
@@ -230,3 +235,45 @@ def test_the_place_of_an_error_stands_before_its_remedy() -> None:
 def test_a_remedy_outlasts_a_process() -> None:
     again = pickle.loads(pickle.dumps(FULL))
     assert (str(again), again.remedy) == (str(FULL), FULL.remedy)
+
+
+# ---- failures of calls: how they are marked as certain to hide no effect, and what models read
+
+
+@pytest.mark.parametrize("kind", [ApplicationError, LoggedError, NotOursError])
+def test_a_failure_of_each_kind_says_the_same_when_it_is_marked_as_certain(
+    kind: type[ApplicationError],
+) -> None:
+    with pytest.raises(kind, match="nobody can say") as caught, certain():
+        raise kind("nobody can say", "a fact", type=NOT_STARTED, non_retryable=True)
+    assert is_certain(caught.value)
+    assert (caught.value.type, caught.value.non_retryable) == (NOT_STARTED, True)
+    assert caught.value.details == ("a fact", CERTAIN)
+
+
+def test_a_model_reads_no_secret_of_a_tool_that_ends_with_a_text() -> None:
+    with pytest.raises(StoppedError) as caught, kept_alive():
+        raise SystemExit("no answer of postgres://bob:hunter22@db/x " + "x" * LONGEST_KEPT)
+    text = named(caught.value)
+    assert text.startswith("Code raised what would end the process (SystemExit: no answer of")
+    assert ("hunter22" in text, len(text)) == (False, LONGEST_KEPT)
+
+
+def test_a_group_of_errors_says_what_each_is() -> None:
+    inner = ExceptionGroup("inner", [KeyError("b")])
+    error = ExceptionGroup(
+        "unhandled errors in a TaskGroup", [ValueError("no rate for PLN"), inner]
+    )
+    assert "ValueError: no rate for PLN" in named(error)
+    assert "KeyError: 'b'" in named(error)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_code_ends_when_the_code_ends_it() -> None:
+    here = os.getpid()
+    with suppress(StoppedError), kept_alive():
+        pid = os.fork()
+        raise SystemExit(3)
+    if os.getpid() != here:
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3

@@ -1,14 +1,18 @@
 """Handoffs as values: names, checks, what models and tasks are told, and folding histories."""
 
+import gc
 import logging
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 from pydantic import BaseModel
 
-from holdfast import Agent, UserError, tool
+from holdfast import Agent, RunResult, Usage, UserError, tool
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, InputGuardrailResult
 from holdfast.agents.handoffs.filters import (
     END,
     PREAMBLE,
@@ -29,10 +33,12 @@ from holdfast.agents.items.run_items import (
     MessageOutputItem,
     RawItem,
     RunItem,
+    ToolApprovalItem,
     ToolCallItem,
     ToolCallOutputItem,
 )
 from holdfast.agents.runs.teams import check_agents
+from holdfast.agents_sdk import ItemHelpers, ModelResponse
 from holdfast.archive.archive import Archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.task.data.head import IGNORED, called_handoff, handed_to, transfer_message
@@ -279,3 +285,141 @@ def test_a_folded_history_unfolds_to_the_same_items() -> None:
 def test_a_mapper_must_give_items(made: Any) -> None:
     with pytest.raises(UserError, match="list of items"):
         nest_handoff_history(DATA, history_mapper=lambda _: made)
+
+
+# ---- items of a run that code of the user's makes, of dicts and of objects of the API
+
+OF_ANN = Agent("Ann")
+CALL_BY_HAND: dict[str, Any] = {
+    "type": "function_call",
+    "call_id": "c1",
+    "name": "pay",
+    "arguments": '{"to": "Kim"}',
+}
+SAID_BY_HAND: dict[str, Any] = {
+    "id": "m1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [
+        {"type": "output_text", "text": "Hel", "annotations": []},
+        {"type": "refusal", "refusal": "no"},
+        {"type": "output_text", "text": "lo", "annotations": []},
+    ],
+}
+
+
+def forms(raw: dict[str, Any], kind: Any) -> list[Any]:
+    return [raw, kind.model_validate(raw)]
+
+
+@pytest.mark.parametrize("raw", forms(CALL_BY_HAND, ResponseFunctionToolCall))
+def test_a_call_is_read_whatever_its_form(raw: Any) -> None:
+    item = ToolCallItem(agent=OF_ANN, raw_item=raw, title="Pay")
+    assert (item.type, item.tool_name, item.call_id) == ("tool_call_item", "pay", "c1")
+    assert item.raw_item is raw
+    assert item.to_input_item() == CALL_BY_HAND
+    assert HandoffCallItem(OF_ANN, raw).call_id == "c1"
+    asked = ToolApprovalItem(agent=OF_ANN, raw_item=raw)
+    assert (asked.name, asked.tool_name, asked.qualified_name) == ("pay", "pay", "pay")
+    assert (asked.arguments, asked.call_id) == (CALL_BY_HAND["arguments"], "c1")
+    named = ToolApprovalItem(agent=OF_ANN, raw_item=raw, tool_name="give", tool_namespace="bank")
+    assert (named.name, named.qualified_name) == ("give", "bank.give")
+
+
+@pytest.mark.parametrize("raw", forms(SAID_BY_HAND, ResponseOutputMessage))
+def test_a_message_is_read_whatever_its_form(raw: Any) -> None:
+    item = MessageOutputItem(agent=OF_ANN, raw_item=raw)
+    assert item.to_input_item() == SAID_BY_HAND
+    assert ItemHelpers.text_message_outputs([item]) == ItemHelpers.extract_text(raw) == "Hello"
+    assert ItemHelpers.extract_last_content(raw) == ItemHelpers.extract_last_text(raw) == "lo"
+    assert ItemHelpers.extract_refusal(raw) == "no"
+    assert ModelResponse([raw], Usage(), None).to_input_items() == [SAID_BY_HAND]
+
+
+def test_an_approval_is_no_input() -> None:
+    asked = ToolApprovalItem(OF_ANN, CALL_BY_HAND)
+    with pytest.raises(UserError, match="not input"):
+        asked.to_input_item()
+    assert asked != ToolApprovalItem(OF_ANN, CALL_BY_HAND)
+    said = MessageOutputItem(OF_ANN, SAID_BY_HAND)
+    data = HandoffInputData("q", (asked, said), (asked,))
+    assert next_input(data) == ([{"role": "user", "content": "q"}], [SAID_BY_HAND])
+    assert remove_all_tools(data).pre_handoff_items == (said,)
+    assert remove_all_tools(data).new_items == ()
+
+
+def test_a_released_agent_lives_as_long_as_something_else_has_it() -> None:
+    kept, gone = Agent("kept"), Agent("gone")
+    item: Any = HandoffOutputItem(OF_ANN, {}, source_agent=kept, target_agent=gone)
+    item.release_agent()
+    assert (item.source_agent, item.target_agent) == (kept, gone)
+    ref = weakref.ref(gone)
+    del gone
+    gc.collect()
+    assert ref() is item.target_agent is None
+    assert item.source_agent is kept
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = item.nothing
+
+
+def test_an_input_list_is_a_copy_that_json_takes() -> None:
+    given: list[Any] = [{"role": "user", "content": iter([{"type": "input_text", "text": "hi"}])}]
+    made = ItemHelpers.input_to_new_input_list(given)
+    assert made == [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+    assert made[0] is not given[0]
+    assert ItemHelpers.input_to_new_input_list("hi") == [{"role": "user", "content": "hi"}]
+    message = ResponseOutputMessage.model_validate(SAID_BY_HAND)
+    listed: Any = [message]
+    assert ItemHelpers.input_to_new_input_list(listed) == [SAID_BY_HAND]
+
+
+def test_what_is_of_output_only_is_not_sent_back() -> None:
+    shell = {
+        "type": "shell_call_output",
+        "created_by": "a",
+        "output": [{"stdout": "hi", "created_by": "b"}],
+    }
+    made = ModelResponse([shell], Usage(), None).to_input_items()
+    assert made == [{"type": "shell_call_output", "output": [{"stdout": "hi"}]}]
+    assert shell["created_by"] == "a"
+    item = ToolCallOutputItem(agent=Agent("a"), raw_item=shell, output="hi")
+    assert item.to_input_item() == made[0]
+
+
+FINE = GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+
+def passes(*_: Any) -> GuardrailFunctionOutput:
+    return FINE
+
+
+def test_a_printed_result_is_a_short_summary() -> None:
+    said: list[RunItem] = [MessageOutputItem(OF_ANN, SAID_BY_HAND)]
+    asked = ToolApprovalItem(agent=OF_ANN, raw_item=CALL_BY_HAND)
+    checked = InputGuardrailResult(InputGuardrail(passes, "g"), FINE)
+    result = RunResult(
+        "q" * 9000,
+        said * 300,
+        [ModelResponse([SAID_BY_HAND], Usage(), None)],
+        "done\n \x1b[31m" + "x" * 9000,
+        [checked],
+        last_agent=OF_ANN,
+        task_id="t1",
+        interruptions=[asked],
+        waiting_for=("pay " + "y" * 900,) * 7,
+    )
+    lines = str(result).splitlines()
+    assert lines[:3] == ["RunResult:", "  task: t1", "  last agent: Ann"]
+    assert lines[3].startswith("  final output (str): done \\x1b[31mxxx")
+    assert lines[3].endswith("… [9011 characters]")
+    assert lines[4:8] == [
+        "  new items: 300",
+        "  raw responses: 1",
+        "  guardrail results: 1 input",
+        "  interruptions: 1",
+    ]
+    assert [line.split("y")[0] for line in lines[8:13]] == ["  waits for: pa"] * 5
+    assert lines[13:] == ["  waits for: 2 more"]
+    assert len(str(result)) < 2500
+    assert repr(result).startswith("RunResult(input='qqq")

@@ -1,7 +1,5 @@
 """What a mailbox keeps, and what it refuses to keep."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -2,19 +2,30 @@
 
 from copy import deepcopy
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from agents import ModelSettings as TheirSettings
 from agents.models.default_models import get_default_model_settings
+from openai import AsyncAzureOpenAI, AsyncOpenAI
 from openai.types.shared import Reasoning
 
-from holdfast import Agent, ModelSettings, RunConfig, Runner
+from holdfast import Agent, ModelSettings, RunConfig, Runner, Usage, UserError
 from holdfast.agents.runs.teams import run_head
-from holdfast.agents_sdk import Prompt
-from holdfast.errors import UserError
-from holdfast.models import ModelRequest, ResponsesModel
-from holdfast.models.resolve import default_settings
+from holdfast.agents_sdk import (
+    ItemHelpers,
+    ModelResponse,
+    MultiProvider,
+    OpenAIChatCompletionsModel,
+    OpenAIProvider,
+    Prompt,
+    set_default_openai_client,
+)
+from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
+from holdfast.models.defaults import _defaults, default_client
+from holdfast.models.resolve import default_settings, get_default_model
+from holdfast.serving.governor.models import _reached
 from holdfast.task.data.head import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
@@ -261,3 +272,103 @@ def test_a_copy_of_an_agent_was_given_none_either(copied: Any) -> None:
     assert asked(agent.clone(model="gpt-5.1")) == NONE
     own = agent.model_settings.resolve(ModelSettings(top_p=0.5))
     assert asked(agent.clone(model_settings=own)) == {"top_p": 0.5}
+
+
+# ---- a key of a provider goes where the model's own key went, or the model is refused
+
+OWN = AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="own")
+AZURE = AsyncAzureOpenAI(
+    azure_endpoint="http://127.0.0.1:9", api_version="2024-10-21", api_key="own"
+)
+
+
+def client_with_key(model: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncOpenAI:
+    """Return the client that calls of a model use with a key of its provider."""
+    monkeypatch.setenv("KEY_2", "second")
+    found: AsyncOpenAI = _reached(model, "KEY_2", lambda _: None)._connection.client()
+    return found
+
+
+@pytest.mark.parametrize("client", [OWN, AZURE], ids=["own", "azure"])
+async def test_a_client_of_the_caller_keeps_its_address(
+    client: AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = OpenAIChatCompletionsModel("llama", client)
+    used = client_with_key(model, monkeypatch)
+    assert (type(used), used.api_key, used.base_url) == (type(client), "second", client.base_url)
+    assert model._connection.client().api_key == "own"
+
+
+async def test_the_default_client_of_the_process_keeps_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = default_client()
+    set_default_openai_client(OWN)
+    try:
+        used = client_with_key(OpenAIChatCompletionsModel("llama"), monkeypatch)
+    finally:
+        _defaults.client = before
+    assert (used.api_key, used.base_url) == ("second", OWN.base_url)
+
+
+async def test_an_address_and_no_client_gets_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ChatCompletionsModel("llama", base_url="http://127.0.0.1:9/v1", api_key="own")
+    used = client_with_key(model, monkeypatch)
+    assert (used.api_key, str(used.base_url)) == ("second", "http://127.0.0.1:9/v1/")
+
+
+async def test_a_stand_in_for_a_client_takes_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StandIn:
+        class chat:  # noqa: N801  OpenAI's name
+            class completions:  # noqa: N801  likewise
+                @staticmethod
+                async def create(**_: Any) -> None: ...
+
+    model = OpenAIChatCompletionsModel("llama", StandIn())  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="Leave keys= out"):
+        client_with_key(model, monkeypatch)
+
+
+# ---- arguments and names of the Agents SDK that are taken as they are
+
+
+def test_default_model_is_that_of_the_sdks_variable_unless_holdfasts_names_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HOLDFAST_MODEL", raising=False)
+    monkeypatch.setenv("OPENAI_DEFAULT_MODEL", "GPT-4.1-nano")
+    assert get_default_model() == OpenAIProvider().get_model(None).name == "gpt-4.1-nano"
+    monkeypatch.setenv("HOLDFAST_MODEL", "gpt-5")
+    assert get_default_model() == "gpt-5"
+
+
+@pytest.mark.parametrize(("provider", "prefix"), [(OpenAIProvider, ""), (MultiProvider, "openai_")])
+def test_a_provider_takes_what_holds_here_and_refuses_what_is_not_served(
+    provider: Any, prefix: str
+) -> None:
+    held = dict.fromkeys(("strict_feature_validation", "buffer_streamed_tool_calls"), True)
+    unused = {"use_responses_websocket": None, "agent_registration": None}
+    provider(**{f"{prefix}{name}": given for name, given in {**held, **unused}.items()})
+    for absent in ("use_responses_websocket", "agent_registration", "nonsense"):
+        with pytest.raises(UserError, match=f"cannot have {absent}="):
+            provider(**{f"{prefix}{absent}": True})
+
+
+def test_key_for_traces_is_taken_and_not_kept() -> None:
+    assert RunConfig(tracing={"api_key": "sk-of-traces"}).tracing is None
+    with pytest.raises(UserError, match="tracing="):
+        RunConfig(tracing={"include_task_and_turn_spans": False})
+
+
+def test_response_of_a_model_of_the_programs_own_says_what_the_sdks_says() -> None:
+    made = ModelResponse([], Usage(), "resp", request_id="req", raw_usage={"tokens": 1})
+    assert (made.request_id, made.raw_usage) == ("req", {"tokens": 1})
+
+
+@pytest.mark.parametrize("of", [dict, SimpleNamespace])
+def test_item_of_a_result_gets_the_caller_of_its_call(of: Any) -> None:
+    item: dict[str, Any] = {}
+    ItemHelpers.copy_tool_call_caller(of(name="x"), item)
+    assert item == {}
+    ItemHelpers.copy_tool_call_caller(of(caller={"type": "program"}), item)
+    assert item == {"caller": {"type": "program"}}

@@ -2,10 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.reading.streams.hub import LocalHub, LocalTurns, Place, StreamedTurns
+from holdfast.models.base import Delta, ModelAnswer
+from holdfast.models.draft import Draft, deltas_of
+from holdfast.reading.streams.hub import (
+    LocalHub,
+    LocalTurns,
+    Place,
+    StreamedTurns,
+    StreamKey,
+    read_progress,
+    write_progress,
+)
+from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
+from holdfast.reading.streams.reader import StepUndoneStreamEvent
+from holdfast.reading.streams.timeline import undone
+from holdfast.task.data.records import Entry, EventRecord, Mark, Offset, StepRecord
+from holdfast.task.happenings import StepsUndone, noted_of
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.steps import TaskStep
+from tests.support.there import there
 
 NEVER = 1000.0
 
@@ -132,3 +153,160 @@ async def test_a_stop_holds_until_the_task_goes_on(gates: Gates, how: str) -> No
     if how == "resumed":
         gates.all.resume("task")
     assert await gates.step(2)
+
+
+# ---- events of answers: the same at the same places, however an answer comes
+
+KEY = StreamKey("task", 3, 0)
+CALLS = (ToolCall(id="c1", name="look", arguments='{"a": 1}'), ToolCall(id="c2", name="go"))
+
+
+def answer(text: str, calls: int = 0, reasoning: str = "", refusal: str = "") -> ModelAnswer:
+    items: tuple[dict[str, Any], ...] = ()
+    if reasoning:
+        summary = [{"type": "summary_text", "text": reasoning}]
+        items = ({"type": "reasoning", "id": "rs_1", "summary": summary},)
+    message = Message(role="assistant", content=text or refusal, calls=CALLS[:calls], items=items)
+    return ModelAnswer(message=message, refusal=refusal)
+
+
+answers = st.builds(
+    answer, text=st.text(max_size=12), calls=st.integers(0, 2), reasoning=st.text(max_size=5)
+)
+
+
+def whole(made: ModelAnswer) -> list[Raw]:
+    return list(AnswerEvents("1_0").whole(made))
+
+
+def spelled(raws: list[Raw]) -> list[tuple[Any, ...]]:
+    """Write events one character each, so that the cut into deltas does not matter."""
+    found: list[tuple[Any, ...]] = []
+    for raw in raws:
+        kind = raw.data["type"]
+        if kind.endswith(".delta"):
+            start = raw.place - raw.size + 1
+            found += [(start + i, kind, char) for i, char in enumerate(raw.data["delta"])]
+        else:
+            found.append((raw.place, kind))
+    return found
+
+
+@given(answers, st.integers(1, 4))
+def test_a_live_answer_gives_the_events_of_its_record(made: ModelAnswer, size: int) -> None:
+    events = AnswerEvents("1_0")
+    live = [raw for delta in deltas_of(made, size=size) for raw in events.add(delta)]
+    recorded = spelled(whole(made))
+    assert spelled(live) == recorded[: len(spelled(live))]
+
+
+@given(answers, st.integers(0, 60), st.booleans())
+def test_reading_goes_on_behind_any_place(made: ModelAnswer, at: int, behind: bool) -> None:
+    raws = whole(made)
+    place = at + (1 << 23 if behind else 0)
+    rest = [left for raw in raws if (left := raw.after(place)) is not None]
+    assert spelled(rest) == [event for event in spelled(raws) if event[0] > place]
+
+
+@given(answers)
+def test_reasoning_that_is_not_given_back_moves_nothing_else(made: ModelAnswer) -> None:
+    if not made.message.content and not made.message.calls:
+        return  # then there is nothing else
+    behind = [event for event in spelled(whole(made)) if event[0] > 1 << 23]
+    plain = made.model_copy(update={"message": made.message.model_copy(update={"items": ()})})
+    assert [event for event in spelled(whole(plain)) if event[0] > 1 << 23] == behind
+
+
+def test_events_are_the_clients_own_objects() -> None:
+    events = [to_openai(raw.data) for raw in whole(answer("text", 1, "hm"))]
+    last = events[-1]
+    assert type(last).__name__ == "ResponseCompletedEvent"
+    assert [item.type for item in last.response.output] == ["reasoning", "message", "function_call"]
+    assert (last.response.output_text, last.response.output[2].call_id) == ("text", "c1")
+    done = [e.item for e in events if e.type == "response.output_item.done"]
+    assert [item.type for item in done] == ["reasoning", "message", "function_call"]
+    added = {e.item.id for e in events if e.type == "response.output_item.added"}
+    assert {item.id for item in done} == added == {item.id for item in last.response.output}
+
+
+def test_a_refusal_has_events_of_its_own() -> None:
+    events = [to_openai(raw.data) for raw in whole(answer("", refusal="no"))]
+    assert [e.delta for e in events if e.type == "response.refusal.delta"] == ["no"]
+    assert events[-1].response.output[0].content[0].refusal == "no"
+
+
+@given(answers, st.integers(1, 4))
+def test_a_recorded_answer_comes_in_the_pieces_in_which_it_was_told(
+    made: ModelAnswer, size: int
+) -> None:
+    told = deltas_of(made, size=size)
+    events = list(AnswerEvents("1_0").whole(made, told))
+    assert spelled(events) == spelled(whole(made))
+    pieces = [raw.data["delta"] for raw in events if "delta" in raw.data]
+    assert pieces == [delta.text for delta in told if delta.text and delta.kind != "item"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))))
+def test_offsets_grow_as_places_do(places: list[tuple[int, int, int]]) -> None:
+    offsets = [Offset(*place) for place in places]
+    assert sorted(offsets) == sorted(offsets, key=int)
+
+
+@given(answers, st.integers(1, 4))
+def test_a_heartbeat_carries_an_answer(made: ModelAnswer, size: int) -> None:
+    draft = Draft(attempt=2)
+    for delta in deltas_of(made, size=size):
+        draft.add(delta)
+    said = write_progress(KEY, draft.window())
+    got = there(read_progress("task", said))
+    assert (got[0], got[1].attempt) == (KEY, 2)
+    assert list(got[1].after(0)) == deltas_of(made)
+
+
+async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
+    hub = LocalHub()
+    with hub.listening("task") as news:
+        first = hub.begin(KEY, 1)
+        await asyncio.to_thread(hub.publish, KEY, first, Delta("text", "hello"))
+        async with asyncio.timeout(100):
+            await news.wait()
+        assert list(there(hub.read(KEY, 2)).after(2)) == [Delta("text", "llo")]
+        second = hub.begin(KEY, 2)
+        again = there(hub.read(KEY, 5))
+        assert (again.attempt, again.at, again.deltas) == (2, 0, ())
+        hub.end(KEY, second)
+        assert hub.read(KEY) is None
+
+
+async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_ends_it() -> None:
+    hub = LocalHub()
+    lost = hub.begin(KEY, 1)
+    hub.publish(KEY, lost, Delta("text", "Hello "))
+    newest = hub.begin(KEY, 1)  # the step was undone and is run anew: a first attempt again
+    hub.publish(KEY, newest, Delta("text", "Good "))
+    hub.publish(KEY, lost, Delta("text", "world"))
+    hub.end(KEY, lost)
+    hub.publish(KEY, newest, Delta("text", "day"))
+    assert "".join(delta.text for delta in there(hub.read(KEY)).deltas) == "Good day"
+    hub.end(KEY, newest)
+    assert hub.read(KEY) is None
+
+
+def test_an_undo_leaves_what_ran_beside_the_undone_step_standing() -> None:
+    def entry(n: int, *numbers: int) -> Entry:
+        marks = tuple(Mark(number, "call") for number in numbers)
+        return Entry(
+            step=StepRecord(n=n, step=TaskStep(), started=0, ended=0, digest="", marks=marks)
+        )
+
+    event = EventRecord(kind="undone", at=0, body={"n": 2}, number=8)
+    undo = noted_of(event)
+    assert isinstance(undo, StepsUndone)
+    told = undone([entry(1, 1, 3), entry(2, 2, 4), Entry(event=event), entry(2, 9)], undo, "a")
+    assert int(told.at) == int(Offset(8))
+    pairs = [(first >> 34, end >> 34) for first, end in told.void]
+    assert (pairs, told.agent) == ([(2, 3), (4, 8)], "a")
+    shown = StepUndoneStreamEvent(steps=("s2",), void=told.void)
+    assert [shown.is_void(int(Offset(mark, 1, 5))) for mark in range(1, 9)] == [
+        mark in (2, 4, 5, 6, 7) for mark in range(1, 9)
+    ]

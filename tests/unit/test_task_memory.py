@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import threading
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,25 +20,37 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from holdfast import Agent, tool
+from holdfast import Agent, UserError, tool
 from holdfast.activities.data import source
 from holdfast.activities.data.cache import Cache, Conversation, TaskMemory
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source
+from holdfast.activities.data.source import Source, seen_before
 from holdfast.activities.tools.lookup import idempotency_key
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.archive.archive import Archive
+from holdfast.archive.segments import archived_step, uncollected, write_messages, write_segment
 from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
 from holdfast.models import resolve_model
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import call_digest
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry
+from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.task.data.records import (
+    Entry,
+    EventRecord,
+    InputRef,
+    JournalEntry,
+    SegmentRef,
+    StepRecord,
+)
 from holdfast.task.data.wire import ToolInput, View, ViewRequest
+from holdfast.task.ledger.recording import output_digest
+from holdfast.task.queries.pages import StepView
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import ChainRef, extend
+from holdfast.values.code.code_refs import forget, hold, known, look_up, refer, release, take_back
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, assistant, user
+from holdfast.values.steps import HistoryRef, TaskStep
 
 ENTRY = JournalEntry(request="r", answer=ModelAnswer(message=assistant("paid")))
 
@@ -353,3 +369,264 @@ def test_a_loop_that_follows_a_blocked_one_can_ask_a_task_that_was_being_asked()
 
     asyncio.run(left())
     asyncio.run(two())
+
+
+# ---- what a worker need not read, nor look at, again and again in a long task
+
+PICTURE = Message(role="user", content=(ImagePart(kind="image", url="https://x.test/cat.png"),))
+
+
+def step(n: int, *adds: Message, output: Any = None) -> Entry:
+    made = StepRecord(n=n, step=TaskStep(step_id=f"s{n}"), adds=adds, output=output or f"out {n}")
+    return Entry(step=made)
+
+
+def undone(first: int) -> Entry:
+    return Entry(event=EventRecord(kind="undone", at=1.0, body={"n": first, "steps": [first]}))
+
+
+class Reading(Archive):
+    """Says which of its objects were read."""
+
+    def __init__(self) -> None:
+        super().__init__(f"memory://{id(self)}")
+        self.read: list[str] = []
+
+    async def aget(self, sha256: str) -> bytes:
+        self.read.append(sha256)
+        return await super().aget(sha256)
+
+
+async def segments(archive: Archive, *parts: Sequence[Entry]) -> list[SegmentRef]:
+    """Write a ledger in parts, oldest first; return all of them."""
+    made: list[SegmentRef] = []
+    for entries in parts:
+        made.append(await write_segment(archive, entries, made[-1] if made else None))
+    return made
+
+
+class Archived(Source):
+    """A source whose task has the messages up to `base` in the archive, the others itself."""
+
+    def __init__(self, archive: Archive, newest: SegmentRef, base: int) -> None:
+        super().__init__(archive, Cache())
+        self.newest = newest
+        self.base = base
+        self.said: list[Message] = []
+
+    async def _view(self, asked: ViewRequest) -> View:
+        here = self.said[max(asked.have - self.base, 0) : max(asked.upto - self.base, 0)]
+        segment = self.newest if asked.have < self.base else None
+        return View(messages=tuple(here), segment=segment, base=self.base)
+
+    async def _query(self, name: str, kind: Any, *args: object) -> Any:
+        assert (name, kind) == ("step", StepView)
+        return StepView(segment=self.newest)
+
+    def knows(self, *messages: Message) -> None:
+        self.memory().append(messages, messages)
+
+
+SAID = [user("q"), *(assistant(f"a{k}") for k in range(5))]
+"""What a task has said in six steps, of which each has added one message."""
+
+WHOLE = ChainRef(6, extend("", SAID))
+
+
+async def three_parts(archive: Archive) -> list[SegmentRef]:
+    entries = [step(n, said) for n, said in enumerate(SAID, 1)]
+    return await segments(archive, entries[:2], entries[2:4], entries[4:])
+
+
+# ---- the transcript
+
+
+@pytest.mark.parametrize(("known", "read"), [(0, 3), (1, 3), (2, 2), (3, 2), (4, 1), (5, 1)])
+async def test_a_worker_that_knows_the_first_messages_reads_the_segments_of_the_others(
+    known: int, read: int
+) -> None:
+    archive = Reading()
+    parts = await three_parts(archive)
+    source = Archived(archive, parts[-1], base=6)
+
+    async def transcript() -> tuple[Message, ...]:
+        source.knows(*SAID[:known])
+        return await source.transcript(WHOLE)
+
+    assert await ActivityEnvironment().run(transcript) == tuple(SAID)
+    assert archive.read == [each.sha256 for each in reversed(parts)][:read]
+
+
+async def test_what_an_undo_took_from_the_archive_is_not_in_the_transcript() -> None:
+    archive = Reading()
+    kept, other = SAID[:3], [assistant("b3"), assistant("b4")]
+    [*_, newest] = await segments(
+        archive,
+        [step(n, said) for n, said in enumerate(SAID, 1)],
+        [undone(4), step(4, other[0]), step(5, other[1])],
+    )
+    source = Archived(archive, newest, base=5)
+    at = ChainRef(5, extend("", [*kept, *other]))
+
+    async def transcript() -> tuple[Message, ...]:
+        source.knows(*kept)
+        return await source.transcript(at)
+
+    assert await ActivityEnvironment().run(transcript) == (*kept, *other)
+
+
+def test_what_is_expected_next_outlives_a_task_that_continued_as_new() -> None:
+    cache = Cache()
+    before = cache.task("t", "run1")
+    before.append(SAID[:2], SAID[:2])
+    before.put_result(2, 0, SAID[3])
+    before.expect([SAID[2], (2, 0)])
+    after = cache.task("t", "run2")
+    assert after.guess(ChainRef(4, extend("", SAID[:4]))) == SAID[2:4]
+    assert after.guess(ChainRef(4, extend("", [*SAID[:3], user("x")]))) is None
+    assert cache.size == after.size
+    before.expect([])
+    before.clear_results()
+    assert after.guess(ChainRef(4, extend("", SAID[:4]))) == SAID[2:4]
+
+
+# ---- outputs
+
+
+async def test_the_output_of_an_archived_step_is_read_from_the_newest_segment_that_has_it() -> None:
+    archive = Reading()
+    first, second = step(2, output="undone"), step(2, output="repeated")
+    parts = await segments(archive, [step(1)], [first, undone(2), second], [step(3)])
+    assert await archived_step(archive, parts[-1], 2) == second.step
+    assert archive.read == [parts[2].sha256, parts[1].sha256]
+    assert await archived_step(archive, parts[-1], 4) is None
+    assert await archived_step(archive, None, 1) is None
+    source = Archived(archive, parts[-1], base=0)
+    assert second.step is not None
+    ref = InputRef(2, output_digest(second.step))
+
+    async def output() -> Any:
+        return await source.output(ref)
+
+    assert await ActivityEnvironment().run(output) == "repeated"
+
+
+# ---- images
+
+
+@pytest.mark.parametrize(
+    ("skip", "places"), [(None, (1, 2, 4)), (0, (1, 2, 4)), (1, (1, 3)), (3, (1,))]
+)
+async def test_the_places_of_images_are_those_of_what_the_agent_sees(
+    skip: int | None, places: tuple[int, ...]
+) -> None:
+    archive = Reading()
+    own = [PICTURE, user("a"), PICTURE]
+    earlier = [user("earlier"), PICTURE]
+    stored = await write_messages(archive, earlier)
+    source = Archived(archive, await write_segment(archive, []), base=0)
+    head = TaskHead(agent="a", snapshot="s", history=stored)
+    view = None if skip is None else HistoryRef(sha256=stored, skip=skip)
+    at = ChainRef(3, extend("", own))
+
+    async def seen() -> Any:
+        source.knows(*own, PICTURE)  # of a message that an undo takes
+        return await seen_before(source, head, TaskStep(history=view), at)
+
+    found = await ActivityEnvironment().run(seen)
+    assert found.whole.messages == (*earlier, *own[skip or 0 :])
+    assert found.whole.not_text == places
+    assert (found.given, found.transcript) == (2, tuple(own[skip or 0 :]))
+
+
+# ---- garbage collection
+
+
+def test_nothing_is_collected_until_the_last_thread_has_left() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with uncollected():
+            inside.set()
+            leave.wait(100)
+
+    thread = threading.Thread(target=other)
+    assert gc.isenabled()
+    with uncollected(), uncollected():
+        thread.start()
+        assert inside.wait(100)
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+# ---- names of code: what they lead to, and what they must never lead to
+
+
+@dataclass
+class Caller:
+    name: str
+
+
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+def greet_of(agent: object, ctx: object) -> str:
+    return f"{agent} {ctx}"
+
+
+@pytest.fixture
+def registry_of(tmp_path: Path) -> Registry:
+    agent = Agent(name="a", tools=[tool(effect="read")(greet)])
+    return Registry([agent], Archive(tmp_path))
+
+
+def test_what_a_module_defines_is_found_by_its_name() -> None:
+    ref = refer(greet)
+    forget([ref])
+    assert ref == f"{__name__}:greet"
+    assert look_up(ref, {__name__}) is greet
+
+
+@pytest.mark.parametrize("name", ["subprocess.getoutput", "subprocess", "OrderedDict", "greet.x"])
+def test_what_a_module_only_imports_is_not_found_through_it(name: str) -> None:
+    with pytest.raises(NotFoundError, match="lacks"):
+        look_up(f"{__name__}:{name}", {__name__})
+
+
+def test_an_agent_whose_code_is_wrapped_by_the_standard_library_does_not_serve_that(
+    tmp_path: Path,
+) -> None:
+    agent = Agent(name="a", instructions=functools.partial(greet_of, "x"))
+    with pytest.raises(NotFoundError, match="serves the modules"):
+        Registry([agent], Archive(tmp_path)).code("functools:reduce")
+
+
+def test_a_context_is_made_by_its_class_and_by_nothing_else(registry_of: Registry) -> None:
+    def head(ref: str) -> TaskHead:
+        return TaskHead(agent="a", run=RunRules(context=ref))
+
+    state = {"context": {"name": "ann"}}
+    assert registry_of.context(head(f"{__name__}:Caller"), dict(state)) == Caller("ann")
+    with pytest.raises(UserError, match="must be a dataclass"):
+        registry_of.context(head(f"{__name__}:greet"), dict(state))
+
+
+def test_what_tasks_hold_is_released_once_for_each() -> None:
+    def thing() -> None: ...
+
+    refs = [refer(thing), refer(thing), refer(thing)]
+    hold("one", refs[:1])
+    hold("two", refs[1:2])
+    for _ in range(2):
+        release("one")
+        release("two", ["another"])
+        assert known(refs[0]) is thing
+    hold("two", refs[2:])
+    take_back("two", refs[2:])
+    assert known(refs[0]) is thing
+    release("two", refs[:1])
+    assert known(refs[0]) is None
