@@ -86,7 +86,7 @@ LOCKS = "locks"
 SUPERSEDED = "superseded"
 """Records of a task's ends that others have replaced."""
 OF_TASKS = (EFFECTS, FORKS, SUPERSEDED)
-"""Those that have a folder for each task, which goes with its record."""
+"""Kinds with a folder for each task, which goes with its record."""
 
 
 def folder_of(kind: str, task_id: str) -> str:

@@ -113,10 +113,23 @@ class Service(ServiceClient):
     def _get_workflow_execution_history(
         self, req: api.GetWorkflowExecutionHistoryRequest
     ) -> api.GetWorkflowExecutionHistoryResponse:
-        """Tell what a mark of a call is compared with: the run before, and the activities."""
-        if req.history_event_filter_type == CLOSE_EVENT:
-            raise RPCError("ends are not simulated", RPCStatusCode.UNIMPLEMENTED, b"")
+        """Tell how a run ended; or the run before it and its activities, as marks of calls ask."""
         run, found = self._run(req.execution), api.GetWorkflowExecutionHistoryResponse()
+        if req.history_event_filter_type == CLOSE_EVENT:
+            event = found.history.events.add()
+            match run.status:
+                case "completed":
+                    completed = event.workflow_execution_completed_event_attributes
+                    completed.result.payloads.append(run.result)
+                case "failed":
+                    event.workflow_execution_failed_event_attributes.failure.CopyFrom(run.result)
+                case "cancelled":
+                    event.workflow_execution_canceled_event_attributes.SetInParent()
+                case "terminated":
+                    event.workflow_execution_terminated_event_attributes.SetInParent()
+                case _:
+                    raise RPCError("waiting is not simulated", RPCStatusCode.UNIMPLEMENTED, b"")
+            return found
         chain = self._server.chains[run.id]
         began = found.history.events.add().workflow_execution_started_event_attributes
         before = chain[: chain.index(run)][-1:]

@@ -64,6 +64,7 @@ from holdfast.task.queries.pages import (
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, canonical, extend
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, assistant
+from holdfast.values.runs.verbs import VERBS
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 from tests.support.there import there
@@ -152,6 +153,13 @@ async def never() -> Any:
 def pause(ledger: Ledger, by: str, after: object = None) -> str:
     body: dict[str, Any] = {} if after is None else {"after": after}
     return obey(ledger, Command(id="c", verb="pause", by=by, body=body), now=2.0)
+
+
+def test_a_verb_without_an_effect_is_no_applied_command() -> None:
+    for verb in VERBS.keys() - {"abandon"}:
+        obey(a_ledger(), Command(id="c", verb=verb), now=2.0)
+    with pytest.raises(NotImplementedError):  # the workflow's own
+        obey(a_ledger(), Command(id="c", verb="abandon"), now=2.0)
 
 
 def test_a_pause_after_an_event_takes_the_place_of_no_other() -> None:

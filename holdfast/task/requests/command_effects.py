@@ -109,7 +109,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
         case "configure":
             return _configure(ledger, command)
         case _:
-            return ""
+            raise NotImplementedError(f"{command.verb} has no effect here.")
 
 
 def resume(ledger: Ledger) -> None:
