@@ -15,25 +15,25 @@ TOOL_GUARDRAILS = Group("tool_guardrails")
 Answer = Callable[[Any], Any]
 
 
-def on_input(lib: Lib, *, trips: bool, name: str = "in", parallel: bool = True) -> Any:
+def on_input(lib: Lib, *, name: str = "in", parallel: bool = True) -> Any:
     """Make an input guardrail that writes down what it was asked."""
 
     def check(ctx: Any, agent: Any, given: Any) -> Any:
         text = given if isinstance(given, str) else [item.get("content") for item in given]
         lib.note(name, agent.name, text)
         return lib.GuardrailFunctionOutput(
-            output_info={"of": 1, "by": name}, tripwire_triggered=trips
+            output_info={"of": 1, "by": name}, tripwire_triggered=False
         )
 
     return lib.InputGuardrail(guardrail_function=check, name=name, run_in_parallel=parallel)
 
 
-def on_output(lib: Lib, *, trips: bool, name: str = "out") -> Any:
+def on_output(lib: Lib, name: str = "out") -> Any:
     """Make an output guardrail that writes down what it was asked."""
 
     async def check(ctx: Any, agent: Any, output: Any) -> Any:
         lib.note(name, agent.name, repr(output))
-        return lib.GuardrailFunctionOutput(output_info=name, tripwire_triggered=trips)
+        return lib.GuardrailFunctionOutput(output_info=name, tripwire_triggered=False)
 
     return lib.OutputGuardrail(guardrail_function=check, name=name)
 
@@ -66,12 +66,12 @@ async def a_trip_after_the_model_has_answered(lib: Lib) -> Any:
 @GUARDRAILS.script(reply("done"))
 async def guardrails_of_agent_and_run(lib: Lib) -> Any:
     config = lib.RunConfig(
-        input_guardrails=[on_input(lib, trips=False, name="run in", parallel=False)],
-        output_guardrails=[on_output(lib, trips=False, name="run out")],
+        input_guardrails=[on_input(lib, name="run in", parallel=False)],
+        output_guardrails=[on_output(lib, name="run out")],
     )
     agent = lib.agent(
-        input_guardrails=[on_input(lib, trips=False, name="agent in", parallel=False)],
-        output_guardrails=[on_output(lib, trips=False, name="agent out")],
+        input_guardrails=[on_input(lib, name="agent in", parallel=False)],
+        output_guardrails=[on_output(lib, name="agent out")],
     )
     result = await lib.run(agent, "q", run_config=config)
     lib.notes.sort(key=repr)  # those of one kind run side by side
@@ -82,8 +82,8 @@ async def guardrails_of_agent_and_run(lib: Lib) -> Any:
 async def guardrails_of_the_first_and_of_the_last_agent(lib: Lib) -> Any:
     def guards(name: str) -> dict[str, Any]:
         return {
-            "input_guardrails": [on_input(lib, trips=False, name=f"{name} in", parallel=False)],
-            "output_guardrails": [on_output(lib, trips=False, name=f"{name} out")],
+            "input_guardrails": [on_input(lib, name=f"{name} in", parallel=False)],
+            "output_guardrails": [on_output(lib, name=f"{name} out")],
         }
 
     second = lib.agent("second", **guards("second"))
@@ -93,8 +93,8 @@ async def guardrails_of_the_first_and_of_the_last_agent(lib: Lib) -> Any:
 @GUARDRAILS.script(call("look"), call("look"), reply("done"))
 async def guardrails_run_once(lib: Lib) -> Any:
     agent = lib.agent(
-        input_guardrails=[on_input(lib, trips=False)],
-        output_guardrails=[on_output(lib, trips=False)],
+        input_guardrails=[on_input(lib)],
+        output_guardrails=[on_output(lib)],
         tools=[lib.tool()],
     )
     return await lib.run(agent, "q")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import TaskStep, TaskStepOutput
-from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.errors import HoldfastError, InvalidArgumentError, StepCodeChangedError
 from holdfast.testing import fail
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.messages import user
@@ -75,7 +75,8 @@ async def test_a_mistake_says_what_it_is_and_can_be_mended(rig: Rig, body: Any, 
     worker = Doing(body)
     runner = await rig.make(worker=worker)
     task = await runner.create_task("q")
-    with pytest.raises(HoldfastError, match=re.escape(text)):
+    kind = StepCodeChangedError if body is asks_anew else HoldfastError
+    with pytest.raises(kind, match=re.escape(text)):
         await runner.run_task(task)
     assert (await runner.get_task(task)).status == "needs_attention"
 

@@ -38,27 +38,6 @@ async def started(runner: AgentRunner, **options: Any) -> tuple[Task, TaskStepOu
     return task, await runner.run_step(task)
 
 
-async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(rig: Rig) -> None:
-    ran: list[int] = []
-
-    def never(arguments: dict[str, Any]) -> bool:
-        return "never" in arguments
-
-    @tool(needs_approval=never)
-    def pay(amount: int) -> str:
-        """Pay."""
-        ran.append(amount)
-        return f"paid {amount}"
-
-    runner = await rig.make(pay)
-    rig.model.add(call("pay", '{"amount": '), "done")
-    task, output = await started(runner)
-    assert output.status == "waiting"
-    await runner.approve(await ask(runner, task), "ann", {"amount": 3})
-    assert str(await runner.run_task(task)) == "done"
-    assert ran == [3]
-
-
 async def test_a_decision_that_comes_before_its_approval_is_open_is_sent_again_once_it_is(
     rig: Rig, pay: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.audit import check_bundle
 from holdfast.reading.audit.bundle import write_bundle
-from holdfast.testing import ScriptedModel, call, record_run, replay_run
+from holdfast.testing import ScriptedModel, call
 from tests.support.cli import Here, engine_of
 from tests.support.desk import person, serve_desk
 from tests.support.desk_api import client_of
@@ -375,16 +375,6 @@ async def test_the_desk_lists_them_and_a_browser_runs_none(
         )
         assert (await api.get(f"{at}/artifact", params={"name": "no"})).status_code == 404
         assert (await api.get(f"{at}/artifact")).status_code == 422
-
-
-async def test_a_replay_of_a_case_runs_no_tool_and_needs_none(runner: AgentRunner) -> None:
-    model = ScriptedModel([keep("a.txt", "one"), "done"])
-    agent = Agent(name=f"r{uuid4().hex[:8]}", model=model, tools=[keep_])
-    await runner.ensure_agent(agent)
-    task = await run_a_task(runner, "write", agent=agent.name)
-    case = await record_run(runner, task)
-    assert (await replay_run(case, agent=agent)).turns == 2
-    assert (await replay_run(case, agent=agent, runs=["keep"])).turns == 2
 
 
 async def test_runs_of_runner_keep_them_as_well(run: Runs) -> None:

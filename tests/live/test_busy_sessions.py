@@ -18,7 +18,6 @@ from holdfast.errors import (
     InvalidArgumentError,
     NoWorkerError,
     SessionBusyError,
-    StepFailedError,
     TaskAbandonedError,
     UserError,
 )
@@ -135,25 +134,6 @@ async def test_a_task_that_waits_says_why_everywhere_and_can_be_abandoned(
     assert (await waiting[1]).final_output == "three"
     assert await texts(run.runner) == ["first", "one", "third", "three"]
     await run.rig.assert_replays()
-
-
-async def test_a_message_that_is_refused_names_the_task_and_leaves_nothing(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    first = await held_run(run, model)
-    a, b = (f"{run.rig.app}-{x}" for x in "ab")
-    with pytest.raises(SessionBusyError, match="has the floor") as caught:
-        await run("second", session="s", task_id=b, on_busy="refuse")
-    assert (caught.value.task_id, caught.value.waiting) == (a, "")
-    with pytest.raises(SessionBusyError):
-        await run.runner.chat("third", session="s", on_busy="refuse")
-    assert await line(run.runner) == (a,)
-    assert [each for each in run.rig.ids if "~session~" not in each] == [a]
-    model.release()
-    await first
-    model.reply("two")
-    assert (await run("second", session="s", task_id=b, on_busy="refuse")).final_output == "two"
-    assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
 async def test_an_answered_chat_that_is_yet_to_be_finalized_does_not_rest(
@@ -317,22 +297,6 @@ async def test_the_place_of_a_task_is_kept_until_it_is_created_and_given_back_if
     assert await line(run.runner) == (a, b)
     may_start.set()
     assert [(await each).response for each in (first, second)] == ["one", "two"]
-
-
-async def test_a_run_that_fails_keeps_the_floor_until_it_has_ended(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.fail(401)
-    await run.serve(look)
-    a, b = (f"{run.rig.app}-{x}" for x in "ab")
-    with pytest.raises(StepFailedError):
-        await run("first", session="s", task_id=a)
-    with pytest.raises(SessionBusyError, match="is 'needs_attention'"):
-        await run("second", session="s", task_id=b)
-    model.add("one", "two")
-    assert (await run(RunState.of(a))).final_output == "one"
-    assert (await run(RunState.of(b))).final_output == "two"
-    assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
 async def test_tasks_that_take_no_turns_are_as_before(rig: Rig, model: FakeOpenAI) -> None:

@@ -268,23 +268,6 @@ async def test_a_limit_that_shows_too_little_of_a_session_has_it_read_once_more(
     assert session.said[has:] == [("user", "q"), ("assistant", "done")]
 
 
-@pytest.mark.parametrize("written", [1, None])
-async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
-    run: Runs, written: int | None
-) -> None:
-    session = Breaking(items=[user("q"), user("q")])  # the same question as that of the turn
-    session.adds_before = written
-    run.model.reply("done")
-    name = new_id("caller")
-    with pytest.raises(OSError, match="connection"):
-        await run("q", session=session, task_id=name)
-    assert session.reads == [None]
-    for _ in range(2):
-        await run("q", session=session, task_id=name, exist_ok=True)
-        assert session.said[2:] == [("user", "q"), ("assistant", "done")]
-    assert session.reads == [None, store.ALL]
-
-
 async def broken_beside_another(run: Runs, *, adds: int | None) -> tuple[Breaking, str]:
     """Run a task whose append fails, and whose tool has another write to the session.
 

@@ -39,6 +39,21 @@ async def runner(rig: Rig, held: Held) -> AgentRunner:
     return await rig.make(worker=Doing(held))
 
 
+async def test_an_output_that_nobody_has_acknowledged_is_given_to_the_next_caller(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == 1  # and is killed before it reads that
+    other = rig.runner()
+    assert (await other.run_step(task)).output == 1
+    assert (await other.run_step(task)).output == 2
+    assert (await runner.run_step(task)).output == 2  # the first one is alive after all
+    assert (await runner.run_step(task)).output == 3
+    assert (await other.run_step(task)).output == 3
+    assert (await runner.get_task(task)).steps == 3
+
+
 async def test_a_request_that_was_cancelled_is_asked_again_by_the_same_caller(
     runner: AgentRunner, held: Held
 ) -> None:

@@ -52,11 +52,6 @@ async def abandoned(runner: AgentRunner) -> Task:
     return task
 
 
-async def reasons(runner: AgentRunner, task: Task) -> list[str]:
-    """List why a task was closed."""
-    return [event.reason for event in await runner.audit(task) if event.kind == "closed"]
-
-
 async def answered(runner: AgentRunner) -> Task:
     """Make a task that has its answer and could not be finalized."""
     task = await run_a_task(runner, session=f"of {runner.app}")
@@ -85,23 +80,6 @@ async def test_a_finalize_that_failed_stays_and_its_turn_is_in_the_session_once(
     assert [m.text for m in await session.chat_history()] == ["q", "counted to 2"]
     with pytest.raises(TaskClosedError):
         await runner.run_step(task)
-
-
-async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_session(
-    rig: Rig, record: Record
-) -> None:
-    runner = await rig.make(worker=Counting(2))
-    task = await answered(runner)
-    session = runner.session(f"of {runner.app}")
-    following = await runner.create_task("next", session=session.name)
-    record.broken = False
-    await runner.abandon(task, "give it up", by="ann")
-    await until_status(runner, task, "abandoned")
-    assert await reasons(runner, task) == ["", "ann: give it up"]
-    await runner.run_task(following)
-    await runner.finalize_response(following)
-    assert [m.text for m in await session.chat_history()] == ["next", "counted to 2"]
-    assert await runner.verify(task) == []
 
 
 async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_task_goes_on_to_wait(
