@@ -8,15 +8,16 @@ knows the references that were made for it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.archive.bytestore import (
     BEGUN_ENCRYPTED,
@@ -65,6 +66,23 @@ _CHECK = "Check the archive's address, its permissions and the free space."
 _LOCK = "Allow s3:GetBucketObjectLockConfiguration, s3:ListBucketVersions, s3:PutObjectLegalHold."
 _MAC_DIGITS = 32
 """128 bits: too many to find such a code by trying."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Archive, P], R],
+) -> Callable[Concatenate[Archive, P], Coroutine[Any, Any, R]]:
+    """Make the async twin of a method."""
+
+    @functools.wraps(method)
+    async def call(self: Archive, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        given: Callable[P, R] = getattr(self, method.__name__)
+        return await asyncio.to_thread(given, *args, **kwargs)
+
+    return call
 
 
 class Archive:
@@ -508,77 +526,24 @@ class Archive:
         """Return the full name of a path, for messages: without credentials."""
         return redact(without_credentials(self._store.where(path)))
 
-    async def aput(self, data: bytes) -> str:
-        """Run `put` in a thread."""
-        return await asyncio.to_thread(self.put, data)
-
-    async def aget(self, sha256: str) -> bytes:
-        """Run `get` in a thread."""
-        return await asyncio.to_thread(self.get, sha256)
-
-    async def aput_record(self, name: str, data: Json, *, forced: bool = True) -> None:
-        """Run `put_record` in a thread."""
-        await asyncio.to_thread(self.put_record, name, data, forced=forced)
-
-    async def acreate_record(self, name: str, data: Json) -> Json:
-        """Run `create_record` in a thread."""
-        return await asyncio.to_thread(self.create_record, name, data)
-
-    async def aget_record(self, name: str) -> Json:
-        """Run `get_record` in a thread."""
-        return await asyncio.to_thread(self.get_record, name)
-
-    async def afind_record(self, name: str) -> Json | None:
-        """Run `find_record` in a thread."""
-        return await asyncio.to_thread(self.find_record, name)
-
-    async def ahas_record(self, name: str) -> bool:
-        """Run `has_record` in a thread."""
-        return await asyncio.to_thread(self.has_record, name)
-
-    async def adelete_record(self, name: str) -> bool:
-        """Run `delete_record` in a thread."""
-        return await asyncio.to_thread(self.delete_record, name)
-
-    async def aerase_scopes(self, scopes: Sequence[str], why: str) -> int:
-        """Run `erase_scopes` in a thread."""
-        return await asyncio.to_thread(self.erase_scopes, scopes, why)
-
-    async def alist_records(self, folder: str) -> list[str]:
-        """Run `list_records` in a thread."""
-        return await asyncio.to_thread(self.list_records, folder)
-
-    async def afiles(self) -> list[str]:
-        """Run `files` in a thread."""
-        return await asyncio.to_thread(self.files)
-
-    async def aproblem_of(self, path: str) -> str:
-        """Run `problem_of` in a thread."""
-        return await asyncio.to_thread(self.problem_of, path)
-
-    async def afingerprint(self, path: str) -> str:
-        """Run `fingerprint` in a thread."""
-        return await asyncio.to_thread(self.fingerprint, path)
-
-    async def aput_aside(self, path: str) -> None:
-        """Run `put_aside` in a thread."""
-        await asyncio.to_thread(self.put_aside, path)
-
-    async def aage(self, path: str) -> tuple[int, float]:
-        """Run `age` in a thread."""
-        return await asyncio.to_thread(self.age, path)
-
-    async def alock(self, paths: Sequence[str], *, on: bool) -> bool:
-        """Run `lock` in a thread."""
-        return await asyncio.to_thread(self.lock, paths, on=on)
-
-    async def aarchive_id(self) -> str:
-        """Run `archive_id` in a thread."""
-        return await asyncio.to_thread(self.archive_id)
-
-    async def aowner(self, namespace: str) -> str:
-        """Run `owner` in a thread."""
-        return await asyncio.to_thread(self.owner, namespace)
+    aput = _in_thread(put)
+    aget = _in_thread(get)
+    aput_record = _in_thread(put_record)
+    acreate_record = _in_thread(create_record)
+    aget_record = _in_thread(get_record)
+    afind_record = _in_thread(find_record)
+    ahas_record = _in_thread(has_record)
+    adelete_record = _in_thread(delete_record)
+    aerase_scopes = _in_thread(erase_scopes)
+    alist_records = _in_thread(list_records)
+    afiles = _in_thread(files)
+    aproblem_of = _in_thread(problem_of)
+    afingerprint = _in_thread(fingerprint)
+    aput_aside = _in_thread(put_aside)
+    aage = _in_thread(age)
+    alock = _in_thread(lock)
+    aarchive_id = _in_thread(archive_id)
+    aowner = _in_thread(owner)
 
     async def amac(self, text: str) -> str:
         """Run `mac` in a thread, unless the key is known already."""

@@ -68,20 +68,35 @@ def emit(data: Json) -> None:
     _print(printable_json(json.dumps(data, ensure_ascii=not _is_unicode(), default=str)))
 
 
-def is_told(found: Collection[Json], none: str, *, as_json: bool) -> bool:
-    """Print a list as JSON, or say that it is empty; return whether a table need not follow.
+def listed(
+    found: Collection[Json],
+    none: str,
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    as_json: bool,
+    limit: int | None = None,
+    state: int | None = None,
+) -> ExitCode:
+    """Print a list: as JSON, as a table, or that it is empty.
 
     Args:
         found: One object for each line.
         none: The text for an empty list.
+        columns: As for `rows`, like those after it but as_json.
+        lines: The lines of the table.
         as_json: Whether JSON is wanted.
+        limit: How many were asked for at most.
+        state: Position of the column that has a state.
     """
     if as_json:
         for each in found:
             emit(each)
-    elif not found:
+    elif found:
+        rows(columns, lines, limit=limit, state=state)
+    else:
         say(none)
-    return as_json or not found
+    return ExitCode.OK
 
 
 def answer(text: str) -> None:

@@ -37,22 +37,21 @@ async def artifacts_command(
             return _write(await runner.read_artifact(task_id, get), out)
         found = await runner.artifacts(task_id, versions=versions)
     data = [each.wire() for each in found]
-    if not output.is_told(data, f"{task_id} has no artifacts.", as_json=common.json):
-        lines = [
-            (
-                each.name,
-                str(each.version),
-                each.media_type,
-                str(each.size),
-                each.step_id,
-                each.tool,
-                output.clock(each.at),
-                each.reference,
-            )
-            for each in found
-        ]
-        output.rows(COLUMNS, lines)
-    return ExitCode.OK
+    lines = [
+        (
+            each.name,
+            str(each.version),
+            each.media_type,
+            str(each.size),
+            each.step_id,
+            each.tool,
+            output.clock(each.at),
+            each.reference,
+        )
+        for each in found
+    ]
+    none = f"{task_id} has no artifacts."
+    return output.listed(data, none, COLUMNS, lines, as_json=common.json)
 
 
 def _write(data: bytes, out: Path | None) -> ExitCode:

@@ -112,8 +112,6 @@ async def approvals_command(
     wanted, now = InboxFilter.model_validate(flags), time.time()
     found = [each for each in waiting if wanted.takes(each, person, now=now)]
     data = [{"task_id": task_of(each.id), **each.model_dump(mode="json")} for each in found]
-    if output.is_told(data, "Nothing waits for a person.", as_json=common.json):
-        return ExitCode.OK
     rows = [
         (
             a.id,
@@ -127,8 +125,9 @@ async def approvals_command(
         for a in found
     ]
     columns = ("approval", "agent", "kind", "what", "decides", "since", "expires")
-    output.rows(columns, rows)
-    output.say(f"Decide: holdfast inbox{common.arguments()}")
+    output.listed(data, "Nothing waits for a person.", columns, rows, as_json=common.json)
+    if found and not common.json:
+        output.say(f"Decide: holdfast inbox{common.arguments()}")
     return ExitCode.OK
 
 
@@ -151,8 +150,6 @@ async def rules_command(common: Common, typed: str | None, session: str | None =
             task = None if typed is None else await find_task(engine, typed)
             found = await runner.standing_rules(task)
     data = [rule.model_dump(mode="json") for rule in found]
-    if output.is_told(data, "No decision holds for later calls.", as_json=common.json):
-        return ExitCode.OK
     rows = [
         (
             rule.id,
@@ -166,8 +163,8 @@ async def rules_command(common: Common, typed: str | None, session: str | None =
         for rule in found
     ]
     columns = ("rule", "decision", "tool", "values", "holds in", "by", "until")
-    output.rows(columns, rows)
-    return ExitCode.OK
+    none = "No decision holds for later calls."
+    return output.listed(data, none, columns, rows, as_json=common.json)
 
 
 async def revoke_command(

@@ -89,8 +89,7 @@ async def holds_command(common: Common, *, ended: bool) -> ExitCode:
 
 
 def _told(common: Common, found: list[Hold]) -> ExitCode:
-    if output.is_told([each.wire() for each in found], "Nothing is held.", as_json=common.json):
-        return ExitCode.OK
+    data = [each.wire() for each in found]
     rows = [
         (
             f"{each.kind}:{each.name}",
@@ -101,8 +100,8 @@ def _told(common: Common, found: list[Hold]) -> ExitCode:
         )
         for each in found
     ]
-    output.rows(("held", "case", "by (UTC)", "why", "ended by (UTC)"), rows)
-    return ExitCode.OK
+    columns = ("held", "case", "by (UTC)", "why", "ended by (UTC)")
+    return output.listed(data, "Nothing is held.", columns, rows, as_json=common.json)
 
 
 async def retention_command(
@@ -122,8 +121,7 @@ async def retention_command(
         elif agent:
             await runner.end_retention(agent)
         found = await runner.list_retentions()
-    if output.is_told([each.wire() for each in found], "All is kept.", as_json=common.json):
-        return ExitCode.OK
+    data = [each.wire() for each in found]
     rows = [(each.agent, f"{each.days:g}", f"{each.rate:g}", each.by) for each in found]
-    output.rows(("agent", "days", "tasks a minute", "set by"), rows)
-    return ExitCode.OK
+    columns = ("agent", "days", "tasks a minute", "set by")
+    return output.listed(data, "All is kept.", columns, rows, as_json=common.json)

@@ -78,11 +78,10 @@ async def gc_command(common: Common, *, days: float, dry_run: bool) -> ExitCode:
     until = time.time() - days * 86_400
     async with engine_of(common) as engine:
         found = await (unused if dry_run else collect)(engine, until)
-    if output.is_told([each._asdict() for each in found], "All is used.", as_json=common.json):
-        return ExitCode.OK
+    data = [each._asdict() for each in found]
     rows = [(*each[:1], str(each.size), output.clock(each.at), each.does) for each in found]
-    output.rows(("value", "bytes", "since (UTC)", "what gc does"), rows)
-    return ExitCode.OK
+    columns = ("value", "bytes", "since (UTC)", "what gc does")
+    return output.listed(data, "All is used.", columns, rows, as_json=common.json)
 
 
 async def collect(engine: Engine, until: float) -> list[Unused]:

@@ -66,8 +66,6 @@ delete_command = partial(change_command, verb="delete")
 
 def _told(common: Common, found: list[Schedule]) -> ExitCode:
     data = [each.wire() for each in found]
-    if output.is_told(data, "No schedules.", as_json=common.json):
-        return ExitCode.OK
     rows = [
         (
             each.name,
@@ -78,8 +76,8 @@ def _told(common: Common, found: list[Schedule]) -> ExitCode:
         )
         for each in found
     ]
-    output.rows(("schedule", "agent", "every", "next", "not begun"), rows)
-    return ExitCode.OK
+    columns = ("schedule", "agent", "every", "next", "not begun")
+    return output.listed(data, "No schedules.", columns, rows, as_json=common.json)
 
 
 def _next(schedule: Schedule) -> str:

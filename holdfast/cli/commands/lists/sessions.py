@@ -43,14 +43,12 @@ async def sessions_command(
         {"session": each.name, "turns": turns, "last_task": task}
         for each, (turns, task) in zip(found, lengths, strict=True)
     ]
-    if output.is_told(data, "No sessions.", as_json=common.json):
-        return ExitCode.OK
     rows = [
         (each.name, "unknown" if turns is None else str(turns), task or "")
         for each, (turns, task) in zip(found, lengths, strict=True)
     ]
-    output.rows(("session", "turns", "last task"), rows, limit=limit)
-    return ExitCode.OK
+    columns = ("session", "turns", "last task")
+    return output.listed(data, "No sessions.", columns, rows, as_json=common.json, limit=limit)
 
 
 async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | None]:

@@ -53,8 +53,6 @@ async def tasks_command(
     data = [task | (_as_data(costs[name]) if cost else {}) for name, task in found.items()]
     if more:
         output.say(f"Older ones: --after {more}")
-    if output.is_told(data, "No tasks.", as_json=common.json):
-        return ExitCode.OK
     lines = [
         (
             name,
@@ -68,8 +66,7 @@ async def tasks_command(
     ]
     costly = ("model calls", "cost") if cost else ()
     columns = ("task", "status", "agent", "created (UTC)", *costly, "input")
-    output.rows(columns, lines, state=1)
-    return ExitCode.OK
+    return output.listed(data, "No tasks.", columns, lines, as_json=common.json, state=1)
 
 
 async def _plain(found: WorkflowExecutionInfo) -> Mapping[str, Json]:
