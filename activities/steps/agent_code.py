@@ -341,6 +341,7 @@ class RegisteredCode(AgentCode):
             store: Keeps messages in the archive and returns their digest.
         """
         head, registry = self.head, self.registry
+        is_text = not head.history and not head.has_session
         return AgentHandoffs(
             agent=self.live,
             first=registry.agent(head.agent),
@@ -348,10 +349,12 @@ class RegisteredCode(AgentCode):
             code=registry.code,
             context=self.context,
             store=store,
-            recorded=functools.partial(handoff, head, self.live.name, step=step),
-            given=given,
-            view=view,
-            is_text=not head.history and not head.has_session,
+            record=functools.partial(handoff, head, self.live.name, step=step),
+            given=given if view is None or view.given is None else view.given,
+            seen=given,
+            past=view,
+            is_text=is_text if view is None or view.input == "same" else view.input != "items",
+            handoffs={each.tool_name: each for each in self.live.made_handoffs},
         )
 
     def retry_of(self, settings: ModelRetrySettings) -> ModelRetrySettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.handoffs.filters import (
@@ -37,54 +38,42 @@ class HandoffMissingError(NotFoundError):
     """The agent of this process has lost a handoff that a model calls."""
 
 
+@dataclass(eq=False, kw_only=True)
 class AgentHandoffs(StepHandoffs):
     """The handoffs of the agent whose turn a step is, and of the run.
 
-    Args:
+    Attributes:
         agent: The agent, as it is now.
         first: The agent that the task began with, likewise.
         rules: What the run brought along.
         code: Finds code that the run brought along by reference.
         context: Makes the run's context of the task's state.
         store: Keeps messages in the archive and returns their digest.
-        recorded: Records what a block does as a handoff to the agent of a name.
-        given: Number of messages that came before the task's own, or that the view has.
-        view: What the agent sees in place of the whole conversation, or None.
+        record: Records what a block does as a handoff to the agent of a name.
+        given: Number of messages that came before the task's own, by the view if it says so.
+        seen: Number of messages that came before the task's own, or that the view has.
+        past: What the agent sees in place of the whole conversation, or None.
         is_text: Whether the run was given a text, and no session.
+        handoffs: The agent's handoffs, by the names of their tools.
     """
 
-    def __init__(
-        self,
-        *,
-        agent: Agent,
-        first: Agent,
-        rules: RunRules,
-        code: Callable[[str], Any],
-        context: Callable[[dict[str, Json]], Awaitable[RunContextWrapper[Any]]],
-        store: Callable[[Sequence[Message]], Awaitable[str]],
-        recorded: Callable[[str], AbstractContextManager[object]],
-        given: int = 0,
-        view: HistoryRef | None = None,
-        is_text: bool = True,
-    ) -> None:
-        """Keep what is known."""
-        self._recorded = recorded
-        self._agent = agent
-        self._first = first
-        self._rules = rules
-        self._code = code
-        self._context = context
-        self._store = store
-        self._given = given if view is None or view.given is None else view.given
-        self._seen = given
-        self._view = view
-        self._is_text = is_text if view is None or view.input == "same" else view.input != "items"
-        self._told: dict[ToolCall, Outcome] = {}
-        self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
+    agent: Agent
+    first: Agent
+    rules: RunRules
+    code: Callable[[str], Any]
+    context: Callable[[dict[str, Json]], Awaitable[RunContextWrapper[Any]]]
+    store: Callable[[Sequence[Message]], Awaitable[str]]
+    record: Callable[[str], AbstractContextManager[object]]
+    given: int
+    seen: int
+    past: HistoryRef | None
+    is_text: bool
+    handoffs: dict[str, Handoff]
+    _told: dict[ToolCall, Outcome] = field(default_factory=dict[ToolCall, Outcome])
 
     def recorded(self, target: str) -> AbstractContextManager[object]:
         """Record the block as a handoff to an agent, in the trace."""
-        return self._recorded(target)
+        return self.record(target)
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
         """Set the outcome of a call that is not run."""
@@ -123,7 +112,7 @@ class AgentHandoffs(StepHandoffs):
         keys = turn_keys(data.new_items)
         given = self._filter_of(chosen.name)
         if given is not None:
-            use = self._code(given) if isinstance(given, str) else given
+            use = self.code(given) if isinstance(given, str) else given
             check_callable(use, f"The input filter of handoff {chosen.name!r}")
             made = await invoke(use, data)
         else:
@@ -138,7 +127,7 @@ class AgentHandoffs(StepHandoffs):
             )
             raise UserError(msg, remedy=remedy_of(cause)) from cause
         ref = HistoryRef(
-            sha256=await self._store([*first, *rest]),
+            sha256=await self.store([*first, *rest]),
             skip=AFTER,
             given=len(first) if rest else None,
             since=_maker_of(made),
@@ -147,15 +136,15 @@ class AgentHandoffs(StepHandoffs):
             dropped=_dropped(turn, keys, made.new_items),
         )
         if made.input_history == was:
-            kept = "same" if self._view is None else self._view.input
+            kept = "same" if self.past is None else self.past.input
             return ref.model_copy(update={"input": kept, "kept": True})
         is_text = isinstance(made.input_history, str)
         return ref.model_copy(update={"input": "text" if is_text else "items"})
 
     async def _nest(self, data: HandoffInputData) -> HandoffInputData:
-        if not self._rules.history_mapper:
+        if not self.rules.history_mapper:
             return nest_handoff_history(data)
-        mapper = self._code(self._rules.history_mapper)
+        mapper = self.code(self.rules.history_mapper)
         check_callable(mapper, "handoff_history_mapper")
         return nested(data, await invoke(mapper, conversation(data)))
 
@@ -165,45 +154,45 @@ class AgentHandoffs(StepHandoffs):
         """Split the conversation into what was given, what came since, and this turn."""
         messages = ctx.messages
         turn = len(messages) - len(ctx.adds) + ctx.adds.index(answer)
-        given = self._given
+        given = self.given
         if given < turn and not ctx.has_view and messages[given].role == "user":
             given += 1
         before = messages[:given]
         is_text = len(before) == 1 and before[0].role == "user" and not before[0].items
-        is_text = is_text and isinstance(before[0].content, str) and self._is_text
+        is_text = is_text and isinstance(before[0].content, str) and self.is_text
         now = [*messages[turn:], *told]
-        team = team_of(self._first)
+        team = team_of(self.first)
         return HandoffInputData(
             input_history=before[0].text if is_text else tuple(shown_items(before)),
             pre_handoff_items=tuple(
-                conversation_items(messages[given:turn], self._first, known=self._makers(given))
+                conversation_items(messages[given:turn], self.first, known=self._makers(given))
             ),
             new_items=tuple(message_items(now, team.of(ctx.agent.name), team)),
-            run_context=await self._context(ctx.state),
+            run_context=await self.context(ctx.state),
         )
 
     def _makers(self, given: int) -> dict[int, str]:
         """Return the agents that made the messages after the input, by their first positions."""
-        view = self._view
-        return {} if view is None else {0: view.since, self._seen - given: view.to}
+        view = self.past
+        return {} if view is None else {0: view.since, self.seen - given: view.to}
 
     def _filter_of(self, name: str) -> Any:
         """Return the filter of a handoff, the reference to the run's, or None."""
         own = self._known(name).input_filter  # an object that may count as false
-        return (self._rules.handoff_filter or None) if own is None else own
+        return (self.rules.handoff_filter or None) if own is None else own
 
     def _nests(self, name: str) -> bool:
-        if self._rules.kept is not None:
+        if self.rules.kept is not None:
             return False
         own = self._known(name).nest_handoff_history
-        return self._rules.nests_history if own is None else own
+        return self.rules.nests_history if own is None else own
 
     def _known(self, name: str) -> Handoff:
-        found = self._handoffs.get(name)
+        found = self.handoffs.get(name)
         if found is None:
             msg = (
-                f"Tool {name} not found in agent {self._agent.name} of this worker process, which"
-                f" has lost this handoff; it has: {', '.join(self._handoffs) or 'none'}. The task"
+                f"Tool {name} not found in agent {self.agent.name} of this worker process, which"
+                f" has lost this handoff; it has: {', '.join(self.handoffs) or 'none'}. The task"
                 " waits, nothing is lost."
             )
             remedy = "Give it back, restart the worker process, and run the step again."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Literal
@@ -16,6 +17,7 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
 from holdfast.cli.options import Common
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -44,11 +46,19 @@ DONE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond"
 async def inbox_command(common: Common, *, by: str, role: Sequence[str] | None) -> ExitCode:
     """Show what waits, oldest first, and take a decision on each."""
     async with engine_of(common) as engine:
-        found = await engine.runner().pending_approvals()
+        runner = engine.runner()
+        found = await runner.pending_approvals()
         if not found:
             output.say("Nothing waits for a person.")
             return ExitCode.OK
-        sweep = _Sweep(engine, Keyboard(), by=by, roles=role, as_json=common.json)
+        sweep = _Sweep(
+            engine=engine,
+            runner=runner,
+            keyboard=Keyboard(),
+            by=by,
+            roles=role,
+            as_json=common.json,
+        )
         results: list[Result] = []
         try:
             for place, approval in enumerate(found, 1):
@@ -61,25 +71,17 @@ async def inbox_command(common: Common, *, by: str, role: Sequence[str] | None) 
     return ExitCode.WAITING if left else ExitCode.OK
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Sweep:
     """One pass of a person over the open approvals."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        keyboard: Keyboard,
-        *,
-        by: str,
-        roles: Sequence[str] | None,
-        as_json: bool,
-    ) -> None:
-        self._engine = engine
-        self._runner = engine.runner()
-        self._keyboard = keyboard
-        self._by = by
-        self._roles = roles
-        self._json = as_json
-        self._silent: set[str] = set()
+    engine: Engine
+    runner: AgentRunner
+    keyboard: Keyboard
+    by: str
+    roles: Sequence[str] | None
+    as_json: bool
+    silent: set[str] = field(default_factory=set[str])
 
     async def take(self, listed: Approval, place: str) -> Result:
         """Show one approval and ask until it is decided or skipped.
@@ -99,7 +101,7 @@ class _Sweep:
         labels = {key: choice.label for key, choice in keys.items()} | ALWAYS
         short = ", ".join(f"{key} {text}" for key, text in labels.items())
         while True:
-            key, rest = self._keyboard.key(f"{short} > ")
+            key, rest = self.keyboard.key(f"{short} > ")
             if key == "q":
                 raise EndOfInputError
             if key == "s":
@@ -118,7 +120,7 @@ class _Sweep:
             decision = self._decision(shown, choice, rest)
             if decision is None or not self._is_meant(shown.approval, choice, decision):
                 return None
-            receipt = await decision.send(self._runner, shown.approval)
+            receipt = await decision.send(self.runner, shown.approval)
         except InvalidArgumentError as error:
             output.say(f"error: {error}", style="red")
             return None
@@ -133,7 +135,7 @@ class _Sweep:
 
     def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
         """Ask for the details of a decision; None when the person takes it back."""
-        of_person = partial(Decision, by=self._by, roles=self._roles)
+        of_person = partial(Decision, by=self.by, roles=self.roles)
         match choice.verb:
             case "edit":
                 arguments = self._edited(shown, rest)
@@ -160,14 +162,14 @@ class _Sweep:
             output.say(f"    {exact(text)}".replace("\n", "\n    "), style="cyan")
         if not question:
             return True
-        key, _ = self._keyboard.key(f"{question} Press y if you mean it > ")
+        key, _ = self.keyboard.key(f"{question} Press y if you mean it > ")
         if key.lower() == "y":
             return True
         output.say("That was not y, so nothing was decided.")
         return False
 
     def _said(self, question: str) -> str:
-        text = self._keyboard.line(question)
+        text = self.keyboard.line(question)
         if not text:
             raise InvalidArgumentError(NOTHING)
         return text
@@ -176,7 +178,7 @@ class _Sweep:
         if not shown.is_whole:
             msg = "Without a worker up, only the beginning of these arguments is known."
             raise InvalidArgumentError(msg)
-        text = rest or self._keyboard.edit(pretty(data_of(shown.approval.as_agreed)))
+        text = rest or self.keyboard.edit(pretty(data_of(shown.approval.as_agreed)))
         if not text.strip():
             raise InvalidArgumentError(NOTHING)
         arguments = parse_arguments(text)
@@ -186,17 +188,17 @@ class _Sweep:
         return arguments
 
     async def _open(self, approval_id: str) -> Waiting | None:
-        waiting = await waiting_in(self._engine, task_of(approval_id), silent=self._silent)
+        waiting = await waiting_in(self.engine, task_of(approval_id), silent=self.silent)
         return next((each for each in waiting if each.approval.id == approval_id), None)
 
     async def _gone(self, approval: Approval) -> Result:
         """Print that the approval was decided elsewhere."""
         try:
-            who = decided_by(await self._runner.ledger(task_of(approval.id)), approval.id)
+            who = decided_by(await self.runner.ledger(task_of(approval.id)), approval.id)
         except (EngineError, NotFoundError):
             who = ""
         output.say(f"{approval.id} does not wait any more ({who or 'its step or task is over'}).")
-        if self._json:
+        if self.as_json:
             output.emit({"approval": approval.id, "decision": "gone", "text": who})
         return "gone"
 
@@ -204,7 +206,7 @@ class _Sweep:
         self, shown: Waiting, what: str, status: str, decision: Decision | None = None
     ) -> None:
         approval = shown.approval
-        if self._json:
+        if self.as_json:
             data: dict[str, Json] = {
                 "approval": approval.id,
                 "task_id": shown.task_id,
@@ -212,7 +214,7 @@ class _Sweep:
                 "kind": approval.kind,
                 "tool": approval.tool,
                 "decision": what,
-                "by": self._by,
+                "by": self.by,
                 "status": status,
                 "text": decision.text if decision else "",
                 "arguments": decision.arguments if decision else None,
@@ -220,7 +222,7 @@ class _Sweep:
             output.emit(data)
         elif status:
             late = " (recorded; it takes effect when a worker is up)" * (status == "recorded")
-            output.answer(f"{approval.id} {what} by {self._by}{late}")
+            output.answer(f"{approval.id} {what} by {self.by}{late}")
 
 
 def _show(shown: Waiting, place: str) -> None:
