@@ -1,6 +1,5 @@
 """Fork: a new task from any step of an old one, which is not touched."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -222,13 +221,6 @@ async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(rig: Rig) -
     assert (await runner.run_step(late)).output == 13
 
 
-@dataclass
-class Account:
-    """A context object."""
-
-    owner: str = ""
-
-
 @output_guardrail
 async def no_swearing(_context: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(output))
@@ -240,20 +232,15 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(rig: Rig) -> Non
     @tool(effect="read")
     async def look(ctx: ToolContext) -> str:
         """Look."""
-        owners.append(ctx.context.owner)
+        owners.append(ctx.context["owner"])
         return "looked"
 
     agent = rig.agent(look)
     runner = await rig.serving(agent)
     rig.model.add(call("look", {}), "fine")
-    run = await Runner.run(
-        agent,
-        "q",
-        runner=runner,
-        context=Account("ann"),
-        max_turns=2,
-        run_config=RunConfig(output_guardrails=[no_swearing], trace_id="trace_1", group_id="g"),
-    )
+    config = RunConfig(output_guardrails=[no_swearing], trace_id="trace_1", group_id="g")
+    own: dict[str, Any] = {"runner": runner, "context": {"owner": "ann"}, "run_config": config}
+    run = await Runner.run(agent, "q", max_turns=2, **own)
     fork = await runner.fork(run.task_id, at="s1")
     assert fork.budget == Budget(max_turns=2, on_exceeded="fail")
     assert (await runner.get_task(fork)).budget == fork.budget

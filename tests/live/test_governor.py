@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from temporalio.worker import Worker
 
-from holdfast import Agent, AgentRunner, HoldfastPlugin, ModelSettings, Price, Prices, tool
+from holdfast import Agent, AgentRunner, HoldfastPlugin, ModelSettings, Price, Prices
 from holdfast.desk.identity.tenants import runner_of
 from holdfast.desk.identity.tokens import NotAllowedError
 from holdfast.errors import CommandRefusedError, ModelUnavailableError
@@ -23,16 +23,11 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.testing import FakeOpenAI, ScriptedModel, call, hang
 from holdfast.values.messages import Message, ToolCall, Usage
 from tests.support.rig import run_a_task, until, until_blocked, until_status
+from tests.support.runs import look
 from tests.support.scale import all_of
 
 MORE_THAN_FAILURES = 4
 CALLS = 3
-
-
-@tool(effect="read")
-def look() -> str:
-    """Look."""
-    return "seen"
 
 
 async def known(runner: AgentRunner) -> Shares:

@@ -171,11 +171,6 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
 
 async def test_what_was_checked_survives_continue_as_new(guarding: Guarding) -> None:
     check = Recorder()
-
-    @tool(effect="read")
-    def look() -> str:
-        return "seen"
-
     await guarding.serve(look, input_guardrails=[InputGuardrail(check)])
     guarding.model.add(*[call("look")] * 6, "done")
     runner = guarding.rig.runner(roll_events=50)
@@ -220,11 +215,14 @@ async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
 # ---- tools
 
 
-def allow(_: Any) -> ToolGuardrailFunctionOutput:
-    return ToolGuardrailFunctionOutput.allow("fine")
+class Topic(BaseModel):
+    """What a guardrail has found out."""
+
+    name: str
+    seen: tuple[int, ...] = ()
 
 
-def make_tool(ran: list[str], **options: Any) -> Any:
+def acting(ran: list[str], **options: Any) -> Any:
     @tool(**options)
     def act(what: str) -> str:
         """Act."""
@@ -232,13 +230,6 @@ def make_tool(ran: list[str], **options: Any) -> Any:
         return f"did {what}"
 
     return act
-
-
-class Topic(BaseModel):
-    """What a guardrail has found out."""
-
-    name: str
-    seen: tuple[int, ...] = ()
 
 
 async def test_what_a_guardrail_found_is_an_object_of_its_class_again(guarding: Guarding) -> None:
@@ -254,7 +245,7 @@ async def test_what_a_guardrail_found_is_an_object_of_its_class_again(guarding: 
     def trip(*_: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(Topic(name="math", seen=(1, 2)), tripwire_triggered=True)
 
-    checked = make_tool([], tool_input_guardrails=[ToolInputGuardrail(allow_all, "allow")])
+    checked = acting([], tool_input_guardrails=[ToolInputGuardrail(allow_all, "allow")])
     await guarding.serve(
         checked, input_guardrails=[InputGuardrail(find)], output_guardrails=[OutputGuardrail(trip)]
     )
@@ -268,40 +259,32 @@ async def test_what_a_guardrail_found_is_an_object_of_its_class_again(guarding: 
     assert data.tool_input_guardrail_results[0].output.output_info == Topic(name="tool")
 
 
-async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(guarding: Guarding) -> None:
+async def test_a_call_waits_while_its_guardrail_raises_and_an_unchecked_result_is_asked_about(
+    guarding: Guarding,
+) -> None:
     ran: list[str] = []
     left = [1]
 
     def broken(data: Any) -> ToolGuardrailFunctionOutput:
         if left:
-            left.pop()
+            left.clear()
             msg = "the guardrail is broken"
             raise ValueError(msg)
-        return allow(data)
+        return ToolGuardrailFunctionOutput.allow("fine")
 
-    await guarding.serve(make_tool(ran, tool_input_guardrails=[ToolInputGuardrail(broken, "b")]))
-    guarding.model.add(call("act", {"what": "x"}), "done")
-    task_id = f"{guarding.rig.app}-1"
-    with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
-        await guarding.run(task_id=task_id)
-    assert caught.value.cause_type == "ValueError"
-    assert ran == []
-    assert (await guarding.runner.run_task(task_id)).output == "done"
-    assert ran == ["x"]
-
-
-async def test_a_result_that_nobody_could_check_is_asked_about_when_it_must_not_be_repeated(
-    guarding: Guarding,
-) -> None:
-    ran: list[str] = []
-
-    def broken(data: Any) -> ToolGuardrailFunctionOutput:
-        msg = "the guardrail is broken"
+    def never(data: Any) -> ToolGuardrailFunctionOutput:
+        msg = "it is broken for good"
         raise ValueError(msg)
 
-    await guarding.serve(make_tool(ran, tool_output_guardrails=[ToolOutputGuardrail(broken, "b")]))
+    before, after = ToolInputGuardrail(broken, "a"), ToolOutputGuardrail(never, "b")
+    await guarding.serve(
+        acting(ran, tool_input_guardrails=[before], tool_output_guardrails=[after])
+    )
     guarding.model.add(call("act", {"what": "x"}), "done")
     task = await guarding.runner.create_task("hi")
+    with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
+        await guarding.runner.run_task(task)
+    assert (caught.value.cause_type, ran) == ("ValueError", [])
     output = await guarding.runner.run_task(task)
     assert output.status == "waiting"
     assert "its guardrail 'b' failed: ValueError" in output.waiting_for[0]

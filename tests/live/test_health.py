@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner
 from holdfast.engine.dev_server.command import find_cli
 from holdfast.engine.dev_server.process import free_port, wait_ready
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
@@ -25,7 +24,7 @@ from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import serving_worker
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import Rig, until
-from tests.support.serving import Program, running
+from tests.support.serving import Program, running, worker_of
 
 AGENTS = """
 import pathlib, time
@@ -39,7 +38,7 @@ def hold(path: str) -> str:
         time.sleep(0.02)
     return "held"
 
-agents = Agent(name="a", model="gpt-5-mini", tools=[hold])
+agents = Agent(name="buyer", model="gpt-5-mini", tools=[hold])
 """
 
 
@@ -140,28 +139,20 @@ async def test_a_worker_polls_from_its_start_to_its_end(rig: Rig) -> None:
 async def test_a_worker_that_is_told_to_stop_is_not_ready_while_a_tool_goes_on(
     model: FakeOpenAI, tmp_path: Path
 ) -> None:
-    data, door = str(tmp_path / "data"), tmp_path / "door"
+    door = tmp_path / "door"
     door.mkdir()
-    environment = {
-        "HOLDFAST_HEALTH": "0",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-of-the-tests-1",
-    }
     model.call("hold", {"path": str(door)})
-    arguments = ("worker", "mine:agents", "--data-dir", data)
-    with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:
-        worker.wait_for("serving")
-        async with await AgentRunner.connect(agent="a", data_dir=data) as runner:
-            await runner.create_task("q", step_mode="automatic")
-            await until((door / "begun").exists)
-            os.kill(worker.process.pid, signal.SIGTERM)
-            worker.wait_for("stopping: running calls get 30 seconds")
-            status, body = asked(worker)
-            assert (status, body["ready"]) == (503, False)
-            assert body["problems"]["process"].startswith("It is being stopped")
-            assert asked(worker, "/live")[0] == 200
-            (door / "go").touch()
-        assert worker.process.wait(timeout=60) == 0
+    async with worker_of(model, tmp_path, AGENTS, HOLDFAST_HEALTH="0") as (worker, runner):
+        await runner.create_task("q", step_mode="automatic")
+        await until((door / "begun").exists)
+        os.kill(worker.process.pid, signal.SIGTERM)
+        worker.wait_for("stopping: running calls get 30 seconds")
+        status, body = asked(worker)
+        assert (status, body["ready"]) == (503, False)
+        assert body["problems"]["process"].startswith("It is being stopped")
+        assert asked(worker, "/live")[0] == 200
+        (door / "go").touch()
+    assert worker.process.wait(timeout=60) == 0
 
 
 async def test_a_desk_says_the_same_and_a_wrong_address_is_refused(tmp_path: Path) -> None:

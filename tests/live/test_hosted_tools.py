@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunConfig, Runner, StepFailedError, UserError, tool
+from holdfast import Agent, RunConfig, Runner, StepFailedError, UserError
 from holdfast.agents_sdk import (
     CodeInterpreterTool,
     FileSearchTool,
@@ -17,6 +17,7 @@ from holdfast.errors import CommandRefusedError, UndoRefusedError
 from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import Rig, histories, run_a_task
+from tests.support.runs import look
 
 ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
 MADE: dict[str, Any] = {"name": "pay", "arguments": '{"to": "Kim"}', "output": "paid"}
@@ -36,10 +37,35 @@ def crm(**options: Any) -> HostedMCPTool:
     return HostedMCPTool(config, **options)
 
 
-@tool(effect="read")
-def look(k: int) -> int:
-    """Look."""
-    return k
+PICTURE, THOUGHT = "A" * 100_000, "because " * 10_000
+MADE_PICTURE = hosted("image_generation_call", id="ig_1", result=PICTURE, revised_prompt="a cat")
+
+
+async def test_large_items_go_to_the_archive_and_back_to_the_model_and_the_session_and_are_told_of(
+    rig: Rig,
+) -> None:
+    runner = await rig.make(look, ImageGenerationTool())
+    rig.model.add(
+        call("look", reasoning=THOUGHT, items=[MADE_PICTURE]),
+        reply("done", reasoning=THOUGHT),
+        "two",
+    )
+    response = await runner.chat("q", session="s")
+    await runner.chat("r", session="s")
+    for request, count in zip(rig.model.requests[1:], (1, 2), strict=True):
+        items = [item for item in request.body["input"] if item.get("type") == "reasoning"]
+        assert [item["summary"][0]["text"] for item in items] == [THOUGHT] * count
+        assert MADE_PICTURE in request.body["input"]
+    history = await runner.session("s").chat_history()
+    for messages in (await runner.transcript(response.task_id), history):
+        for large, count in ((THOUGHT, 2), (PICTURE, 1)):
+            assert sum(large in str(message.items) for message in messages) == count
+    [run] = await histories(runner.client, response.task_id)
+    assert max(event.ByteSize() for event in run.events) < 20_000
+    audit = await runner.audit(response.task_id)
+    [event] = [each for each in audit if each.kind == "hosted_call"]
+    assert (event.tool, event.arguments) == ("image_generation", "a cat")
+    assert event.result == "[image of 100000 characters in Base64]"
 
 
 def inputs(model: FakeOpenAI, n: int) -> list[dict[str, Any]]:
@@ -48,44 +74,9 @@ def inputs(model: FakeOpenAI, n: int) -> list[dict[str, Any]]:
     return found
 
 
-async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(rig: Rig) -> None:
-    picture = "A" * 100_000
-    made = hosted("image_generation_call", id="ig_1", result=picture, revised_prompt="a cat")
-    runner = await rig.make(ImageGenerationTool())
-    rig.model.add(reply("", items=[made]), reply("Here it is."))
-    task = await run_a_task(runner, "A cat, please.")
-    assert inputs(rig.model, 1)[1] == made
-    [run] = await histories(runner.client, task.task_id)
-    assert max(event.ByteSize() for event in run.events) < 20_000
-    [event] = [each for each in await runner.audit(task) if each.kind == "hosted_call"]
-    assert (event.tool, event.arguments) == ("image_generation", "a cat")
-    assert event.result == "[image of 100000 characters in Base64]"
-    assert any(picture in str(message.items) for message in await runner.transcript(task))
-
-
-THOUGHT = "because " * 10_000
-
-
-async def test_large_provider_items_go_to_the_archive_and_back_to_the_model_and_the_session(
+async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision_without_secrets(
     rig: Rig,
 ) -> None:
-    runner = await rig.make(look)
-    rig.model.add(
-        call("look", {"k": 1}, reasoning=THOUGHT), reply("done", reasoning=THOUGHT), "two"
-    )
-    session = runner.session("s")
-    response = await runner.chat("q", session="s")
-    await runner.chat("r", session="s")
-    for request, count in zip(rig.model.requests[1:], (1, 2), strict=True):
-        items = [item for item in request.body["input"] if item.get("type") == "reasoning"]
-        assert [item["summary"][0]["text"] for item in items] == [THOUGHT] * count
-    for messages in (await runner.transcript(response.task_id), await session.chat_history()):
-        assert sum(THOUGHT in str(message.items) for message in messages) == 2
-    [run] = await histories(runner.client, response.task_id)
-    assert max(event.ByteSize() for event in run.events) < len(THOUGHT) // 4
-
-
-async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision(rig: Rig) -> None:
     left: list[str] = []
 
     def leave(request: Any) -> None:
@@ -115,11 +106,6 @@ async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decisio
     assert (asked.tool, asked.approver, asked.decision) == ("crm.pay", "ann", "approved")
     assert len(rig.model.requests) == 2
 
-
-async def test_secrets_of_a_server_are_sent_and_never_recorded(rig: Rig) -> None:
-    runner = await rig.make(crm())
-    rig.model.reply("done")
-    task = await run_a_task(runner)
     assert rig.model.requests[0].body["tools"][0]["authorization"] == TOKEN
     [run] = await histories(runner.client, task.task_id)
     assert not any(TOKEN.encode() in event.SerializeToString() for event in run.events)

@@ -5,6 +5,7 @@ What is drawn is the same in each run; `make test-all` draws more. `make fuzz-ve
 """
 
 import asyncio
+import functools
 import importlib
 import inspect
 import os
@@ -32,6 +33,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.tracing import instrument, set_tracing_disabled
 from holdfast.values import messages
 from holdfast.workers import StepContext
+from tests.support.rig import step_a_task
 from tests.support.scale import times
 
 WANTED = int(os.environ.get("HOLDFAST_FUZZ", "0"))
@@ -131,28 +133,19 @@ def arguments(rng: random.Random, verb: Any, good: dict[str, Any]) -> dict[str, 
     return given
 
 
-async def outcome(call: Callable[[], Any]) -> BaseException | None:
+async def outcome(call: Callable[..., Any], given: dict[str, Any]) -> BaseException | None:
     """Make a call and use up what it gives; return what it raised."""
     try:
         async with asyncio.timeout(PATIENCE):
-            found = call()
+            found = call(**given)
             if hasattr(found, "__aiter__"):
                 async for _ in found:
                     break
-            if hasattr(found, "result"):
+            if callable(getattr(found, "result", None)):
                 await found.result()
             elif inspect.isawaitable(found):
                 await found
     except Exception as error:  # noqa: BLE001  any kind but ours is what is looked for
-        return error
-    return None
-
-
-def outcome_now(call: Callable[[], Any]) -> BaseException | None:
-    """Make a call that blocks; return what it raised."""
-    try:
-        call()
-    except Exception as error:  # noqa: BLE001  as above
         return error
     return None
 
@@ -223,9 +216,7 @@ def good_for(task_id: str) -> dict[str, Any]:
 
 
 async def task_with_a_step(runner: AgentRunner) -> str:
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    return task.task_id
+    return (await step_a_task(runner)).task_id
 
 
 @pytest.mark.parametrize("name", [name for name in VERBS if name not in STARTS])
@@ -238,7 +229,7 @@ async def test_a_verb_succeeds_or_refuses_with_words(
         task_id = opened[0] if opened else await task_with_a_step(runner)
         opened[:] = [task_id]
         given = {**ends, **arguments(rng, verb, good_for(task_id))}
-        error = await outcome(lambda verb=verb, given=given: verb(**given))  # type: ignore[misc]
+        error = await outcome(verb, given)
         check(name, given, error)
         if error is None and name in ENDS:
             opened.clear()
@@ -254,7 +245,7 @@ async def test_a_task_is_started_or_refused_with_words(runner: AgentRunner, name
         new = f"{name}-{number}"
         given = {"task_id": new, **arguments(rng, drawn, good_for(task_id))}
         given.pop("started", None)
-        error = await outcome(lambda given=given: verb(**given))  # type: ignore[misc]
+        error = await outcome(verb, given)
         check(name, given, error)
         if isinstance(error, InvalidArgumentError):
             with pytest.raises(TaskNotFoundError):
@@ -268,23 +259,22 @@ async def test_a_session_succeeds_or_refuses_with_words(runner: AgentRunner, nam
         session: Session = runner.session(f"{name}-{number}")
         verb = getattr(session, name)
         given = arguments(rng, verb, good_for("t"))
-        error = await outcome(lambda verb=verb, given=given: verb(**given))  # type: ignore[misc]
-        check(name, given, error)
+        check(name, given, await outcome(verb, given))
 
 
 @pytest.mark.parametrize("name", ["run", "run_streamed"])
 async def test_a_run_succeeds_or_refuses_with_words(runner: AgentRunner, name: str) -> None:
     rng = random.Random(f"{SEED} {name}")
+
+    def call(**given: Any) -> Any:
+        made = getattr(Runner, name)(**given)
+        return made.stream_events() if name == "run_streamed" else made
+
     for number in range(2 * CALLS):
         new = f"{name}-{number}"
         given = {"task_id": new, "runner": runner, **arguments(rng, Runner.run, good_for("t"))}
         given["runner"] = given["runner"] or runner
-
-        def call(given: dict[str, Any] = given) -> Any:
-            made = getattr(Runner, name)(**given)
-            return made.stream_events() if name == "run_streamed" else made
-
-        error = await outcome(call)
+        error = await outcome(call, given)
         if not is_pythons_own(error):
             check(name, given, error)
         if isinstance(error, InvalidArgumentError | UserError | TypeError):
@@ -313,43 +303,36 @@ def is_called_by_users(function: Any) -> bool:
     return is_drawn and bool(parameters(function))
 
 
-@pytest.mark.parametrize("kind", public(is_made_by_users))
-def test_what_is_made_is_made_or_refused_with_words(kind: type[Any]) -> None:
-    rng = random.Random(f"{SEED} {kind.__name__}")
-    for _ in range(10 * CALLS):
-        given = arguments(rng, kind, good_for("t")) if parameters(kind) else {}
-        error = outcome_now(lambda given=given: kind(**given))  # type: ignore[misc]
-        if not is_pythons_own(error):
-            check(kind.__name__, given, error)
-
-
 def example(text: str) -> str:
     """Be made a tool, a guardrail or whatever else a decorator makes of a function."""
     return text
 
 
-@pytest.mark.parametrize("function", [*public(is_called_by_users), *MAKERS])
-async def test_a_public_function_succeeds_or_refuses_with_words(function: Any) -> None:
-    rng = random.Random(f"{SEED} {function.__qualname__}")
+MADE = [*public(is_made_by_users), *public(is_called_by_users), *MAKERS]
 
-    def call(given: dict[str, Any]) -> Any:
-        made = function(**given)
+
+@pytest.mark.parametrize("maker", MADE)
+async def test_what_is_public_is_made_or_called_or_refuses_with_words(maker: Any) -> None:
+    rng = random.Random(f"{SEED} {maker.__qualname__}")
+
+    def call(**given: Any) -> Any:
+        made = maker(**given)
         return made(example) if inspect.isfunction(made) else made
 
     for _ in range(10 * CALLS):
-        given = arguments(rng, function, good_for("t"))
-        error = await outcome(lambda given=given: call(given))  # type: ignore[misc]
+        given = arguments(rng, maker, good_for("t")) if parameters(maker) else {}
+        error = await outcome(call, given)
         if not is_pythons_own(error):
-            check(function.__qualname__, given, error)
+            check(maker.__qualname__, given, error)
 
 
-def test_an_embedded_runner_is_made_or_refused_with_words() -> None:
+async def test_an_embedded_runner_is_made_or_refused_with_words() -> None:
     rng = random.Random(f"{SEED} local")
     for _ in range(10 * CALLS):
         given = arguments(rng, AgentRunner, {"agent": "agent"})
         for name in ("agent", "engine", "client", "archive"):
             given.pop(name, None)
         agents = rng.choices([Agent(name="agent"), hostile(rng)], k=2)
-        error = outcome_now(lambda given=given, agents=agents: AgentRunner.local(*agents, **given))  # type: ignore[misc]
+        error = await outcome(functools.partial(AgentRunner.local, *agents), given)
         if not is_pythons_own(error):
             check("local", given, error)

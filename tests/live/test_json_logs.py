@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner
 from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.tracing.spans import TaskTrace
 from tests.support.master_keys import LINE, keys
-from tests.support.serving import running
+from tests.support.serving import running, worker_of
 
 pytestmark = pytest.mark.usefixtures("logs_told")
 
@@ -37,10 +36,6 @@ agents = Agent(name="buyer", model="gpt-5-mini", tools=[look, pay])
 """
 
 
-def api(model: FakeOpenAI) -> dict[str, str]:
-    return {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-of-the-tests-1"}
-
-
 def by_message(lines: list[dict[str, Any]], part: str) -> dict[str, Any]:
     [found] = [each for each in lines if part in each["message"]]
     return found
@@ -49,15 +44,10 @@ def by_message(lines: list[dict[str, Any]], part: str) -> dict[str, Any]:
 async def test_each_line_names_task_step_call_agent_and_trace_and_has_no_secret(
     model: FakeOpenAI, tmp_path: Path
 ) -> None:
-    data = str(tmp_path / "data")
-    arguments = ("worker", "mine:agents", "--data-dir", data)
     model.add(calls([("look", {"place": "shelf"}), ("pay", {"cents": 7})]), "sorry")
-    given = {"HOLDFAST_LOG": "json", **api(model)}
-    with running(*arguments, home=tmp_path / "w", agents=AGENTS, **given) as worker:
-        worker.wait_for("serving")
-        async with await AgentRunner.connect(agent="buyer", data_dir=data) as runner:
-            task = (await runner.chat("q")).task_id
-        lines = worker.lines
+    async with worker_of(model, tmp_path, AGENTS, HOLDFAST_LOG="json") as (worker, runner):
+        task = (await runner.chat("q")).task_id
+    lines = worker.lines
     assert SECRET not in worker.text
     assert worker.process.returncode == 0
     serving = by_message(lines, "serving buyer on hf:buyer")
@@ -79,36 +69,25 @@ async def test_each_line_names_task_step_call_agent_and_trace_and_has_no_secret(
 
 
 async def test_with_keys_the_lines_have_no_texts_either(model: FakeOpenAI, tmp_path: Path) -> None:
-    environment = {
-        "HOLDFAST_LOG": "json",
-        "HOLDFAST_KEYS": f"command:{sys.executable} -c 'print(\"{LINE}\")'",
-        **api(model),
-    }
+    own = {"HOLDFAST_KEYS": f"command:{sys.executable} -c 'print(\"{LINE}\")'"}
     model.add(call("pay", {"cents": 7}), "sorry")
-    data = str(tmp_path / "data")
-    arguments = ("worker", "mine:agents", "--data-dir", data)
-    with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:
-        worker.wait_for("serving")
-        async with await AgentRunner.connect(agent="buyer", data_dir=data, keys=keys()) as runner:
-            answer = await runner.chat("q")
-        lines = worker.lines
+    given: Any = {"keys": keys(), "HOLDFAST_LOG": "json", **own}
+    async with worker_of(model, tmp_path, AGENTS, **given) as (worker, runner):
+        answer = await runner.chat("q")
     assert "purse" not in worker.text.replace('raise ValueError(\\"the purse of', "")
-    raised = by_message(lines, "Tool 'pay'")
+    raised = by_message(worker.lines, "Tool 'pay'")
     assert raised["task"] == answer.task_id
     assert "ValueError (text of" in raised["exception"]
 
 
+@pytest.mark.parametrize("form", ["yaml", "json"])
 def test_an_unknown_form_is_refused_and_an_error_at_the_start_is_an_object_too(
-    tmp_path: Path,
+    form: str, tmp_path: Path
 ) -> None:
-    for form, code in (("yaml", 2), ("json", 2)):
-        given = {"HOLDFAST_LOG": form}
-        with running("worker", "gone:agents", home=tmp_path, **given) as worker:
-            worker.process.wait(timeout=60)
-        assert worker.process.returncode == code
-        if form == "yaml":
-            assert "HOLDFAST_LOG is 'yaml'; the forms of logs are json, and text" in worker.text
-        else:
-            [line] = worker.lines
-            assert line["level"] == "error"
-            assert "Cannot import 'gone'" in line["message"]
+    with running("worker", "gone:agents", home=tmp_path, HOLDFAST_LOG=form) as worker:
+        assert worker.process.wait(timeout=60) == 2
+    if form == "yaml":
+        assert "HOLDFAST_LOG is 'yaml'; the forms of logs are json, and text" in worker.text
+    else:
+        [line] = worker.lines
+        assert (line["level"], "Cannot import 'gone'" in line["message"]) == ("error", True)

@@ -132,21 +132,15 @@ def test_an_agent_is_made_of_what_fits() -> None:
         runner.chat("What is on it?")
 
 
-def test_a_finished_task_that_is_deleted_is_known_no_more() -> None:
-    runner = agent("one", delete_task_on_finish=True)
+def test_a_conversation_is_shared_left_alone_replaced_and_reset() -> None:
+    llm = ScriptedModel(["one", "two", "three", "four"])
+    runner = OpenAIAgent.from_tools([], llm=llm, memory="shared", delete_task_on_finish=True)
     task = runner.create_task("first")
     runner.run_step(task.task_id)
     runner.finalize_response(task.task_id)
     assert runner.list_tasks() == []
     with pytest.raises(KeyError):
         runner.get_task(task.task_id)
-    assert texts(runner.chat_history) == ["user: first", "assistant: one"]
-
-
-def test_a_conversation_is_shared_left_alone_replaced_and_reset() -> None:
-    llm = ScriptedModel(["one", "two", "three", "four"])
-    runner = OpenAIAgent.from_tools([], llm=llm, memory="shared")
-    runner.chat("first")
     assert str(runner.query("second")) == "two"
     assert [message.text for message in llm.requests[1].messages] == ["second"]
     assert texts(agent(memory="shared").chat_history) == ["user: first", "assistant: one"]
@@ -159,10 +153,16 @@ def test_a_conversation_is_shared_left_alone_replaced_and_reset() -> None:
     assert texts(runner.chat_history) == ["user: fourth", "assistant: four"]
 
 
-def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
+def test_a_tool_choice_is_for_the_first_step_of_a_chat_and_prefix_messages_for_all() -> None:
     llm = ScriptedModel([calls(a=1, b=1), "1"])
-    OpenAIAgent.from_tools([multiply], llm=llm, default_tool_choice="multiply").chat("1 times 1?")
+    said = ("Be brief.", "system"), ("2 + 2?", "user"), ("4", "assistant")
+    own: Any = {"prefix_messages": [ChatMessage(*each) for each in said]}
+    own["default_tool_choice"] = "multiply"
+    OpenAIAgent.from_tools([multiply], llm=llm, **own).chat("1 times 1?")
     assert [request.tool_choice for request in llm.requests] == ["multiply", "auto"]
+    for request in llm.requests:
+        assert request.instructions == "Be brief."
+        assert [message.text for message in request.messages][:3] == ["2 + 2?", "4", "1 times 1?"]
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
@@ -183,9 +183,11 @@ def test_an_answer_of_openai_is_read_while_it_is_made(
     assert 99 in request.body.values()
 
 
-def test_react_shows_its_observation_and_streams_the_answer_alone() -> None:
+def test_react_shows_its_observation_streams_the_answer_alone_and_takes_another_prompt() -> None:
     answer = "Thought: I know.\nAnswer: Six it is."
-    llm = ScriptedModel(['Action: multiply\nAction Input: {"a": 2, "b": 3}', answer, answer])
+    llm = ScriptedModel(
+        ['Action: multiply\nAction Input: {"a": 2, "b": 3}', answer, answer, answer]
+    )
     made = ReActChatFormatter(system_header="Know: {context}.", context="trams")
     runner = ReActAgent.from_tools([multiply], llm=llm, react_chat_formatter=made)
     task = runner.create_task("2 times 3?")
@@ -194,14 +196,11 @@ def test_react_shows_its_observation_and_streams_the_answer_alone() -> None:
     runner.run_step(task.task_id)
     assert "".join(runner.stream_chat("What is it?").response_gen) == "Six it is."
 
-
-def test_a_prompt_of_react_is_changed() -> None:
-    llm = ScriptedModel(["Answer: yes"])
     runner = AgentRunner(ReActAgentWorker.from_tools([multiply], llm=llm))
     assert "{tool_desc}" in runner.get_prompts()["agent_worker:system_prompt"].template
     runner.update_prompts({"agent_worker:system_prompt": "Tools: {tool_names}. Say {{yes}}."})
     runner.chat("Well?")
-    assert llm.requests[0].instructions == "Tools: multiply. Say {yes}."
+    assert llm.requests[-1].instructions == "Tools: multiply. Say {yes}."
 
 
 def test_a_chat_that_waits_for_a_person_says_so_and_goes_on_after_the_decision() -> None:
@@ -272,16 +271,6 @@ def test_a_linked_step_waits_for_those_before_it() -> None:
     assert str(runner.finalize_response(task.task_id)) == "last"
     assert texts(runner.chat_history) == ["assistant: kept"]
     assert str(ParallelAgentRunner(Fork()).chat("go")) == "last"
-
-
-def test_messages_before_each_conversation_are_read_by_the_model() -> None:
-    llm = ScriptedModel(["one"])
-    said = ("Be brief.", "system"), ("2 + 2?", "user"), ("4", "assistant")
-    prefix = [ChatMessage(*each) for each in said]
-    OpenAIAgent.from_tools([], llm=llm, prefix_messages=prefix).chat("3 + 3?")
-    [request] = llm.requests
-    assert request.instructions == "Be brief."
-    assert [message.text for message in request.messages] == ["2 + 2?", "4", "3 + 3?"]
 
 
 def test_a_model_is_called_by_the_names_of_llama_index() -> None:
@@ -367,31 +356,39 @@ class Joining(CustomAgentComponent):
         return {"a"}
 
 
-def test_a_component_of_the_programs_own_has_fields() -> None:
+def test_a_component_of_the_programs_own_has_fields_and_members_of_old_programs_are_there() -> None:
     def begin(task: Task, state: dict[str, Any]) -> dict[str, Any]:
-        del state
         return {"a": task.input}
 
     def end(task: Task, state: dict[str, Any], output: str) -> tuple[str, bool]:
-        del task, state
         return output, True
 
     chain = [AgentInputComponent(begin), Joining(separator="/"), AgentFnComponent(end)]
-    runner = AgentRunner(QueryPipelineAgentWorker(QueryPipeline(chain=chain)))
-    assert str(runner.chat("foo")) == "foo/foo"
+    manager = object()
+    worker = QueryPipelineAgentWorker(QueryPipeline(chain=chain), manager)
+    assert worker.callback_manager is manager
+    assert worker.agent_input_component is worker.agent_components[0]
+    assert (worker.task_key, worker.step_state_key) == ("task", "step_state")
+    assert isinstance(worker.as_agent(), BaseAgent)
+    assert str(AgentRunner(worker).chat("foo")) == "foo/foo"
+    task = Task("t", "foo", None, {})
+    step = Doubling().initialize_step(task)
+    assert Doubling().stream_step(step, task).next_steps
 
 
-def test_the_formatter_of_react_writes_messages_for_step_logic() -> None:
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
+def test_react_reads_and_writes_messages_for_step_logic() -> None:
     seen = [ObservationReasoningStep(observation="It is 5.")]
     first, last = ReActChatFormatter(system_header="Tools: {tool_names}.").format(
-        [CoreTool.from_defaults(add)], [], seen
+        [CoreTool.from_defaults(multiply)], [], seen
     )
-    assert "Tools: add." in str(first.content)
+    assert "Tools: multiply." in str(first.content)
     assert str(last.content) == "Observation: It is 5."
+    read = ReActOutputParser().parse('Thought: x\nAction: add\nAction Input: {"a": 1}')
+    assert (read.thought, read.action, read.action_input) == ("x", "add", {"a": 1})
+    done = ReActOutputParser().parse("Thought: y\nAnswer: 3")
+    assert (done.is_done, done.response) == (True, "3")
+    with pytest.raises(ValueError, match="Could not parse output"):
+        ReActOutputParser().parse("Action Input: {}")
 
 
 def double(number: int) -> int:
@@ -558,31 +555,3 @@ def test_an_error_of_the_programs_own_is_raised_as_itself() -> None:
             run_step(task.task_id)
         assert caught.value.until == 9
         assert isinstance(caught.value, StepFailedError)
-
-
-def test_members_of_old_programs_are_there() -> None:
-    def end(task: Task, state: dict[str, Any]) -> tuple[str, bool]:
-        del state
-        return task.input, True
-
-    def begin(task: Task, state: dict[str, Any]) -> dict[str, Any]:
-        return {"task": task, **state}
-
-    manager, first = object(), AgentInputComponent(begin)
-    worker = QueryPipelineAgentWorker(QueryPipeline(chain=[first, AgentFnComponent(end)]), manager)
-    assert worker.callback_manager is manager
-    assert worker.agent_input_component is worker.agent_components[0]
-    assert (worker.task_key, worker.step_state_key) == ("task", "step_state")
-    assert isinstance(worker.as_agent(), BaseAgent)
-    task = Task("t", "foo", None, {})
-    step = Doubling().initialize_step(task)
-    assert Doubling().stream_step(step, task).next_steps
-
-
-def test_parser_of_react_reads_actions_and_answers() -> None:
-    read = ReActOutputParser().parse('Thought: x\nAction: add\nAction Input: {"a": 1}')
-    assert (read.thought, read.action, read.action_input) == ("x", "add", {"a": 1})
-    done = ReActOutputParser().parse("Thought: y\nAnswer: 3")
-    assert (done.is_done, done.response) == (True, "3")
-    with pytest.raises(ValueError, match="Could not parse output"):
-        ReActOutputParser().parse("Action Input: {}")

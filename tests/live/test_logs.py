@@ -52,24 +52,6 @@ async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
     assert "failure_error_function of tool 'look' failed" in caplog.text
 
 
-async def test_what_a_tool_raises_is_in_the_log_with_its_traceback_and_its_class_is_told_the_model(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
-    @tool(effect="read")
-    async def look() -> str:
-        """Look."""
-        return {"a": "b"}["secret"]
-
-    await rig.serve(rig.agent(look))
-    rig.model.add(call("look"), "sorry")
-    with caplog.at_level(logging.WARNING, "holdfast"):
-        await rig.runner().chat("q")
-    [record] = [each for each in caplog.records if "Tool 'look'" in each.getMessage()]
-    assert (record.name, record.levelname) == ("holdfast", "WARNING")
-    assert 'return {"a": "b"}["secret"]' in str(record.exc_text)
-    assert rig.model.requests[1].results["call_1"] == "Encountered error: KeyError: 'secret'"
-
-
 class _Held(WorkflowInboundInterceptor):
     """Begins a workflow once it is let go; told by events of threads, as workflows run in one."""
 

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, RunConfig, Runner, StepFailedError
-from holdfast.agents.runs.model_input import CallModelData, ModelInputData
-from holdfast.testing import ScriptedModel, call
+from holdfast.testing import ScriptedModel
 from tests.support.runs import Runs, look
-from tests.support.workers import said
 
 
 async def test_a_step_keeps_the_instructions_that_it_began_with(run: Runs) -> None:
@@ -49,33 +47,6 @@ async def test_code_that_raises_leaves_the_step_to_be_run_again(run: Runs, place
     assert str(await run.runner.run_task(f"loop-{place}")) == "mended"
     [asked] = run.model.requests
     assert asked.instructions == ("mended" if place == "instructions" else "")
-
-
-async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(run: Runs) -> None:
-    seen: list[tuple[Any, str]] = []
-
-    async def shorten(data: CallModelData) -> ModelInputData:
-        seen.append((data.context, data.agent.name))
-        data.model_data.input.append({"role": "user", "content": "be short"})
-        return ModelInputData(input=data.model_data.input[-1:], instructions="new")
-
-    run.model.add(call("look"), "done")
-    result = await run(
-        "q",
-        look,
-        of={"instructions": "old"},
-        run_config=RunConfig(call_model_input_filter=shorten),
-        context={"a": 1},
-        task_id="loop-filter",
-    )
-    assert [(r.instructions, said(r.messages)) for r in run.model.requests] == [
-        ("new", [("user", "be short")])
-    ] * 2
-    assert seen == [({"a": 1}, "agent")] * 2
-    assert result.to_input_list()[0] == {"role": "user", "content": "q"}
-    transcript = await run.runner.all_messages("loop-filter")
-    assert said(transcript)[0] == ("user", "q")
-    assert len(transcript) == 4
 
 
 class Provider:

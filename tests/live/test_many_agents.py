@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, Runner, tool
+from holdfast import Agent, Runner
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.engines import Engines
 from holdfast.serving import embedded as local
 from holdfast.testing import ScriptedModel
 from holdfast.values.checks.ids import DEFAULT_APP
 from holdfast.values.messages import ToolCall
+from tests.support.runs import pay
 
 
 @pytest.fixture
@@ -58,11 +59,6 @@ async def test_agents_of_many_names_keep_a_few_workers_and_no_thread_each(engine
 
 
 async def test_an_agent_with_an_open_task_keeps_its_worker(engines: Engines) -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
     asks = ToolCall(id="", name="pay", arguments="{}")
     first = Agent(name="a0", model=ScriptedModel([asks, "done"]), tools=[pay])
     runner = await engines.runner(first)

@@ -314,22 +314,6 @@ async def test_a_server_ends_when_a_newer_agent_takes_the_place_of_its_own(place
             os.kill(gone, 0)
 
 
-async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
-    serve: Serve, model: FakeOpenAI, place: Place
-) -> None:
-    runner = await serve(place.stdio())
-    place.set("die")
-    model.add(call("book", THING), "done")
-    task = await run_a_task(runner)
-    [approval] = await runner.pending_approvals(task)
-    assert approval.kind == "unknown"
-    assert "The connection was lost while tool 'book' of MCP server 'test' ran" in approval.text
-    assert place.calls == {"book:x": 1}
-    await runner.approve(approval, by="ann")  # it did not happen, says ann
-    assert (await runner.run_task(task)).output == "done"
-    assert place.calls == {"book:x": 2}
-
-
 async def test_a_tool_that_is_gone_or_changed_is_told_to_the_model(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:

@@ -192,7 +192,6 @@ async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_re
 
 PROGRAM = '''
 from holdfast import Agent, ApprovalRule, tool
-from tests.support.scale import all_of
 
 @tool(needs_approval=True)
 def pay(amount: int) -> str:
@@ -267,49 +266,7 @@ async def over_http(url: str, token: str = TOKEN, **options: Any) -> AsyncGenera
             yield client
 
 
-async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
-    """Approve over HTTP, lose the connection, and get the same result twice."""
-    model.call("pay", {"amount": 7})
-    model.add(hang(), "all paid")
-    given = {"message": "Pay 7", "task_id": f"bill-{mode}"}
-    yes: Any = answering(decision="approve")
-    before = len(model.requests)
-
-    async def approve_and_hang_up() -> None:
-        async with over_http(url, mode=mode, elicitation_callback=yes) as client:
-            await client.call_tool("payer", given)
-
-    call = asyncio.create_task(approve_and_hang_up())
-    await until(lambda: len(model.requests) == before + 2)
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
-    model.release()
-    results: list[Any] = []
-    for _ in range(2):
-        async with over_http(url, mode=mode) as client:
-            results.append(await client.call_tool("payer", given))
-    assert [each.content[0].text for each in results] == ["all paid"] * 2
-    assert results[0].structured_content == results[1].structured_content
-    [question] = yes.seen
-    assert 'pay {"amount": 7}' in question
-    assert model.requests[-1].holds("paid 7")
-    assert len(model.requests) == before + 2
-
-
 COMMAND = ("mcp", "my_module:agents", "--http", "--port", "0", "--json", "--by", "zoe")
-
-
-@pytest.mark.exhaustive
-async def test_over_http_a_client_loses_its_connection_and_gets_the_same_result(
-    tmp_path: Path, model: FakeOpenAI
-) -> None:
-    environment, cli = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}, Cli(tmp_path)
-    with cli.running(*COMMAND, environment=environment) as running:
-        url = (await asyncio.to_thread(running.first_json))["mcp"]
-        for mode in ("auto", "legacy"):
-            await loses_and_gets(url, model, mode)
-        assert (await asyncio.to_thread(running.end)).code == 0
-    cli("stop")
 
 
 async def test_over_http_nobody_is_served_without_the_token_and_it_ends_without_a_traceback(

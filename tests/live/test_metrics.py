@@ -9,13 +9,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
-from holdfast import AgentRunner
 from holdfast.engine.dev_server.process import free_port
 from holdfast.serving.observed.metrics import METRICS
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import until, until_status
-from tests.support.serving import running
+from tests.support.serving import running, worker_of
 
 AGENTS = """
 from holdfast import Agent, tool
@@ -56,7 +56,7 @@ def scraped(port: int) -> Samples:
     return found
 
 
-def own(samples: Samples) -> dict[str, set[str]]:
+def own_metrics(samples: Samples) -> dict[str, set[str]]:
     """Return our metrics among samples, each with the names of its labels."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, values in samples.items():
@@ -70,44 +70,35 @@ def own(samples: Samples) -> dict[str, set[str]]:
 async def test_a_port_has_all_metrics_of_the_table_and_no_label_is_an_id(
     model: FakeOpenAI, tmp_path: Path
 ) -> None:
-    data, prices = str(tmp_path / "data"), tmp_path / "prices.json"
+    prices, providers = tmp_path / "prices.json", tmp_path / "providers.toml"
     prices.write_text(json.dumps({"gpt-5-mini": {"input": 1, "output": 2}}), "utf-8")
-    providers = tmp_path / "providers.toml"
     providers.write_text("[openai]\nrequests_per_minute = 6000\n", "utf-8")
     port, counting = free_port(), free_port()
-    environment = {
-        "HOLDFAST_PROVIDERS": str(providers),
-        "HOLDFAST_METRICS": f"127.0.0.1:{port}",
-        "HOLDFAST_PRICES": str(prices),
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-of-the-tests-1",
-    }
+    own = {"HOLDFAST_PROVIDERS": str(providers), "HOLDFAST_PRICES": str(prices)}
     model.fail(429, retry_after=0)
     model.calls([("look", {}), ("pay", {})])
     model.reply("sorry")
     model.call("send", match="second")
-    worker = ("worker", "mine:agents", "--data-dir", data)
-    with running(*worker, home=tmp_path / "w", agents=AGENTS, **environment) as serving:
-        serving.wait_for("serving")
-        environment["HOLDFAST_METRICS"] = f"127.0.0.1:{counting}"
-        counts = ("metrics", "--data-dir", data)
-        async with await AgentRunner.connect(agent="buyer", data_dir=data) as runner:
-            ids = [(await runner.chat("first")).task_id]
-            waiting = await runner.create_task("second", step_mode="automatic")
-            ids.append(waiting.task_id)
-            await until_status(runner, waiting, "waiting")
-            with running(*counts, home=tmp_path / "c", **environment) as counter:
-                counter.wait_for("Counting")
+    given: Any = {**own, "HOLDFAST_METRICS": f"127.0.0.1:{port}"}
+    async with worker_of(model, tmp_path, AGENTS, **given) as (_, runner):
+        counts = ("metrics", "--data-dir", str(tmp_path / "data"))
+        ids = [(await runner.chat("first")).task_id]
+        waiting = await runner.create_task("second", step_mode="automatic")
+        ids.append(waiting.task_id)
+        await until_status(runner, waiting, "waiting")
+        own["HOLDFAST_METRICS"] = f"127.0.0.1:{counting}"
+        with running(*counts, home=tmp_path / "c", **own) as counter:
+            counter.wait_for("Counting")
 
-                async def counted() -> bool:
-                    found = scraped(counting)
-                    is_listed = found["holdfast_open_tasks"].get(WAITING) == 1
-                    return is_listed and bool(found["holdfast_counted_at_seconds"])
+            async def counted() -> bool:
+                found = scraped(counting)
+                is_listed = found["holdfast_open_tasks"].get(WAITING) == 1
+                return is_listed and bool(found["holdfast_counted_at_seconds"])
 
-                await until(counted)
-                gauges, samples = scraped(counting), scraped(port)
-    assert own(samples).keys() | own(gauges).keys() == METRICS.keys()
-    for found in (own(samples), own(gauges)):
+            await until(counted)
+            gauges, samples = scraped(counting), scraped(port)
+    assert own_metrics(samples).keys() | own_metrics(gauges).keys() == METRICS.keys()
+    for found in (own_metrics(samples), own_metrics(gauges)):
         assert {name: {*METRICS[name].labels} for name in found} == dict(found)
     assert not [id for id in ids if id in str(samples) + str(gauges)]
     calls = samples["holdfast_model_seconds_count"]

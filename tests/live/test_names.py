@@ -1,11 +1,10 @@
 """Names: of apps, whose agents come in any order; of sessions; of several agents of a run."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from holdfast import (
     Agent,
@@ -14,9 +13,7 @@ from holdfast import (
     OutputGuardrail,
     RunConfig,
     Runner,
-    RunResult,
     RunState,
-    Task,
     ToolContext,
     UserError,
     handoff,
@@ -24,13 +21,13 @@ from holdfast import (
 )
 from holdfast.agents.agent_base import names_apart
 from holdfast.agents.items.run_items import HandoffOutputItem
-from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import CommandRefusedError, HoldfastError, InvalidArgumentError, NoWorkerError
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
+from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, build_workers
 from holdfast.testing import ScriptedModel, call
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
@@ -45,8 +42,10 @@ def saying(name: str, *script: Any, **options: Any) -> Agent:
     return Agent(name=name, model=model, **options)
 
 
-def app_of(*agents: Agent) -> App:
-    return App(name=DEFAULT_APP, agents=agents)
+def workers(rig: Rig, *agents: Agent, **options: Any) -> Workers:
+    """Serve agents of the default app."""
+    app = App(name=DEFAULT_APP, agents=agents)
+    return build_workers(rig.engine.client, app, archive=rig.engine.archive, **options)
 
 
 @pytest.fixture
@@ -59,16 +58,6 @@ def connect(rig: Rig) -> Callable[[str], AgentRunner]:
     return made
 
 
-@pytest.fixture
-def client(rig: Rig) -> Client:
-    return rig.engine.client
-
-
-@pytest.fixture
-def archive(rig: Rig) -> Archive:
-    return rig.engine.archive
-
-
 @pytest.fixture(scope="module")
 async def local() -> AsyncGenerator[AgentRunner]:
     async with AgentRunner.local(saying("ann"), saying("bob"), data_dir=None) as runner:
@@ -79,54 +68,50 @@ async def local() -> AsyncGenerator[AgentRunner]:
 
 
 async def test_a_worker_that_serves_its_agents_in_another_order_goes_on_with_their_tasks(
-    rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
+    rig: Rig, connect: Callable[[str], AgentRunner]
 ) -> None:
     first, second = saying(f"{rig.app}-first"), saying(f"{rig.app}-second")
     with pytest.raises(InvalidArgumentError, match="notify"):
-        build_workers(client, app_of(first), archive=archive, notify=[cast("Any", "nobody")])
-    tasks: list[tuple[AgentRunner, Task]] = []
-    async with build_workers(client, app_of(first, second), archive=archive):
-        for agent in (first, second):
-            runner = connect(agent.name)
-            tasks.append((runner, await runner.create_task("q")))
-    async with build_workers(client, app_of(second, first), archive=archive):
-        answers = [str(await runner.run_task(task)) for runner, task in tasks]
-    assert answers == [f"{first.name} says so", f"{second.name} says so"]
+        workers(rig, first, notify=["nobody"])
+    async with workers(rig, first, second):
+        runners = [connect(agent.name) for agent in (first, second)]
+        tasks = [await runner.create_task("q") for runner in runners]
+    async with workers(rig, second, first):
+        for runner, task in zip(runners, tasks, strict=True):
+            assert str(await runner.run_task(task)) == f"{runner.agent} says so"
 
 
 async def test_programs_of_the_default_app_that_share_no_agent_do_not_take_each_others_work(
-    rig: Rig, server: ServerInfo, archive: Archive, connect: Callable[[str], AgentRunner]
+    rig: Rig, server: ServerInfo, connect: Callable[[str], AgentRunner]
 ) -> None:
-    programs = [
-        await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)]) for _ in range(2)
-    ]
+    archive = rig.engine.archive
+    plugins = [HoldfastPlugin(archive=archive)]
+    programs = [await connect_embedded(server, plugins=plugins) for _ in range(2)]
     one, other = saying(f"{rig.app}-one"), saying(f"{rig.app}-other")
-    async with build_workers(programs[0], app_of(other), archive=archive):
+    apps = [App(name=DEFAULT_APP, agents=(each,)) for each in (one, other)]
+    async with build_workers(programs[0], apps[1], archive=archive):
         task = await connect(one.name).create_task("q")
         with pytest.raises(NoWorkerError, match=f"agent '{one.name}'"):
             await connect(one.name).run_task(task)
-        async with build_workers(programs[1], app_of(one), archive=archive):
+        async with build_workers(programs[1], apps[0], archive=archive):
             for _ in range(5):
                 assert str(await connect(one.name).chat("q")) == f"{one.name} says so"
             assert str(await connect(one.name).run_task(task)) == f"{one.name} says so"
 
 
 async def test_a_worker_is_told_of_queues_with_open_tasks_that_nobody_serves(
-    rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
+    rig: Rig, connect: Callable[[str], AgentRunner]
 ) -> None:
-    gone, here = f'{rig.app}-gone "it\'s"', saying(f"{rig.app}-here")
+    client, gone, here = rig.engine.client, f'{rig.app}-gone "it\'s"', saying(f"{rig.app}-here")
     lost = await connect(gone).create_task("q")
     kept = await connect(here.name).create_task("q")
-    async with build_workers(client, app_of(here), archive=archive) as workers:
+    async with workers(rig, here) as serving:
 
         async def told() -> dict[str, str]:
-            found = await unserved(client, workers.queues)
-            return {each.queue: each.text for each in found}
+            return {each.queue: each.text for each in await unserved(client, serving.queues)}
 
-        async def has_told() -> str:
-            return (await told()).get(queue_of(DEFAULT_APP, gone), "")
-
-        text = await until(has_told)
+        queue = queue_of(DEFAULT_APP, gone)
+        text = (await until(told, lambda found: queue in found))[queue]
         assert lost.task_id in text
         assert repr(gone) in text
         assert not [each for each in (await told()).values() if kept.task_id in each]
@@ -241,35 +226,20 @@ async def agents_of(runner: AgentRunner, task_id: str) -> list[str]:
     return [entry.step.step.agent for entry in entries if entry.step is not None]
 
 
-def who(result: RunResult) -> list[tuple[str, Any, Any]]:
-    """The handoffs of a run, with the users' agents."""
-    return [
-        (item.raw_item["output"], item.source_agent, item.target_agent)
-        for item in result.new_items
-        if isinstance(item, HandoffOutputItem)
-    ]
-
-
-def check_circle(team: Sequence[Agent], result: RunResult) -> None:
-    first, second, third = team
+async def test_agents_of_one_name_hand_over_in_a_circle(runner: AgentRunner) -> None:
+    first, second, third = team = circle()
+    result = await Runner.run(first, "q", runner=runner)
+    told = [agent.model.requests[0].instructions for agent in team]  # type: ignore[union-attr]
+    assert told == ["I am the first.", "I am the second.", "I am the third."]
     assert result.final_output == "It is done."
     assert result.last_agent is first
-    said = '{"assistant": "test"}'
-    assert who(result) == [(said, first, second), (said, second, third), (said, third, first)]
-    for (_, *found), wanted in zip(
-        who(result), [(first, second), (second, third), (third, first)], strict=True
-    ):
-        assert all(one is other for one, other in zip(found, wanted, strict=True))
+    handed = [item for item in result.new_items if isinstance(item, HandoffOutputItem)]
+    assert [item.raw_item["output"] for item in handed] == ['{"assistant": "test"}'] * 3
+    assert [id(item.source_agent) for item in handed] == [id(agent) for agent in team]
+    assert [id(item.target_agent) for item in handed] == [id(second), id(third), id(first)]
     asked = [item.agent for item in result.new_items if item.type == "handoff_call_item"]
     assert [id(agent) for agent in asked] == [id(agent) for agent in team]
     assert all(agent.name == "test" for agent in team)
-
-
-async def test_agents_of_one_name_hand_over_in_a_circle(runner: AgentRunner) -> None:
-    team = circle()
-    check_circle(team, await Runner.run(team[0], "q", runner=runner))
-    told = [agent.model.requests[0].instructions for agent in team]  # type: ignore[union-attr]
-    assert told == ["I am the first.", "I am the second.", "I am the third."]
 
 
 async def test_so_do_instructions_tools_predicates_guardrails_and_filters_of_the_model(

@@ -10,7 +10,7 @@ from holdfast.archive.archive import Archive
 from holdfast.cli.commands.open_questions import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.client.agent_runner.task_client.task_client import TaskEnds
-from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
+from holdfast.errors import TaskExistsError
 from holdfast.reading.audit.verification import IN_RUN, OPEN
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
@@ -133,20 +133,3 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
     assert (await read_recorded(other.reader, task_id)).task.status == "finished"
     with pytest.raises(TaskExistsError):
         await other.create_task("Go.", task_id=task_id)
-
-
-async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(rig: Rig, writes: Writes) -> None:
-    agent = rig.agent()
-    await rig.serve(agent)
-    runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    rig.model.reply("early")
-    running = asyncio.create_task(Runner.run(agent, "Go.", runner=runner, task_id=task_id))
-    await writes.first()
-    await runner.client.get_workflow_handle(task_id).signal("abandon", {"id": "a", "by": "ann"})
-    writes.go_on()
-    with pytest.raises(TaskAbandonedError):
-        await running
-    assert (await runner.get_task(task_id)).status == "abandoned"
-    assert await runner.verify(task_id) == []
-    with pytest.raises(TaskClosedError):
-        await runner.finalize_response(task_id)

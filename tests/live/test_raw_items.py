@@ -1,15 +1,11 @@
 """Raw items of runs: objects of the `openai` package with the provider's ids."""
 
-import json
 from typing import Any
 
-from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
 from holdfast import Runner, RunState
 from holdfast.agents_sdk import ItemHelpers
-from holdfast.models import ChatCompletionsModel
-from holdfast.models.openai.item_contents import FAKE_ID
 from holdfast.testing import FakeOpenAI, call
 from tests.support.runs import Runs, look
 
@@ -54,40 +50,3 @@ def sent_ids(model: FakeOpenAI) -> list[str]:
     """List the ids of all items that a model was sent."""
     sent = [item for request in model.requests for item in request.body.get("input", ())]
     return [item["id"] for item in sent if "id" in item]
-
-
-async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
-    run: Runs, openai_client: AsyncOpenAI
-) -> None:
-    agent = await run.serve(look)
-    run.model.add(call("look", {"where": "there"}), "done")
-    result = await run("q")
-    called, told, said = (each.raw_item for each in result.new_items)
-    made = [each.model_dump(exclude_unset=True) for each in (called, said)]
-    shown = [{"content": "q", "role": "user"}, made[0], dict(told), made[1]]
-    listed = result.to_input_list()
-    assert json.dumps(listed) == json.dumps(shown)  # in the same order of members, too
-    assert list(listed[1]) == ["arguments", "call_id", "name", "type", "id", "status"]
-    assert list(listed[2]) == ["call_id", "output", "type"]
-    assert list(listed[3]) == ["id", "content", "role", "status", "type"]
-    assert list(listed[3]["content"][0]) == ["annotations", "text", "type", "logprobs"]
-
-    run.model.reply("again")
-    given = [*listed, {"content": "more", "role": "user"}]
-    again = await run(given)
-    assert again.to_input_list()[: len(given)] == given
-    assert sent_ids(run.model) == []
-    before = [item.get("role") or item["type"] for item in run.model.requests[-1].body["input"]]
-    assert before == ["user", "function_call", "function_call_output", "assistant", "user"]
-    assert run.model.requests[-1].body["input"][3] == {"role": "assistant", "content": "done"}
-    read = await Runner.run(agent, RunState.of(again.task_id), runner=run.runner)
-    assert json.dumps(read.to_input_list()) == json.dumps(again.to_input_list())
-
-    client = openai_client.with_options(base_url=run.model.base_url)
-    other = await run.serve(look, model=ChatCompletionsModel("m", client=client))
-    run.model.reply("there")
-    asked = [*again.to_input_list(), {"role": "user", "content": "where?"}]
-    last = await Runner.run(other, asked, runner=run.runner)
-    roles = [each["role"] for each in run.model.requests[-1].body["messages"]]
-    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
-    assert last.to_input_list()[-1]["id"] == FAKE_ID

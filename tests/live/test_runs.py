@@ -1,4 +1,4 @@
-"""Runs: how they are asked for, decided on, resumed here or elsewhere, and what errors leave."""
+"""Runs: how they are asked for, decided on, resumed, told of, and what errors leave."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,19 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
+from holdfast import RunContextWrapper, RunHooks, Runner, UserError, tool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskClosedError
+from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import call
-from tests.support.rig import Rig, until
-from tests.support.runs import Runs, look, tools
-
-
-@tool(needs_approval=True)
-def pay(to: str = "ann") -> str:
-    """Pay somebody."""
-    return f"paid {to}"
+from tests.support.rig import Rig, until, until_status
+from tests.support.runs import Runs, look, pay, tools
 
 
 @pytest.mark.parametrize(
@@ -62,15 +57,6 @@ async def test_a_state_may_be_run_with_the_session_that_it_has(run: Runs) -> Non
     run.model.reply("done")
     assert (await run(state, session="s1")).final_output == "done"
     assert (await run(state, session=run.runner.session("s1"))).final_output == "done"
-
-
-async def test_a_state_without_a_session_is_given_none(run: Runs) -> None:
-    run.model.call("pay")
-    state = (await run("q", pay)).to_state()
-    with pytest.raises(UserError, match="has no session, and keeps it"):
-        await run(state, session="s1")
-    with pytest.raises(UserError, match="cannot be run as 'other'"):
-        await run(state, task_id="other")
 
 
 @pytest.mark.parametrize(
@@ -150,52 +136,7 @@ async def test_input_added_beside_a_decision_is_read_or_its_sender_is_told_that_
         await run(late)
 
 
-# ---- what a run leaves with an error
-
-
-@dataclass
-class Counted:
-    """A context."""
-
-    n: int = 0
-
-
-@tool(effect="read")
-def count(ctx: ToolContext[Any]) -> str:
-    """Count."""
-    ctx.context.n += 1
-    return str(ctx.context.n)
-
-
-async def test_an_error_has_what_the_run_had_made_and_the_context_too(run: Runs) -> None:
-    run.model.call("count")
-    context = Counted()
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await run("q", count, context=context, max_turns=1)
-    data = caught.value.run_data
-    assert [each.type for each in data.new_items] == ["tool_call_item", "tool_call_output_item"]
-    assert (data.input, data.last_agent.name, len(data.raw_responses)) == ("q", "agent", 1)
-    assert data.context_wrapper.context is context
-    assert context.n == 1
-
-
 # ---- runs that wait for a person: decided on and resumed, here or elsewhere
-
-
-async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
-    run: Runs, rig: Rig
-) -> None:
-    rig.model.fail(401)
-    context: dict[str, int] = {"n": 1}
-    agent = await run.serve(look)
-    with pytest.raises(StepFailedError) as caught:
-        await run([{"role": "user", "content": "q"}], context=context)
-    rig.model.reply("done")
-    other = rig.runner()
-    result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=other)
-    assert result.final_output == "done"
-    assert result.input == [{"role": "user", "content": "q"}]
-    assert result.context_wrapper.context == {"n": 1}
 
 
 @dataclass
@@ -261,7 +202,126 @@ async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs) -> None
         await Runner.run(run.rig.agent(name="other"), one.to_state(), runner=run.runner)
     with pytest.raises(UserError, match="not a state"):
         await RunState.from_string(run.agent, "{}")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserError, match="session"):
+    with pytest.raises(UserError, match="has no session, and keeps it"):
         await run(one.to_state(), session="s")
+    with pytest.raises(UserError, match="cannot be run as 'other'"):
+        await run(one.to_state(), task_id="other")
     with pytest.raises(UserError, match="user messages"):
         one.to_state().add_input([{"role": "assistant", "content": "x"}])
+
+
+# ---- hooks of runs: told from the record, in the process that called Runner.run
+
+
+class Counter(RunHooks):
+    """Counts in the caller's context."""
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        del agent, response
+        context.context["calls"] += 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
+    rig: Rig, *, streams: bool
+) -> None:
+    @tool
+    def buy(ctx: RunContextWrapper[dict[str, Any]], euros: int) -> str:
+        """Buy."""
+        ctx.context["spent"] += euros
+        ctx.context["bought"].append(euros)
+        ctx.context["of"]["a"] = euros
+        return "bought"
+
+    agent = rig.agent(buy)
+    await rig.serve(agent)
+    rig.model.add(call("buy", {"euros": 3}), "done")
+    bought: list[int] = []
+    context: dict[str, Any] = {"calls": 0, "spent": 0, "bought": bought, "own": {1, 2}}
+    context["of"] = {"z": 0}
+    more: Any = {"context": context, "hooks": Counter(), "runner": rig.runner()}
+    if streams:
+        async for _ in Runner.run_streamed(agent, "q", **more).stream_events():
+            context["own"].add(3)
+    else:
+        await Runner.run(agent, "q", **more)
+    own = {1, 2, 3} if streams else {1, 2}
+    assert str(context.pop("of")) == "{'z': 0, 'a': 3}"  # in the order in which they were made
+    assert context == {"calls": 2, "spent": 3, "bought": [3], "own": own}
+    assert context["bought"] is bought
+
+
+async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(run: Runs) -> None:
+    @tool(effect="read")
+    async def hold() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    class BrokenError(ValueError):
+        """An error that counts as false, as one with the length of an empty list."""
+
+        def __len__(self) -> int:
+            return 0
+
+    class Broken(RunHooks):
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
+            raise BrokenError("the hook is broken")
+
+    run.model.call("hold")
+    with pytest.raises(BrokenError, match="the hook is broken"):
+        await run("q", hold, hooks=Broken(), task_id=f"{run.rig.app}-hook")
+    task = await until_status(run.runner, f"{run.rig.app}-hook", "abandoned")
+    assert "on_llm_start" in task.error
+    assert "the hook is broken" in task.error
+
+
+async def test_usage_of_a_nested_agent_counts_from_the_end_of_its_call(rig: Rig) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Told(RunHooks):
+        async def on_llm_end(self, context: Any, *_: Any) -> None:
+            told.append(("llm_end", context.usage.requests))
+
+        async def on_tool_end(self, context: Any, *_: Any) -> None:
+            told.append(("tool_end", context.usage.requests))
+
+        async def on_agent_end(self, context: Any, *_: Any) -> None:
+            told.append(("agent_end", context.usage.requests))
+
+    helper = rig.agent(name="helper")
+    agent = rig.agent(helper.as_tool(), name="agent")
+    await rig.serve(agent)
+    rig.model.add(call("helper", {"input": "q"}), "of the helper", "done")
+    result = await Runner.run(agent, "q", hooks=Told(), runner=rig.runner())
+    assert result.context_wrapper.usage.requests == 3
+    assert told == [("llm_end", 1), ("tool_end", 2), ("llm_end", 3), ("agent_end", 3)]
+
+
+class OwnError(Exception):
+    """What a program's own model raises."""
+
+
+class OwnModel:
+    """A model of one method, which fails without a word on what kind of failure that is."""
+
+    name = "own"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        del request
+        raise OwnError("broken")
+
+
+async def test_the_call_of_a_model_that_raises_an_error_of_its_own_has_begun(run: Runs) -> None:
+    told: list[str] = []
+
+    class Told(RunHooks):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            told.append("agent_start")
+
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
+            told.append("llm_start")
+
+    await run.serve(model=OwnModel())
+    with pytest.raises(StepFailedError, match="OwnError: broken"):
+        await run("q", hooks=Told())
+    assert told == ["agent_start", "llm_start"]

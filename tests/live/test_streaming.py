@@ -5,17 +5,18 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
+from holdfast import Agent, AgentRunner, RunHooks, Runner, TaskStep, TaskStepOutput, tool
 from holdfast.activities.heartbeat import Pulse
-from holdfast.agents.hooks import RunHooks
+from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.errors import MaxTurnsExceeded, TaskExistsError, UserError
 from holdfast.reading.reader import Reader
-from holdfast.reading.streams.hub import LocalHub
+from holdfast.reading.streams.hub import LocalHub, local_turns
 from holdfast.reading.streams.reader import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
@@ -27,8 +28,9 @@ from holdfast.reading.streams.reader import (
 from holdfast.testing import call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
-from tests.support.rig import Rig, event_types, histories
-from tests.support.runs import Runs, Served, look, pay
+from tests.support import forked
+from tests.support.rig import Rig, activities_of, event_types, histories, until
+from tests.support.runs import Runs, Served, look, outputs, pay
 from tests.support.workers import Doing, ends
 
 
@@ -111,20 +113,31 @@ def streaming(rig: Rig) -> Streaming:
     return Streaming(rig)
 
 
-async def test_an_answer_is_told_while_it_is_made(streaming: Streaming) -> None:
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_an_answer_is_told_while_it_is_made_and_elsewhere_by_heartbeats(
+    streaming: Streaming, where: str
+) -> None:
     streaming.model.paced("one two three", piece=4, hold_after=2)
     run = await streaming()
+
+    def events(offset: int = 0) -> AsyncIterator[StreamEvent]:
+        if where == "here":
+            return run.stream_events(offset)  # type: ignore[no-any-return]
+        return elsewhere(streaming.runner, run.task_id, offset)
+
+    await streaming.model.until_held()
     got: list[StreamEvent] = []
     async with asyncio.timeout(100):
-        async for event in run.stream_events():
+        async for event in events():
             got.append(event)
             if said(got) == "one two ":
                 break
         assert not run.is_complete
         streaming.model.release()
-        rest = await read(run.stream_events(got[-1].offset))
-    assert said([*got, *rest]) == "one two three"
-    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
+        got += await read(events(got[-1].offset))
+    assert said(got) == "one two three"
+    assert words(got) == ["agent agent", *TEXT, "completed", "message_output_created"]
+    await run.result()
 
 
 @pytest.fixture
@@ -151,23 +164,6 @@ async def test_an_answer_that_is_read_in_the_process_of_its_worker_costs_no_hear
             told.clear()  # it may have begun before its reader
             streaming.model.release()
     assert (said(got), told) == ("one two three", [])
-
-
-async def test_readers_elsewhere_see_answers_by_heartbeats(streaming: Streaming) -> None:
-    streaming.model.paced("one two three", piece=4, hold_after=2)
-    run = await streaming()
-    await streaming.model.until_held()
-    got: list[StreamEvent] = []
-    async with asyncio.timeout(100):
-        async for event in elsewhere(streaming.runner, run.task_id):
-            got.append(event)
-            if said(got) == "one two ":
-                break
-    streaming.model.release()
-    rest = await read(elsewhere(streaming.runner, run.task_id, got[-1].offset))
-    assert said([*got, *rest]) == "one two three"
-    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
-    await run.result()
 
 
 async def elsewhere(
@@ -315,18 +311,24 @@ MEMBERS: dict[str, Any] = {
 """What a run has that has made nothing, as the Agents SDK has it."""
 
 
-async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(run: Runs) -> None:
+async def test_what_a_run_has_and_says_before_it_is_complete_and_after_it_failed(run: Runs) -> None:
     run.model.call("look")
     agent = await run.serve(look)
     context = {"a": 1}
     stream = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1, context=context)
+    assert str(stream).startswith("RunResultStreaming (in progress, turn 0):\n  task: ")
+    assert "final output: none" in str(stream)
     assert {name: getattr(stream, name) for name in MEMBERS} == MEMBERS
     assert stream.context_wrapper.context is context
     assert stream.usage.requests == 0
     assert stream.to_state().task_id == stream.task_id
     assert stream.final_output_as(str) is None
-    with pytest.raises(MaxTurnsExceeded):
+    with pytest.raises(MaxTurnsExceeded) as caught:
         await stream.result()
+    assert str(stream).startswith("RunResultStreaming (failed with MaxTurnsExceeded):")
+    assert "new items: 2" in str(stream)
+    assert str(caught.value.run_data).startswith("RunData:")
+    assert caught.value.run_data.context_wrapper.context is context
     assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
     assert len(stream.raw_responses) == stream.usage.requests == 1
     assert stream.last_response_id
@@ -334,6 +336,18 @@ async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(run: Run
     assert len(stream.to_input_list()) == 3
     with pytest.raises(AttributeError):
         _ = stream.no_such_thing
+    run.model.reply("done")
+    done = Runner.run_streamed(agent, "q", runner=run.runner)
+    await done.result()
+    assert str(done).startswith("RunResultStreaming (complete):")
+    assert "final output (str): done" in str(done)
+    run.model.hang("done")
+    left = Runner.run_streamed(agent, "q", runner=run.runner)
+    await run.model.until_held()
+    left.cancel()
+    assert str(left).startswith("RunResultStreaming (cancelled):")
+    run.model.release()
+    await take(left, [])
 
 
 def standing(events: list[StreamEvent]) -> list[str]:
@@ -390,28 +404,174 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     assert [e.steps for e in events if e.kind == "step_undone"] == [("s2",), ("s2",), ("s1",)]
 
 
-async def test_a_printed_stream_says_how_far_the_run_is(run: Runs) -> None:
-    run.model.add(paced("done", hold_after=1))
+# ---- turns: the next one begins once the readers in this process have come back
+
+
+NEVER = 1000.0
+
+
+@pytest.fixture
+def run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Run agents whose turns wait for their readers as long as it takes."""
+    monkeypatch.setattr(local_turns, "patience", NEVER)
+    return Runs(rig)
+
+
+def is_output(event: StreamEvent) -> bool:
+    return event.type == "run_item_stream_event" and event.name == "tool_output"
+
+
+async def until_output(events: AsyncGenerator[StreamEvent]) -> None:
+    """Read until a tool has an output, and do not come back."""
+    async with asyncio.timeout(60):
+        while not is_output(await anext(events)):
+            pass
+
+
+async def until_second_turn(run: Runs, task_id: str) -> None:
+    """Wait until the activity of the second step runs."""
+
+    async def runs() -> bool:
+        found = await run.runner.client.get_workflow_handle(task_id).describe()
+        pending = found.raw_description.pending_activities
+        count = [each.activity_type.name for each in pending].count("step")
+        assert found.raw_description.workflow_execution_info.status == 1, "the run has gone on"
+        return count == 1 and (await run.runner.get_task(task_id)).steps == 1
+
+    await until(runs)
+
+
+async def stopped(run: Runs, stream: RunResultStreaming) -> None:
+    """Read a stream, and stop it at the last event of its turn, when the next one is to begin."""
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if is_output(event):
+                await until_second_turn(run, stream.task_id)
+                stream.cancel(mode="after_turn")
+
+
+async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_turn(
+    run: Runs,
+) -> None:
+    told: list[str] = []
+
+    class Told(RunHooks):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            told.append(agent.name)
+
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
+            told.append("asks")
+
+    run.model.call("look")
     agent = await run.serve(look)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    await run.model.until_held()
-    assert str(stream).startswith("RunResultStreaming (in progress, turn 0):\n  task: ")
-    assert "final output: none" in str(stream)
-    run.model.release()
-    await stream.result()
-    assert str(stream).startswith("RunResultStreaming (complete):")
-    assert "final output (str): done" in str(stream)
-    run.model.call("look", {})
-    failed = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1)
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await failed.result()
-    assert str(failed).startswith("RunResultStreaming (failed with MaxTurnsExceeded):")
-    assert "new items: 2" in str(failed)
-    assert str(caught.value.run_data).startswith("RunData:")
-    run.model.add(paced("done", hold_after=1))
-    left = Runner.run_streamed(agent, "q", runner=run.runner)
-    await run.model.until_held()
-    left.cancel()
-    assert str(left).startswith("RunResultStreaming (cancelled):")
-    run.model.release()
-    await take(left, [])
+    stream = Runner.run_streamed(agent, "q", runner=run.runner, hooks=Told(), by="ann")
+    await stopped(run, stream)
+    assert stream.is_complete
+    assert (stream.final_output, outputs(stream)) == (None, ["seen here"])
+    assert stream.context_wrapper.usage.requests == len(run.model.requests) == 1
+    assert told == ["agent", "asks"]
+    [step] = await run.runner.get_upcoming_steps(stream.task_id)
+    assert step.step_id == "s2"
+    assert (await run.runner.get_task(stream.task_id)).status == "paused"
+
+    run.model.reply("done")
+    state = stream.to_state()
+    state.add_input("be brief")
+    result = await Runner.run(agent, state, runner=run.runner, by="eve")
+    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
+    said = [m.text for m in run.model.requests[-1].messages if m.role == "user"]
+    assert said == ["q", "be brief"]
+    assert result.context_wrapper.usage.requests == len(run.model.requests) == 2
+    scheduled = await activities_of(run.runner.client, stream.task_id)
+    assert scheduled.count("step") == 3  # the second one did not begin at first
+    failed = [e for e in await run.runner.audit(stream.task_id) if e.status == "failed"]
+    assert failed == []
+
+
+async def test_a_run_begun_without_a_stream_is_stopped_after_its_turn_as_well(run: Runs) -> None:
+    run.model.call("pay")
+    agent = await run.serve(pay)
+    asking = await Runner.run(agent, "q", runner=run.runner, by="ann")
+    state = asking.to_state()
+    state.approve(asking.interruptions[0])
+    stream = Runner.run_streamed(agent, state, runner=run.runner, by="ann")
+    await stopped(run, stream)
+    assert (stream.final_output, len(run.model.requests)) == (None, 1)
+    run.model.reply("done")
+    result = await Runner.run(agent, stream.to_state(), runner=run.runner, by="ann")
+    assert (result.final_output, len(run.model.requests)) == ("done", 2)
+
+
+@pytest.mark.parametrize("how", ["dropped", "cancelled"])
+async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(run: Runs, how: str) -> None:
+    run.model.add(call("look"), "done")
+    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
+    events, read = stream.stream_events(), asyncio.Event()
+
+    async def consume() -> None:
+        await until_output(events)
+        read.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(60):
+        if how == "dropped":
+            await until_output(events)
+            await until_second_turn(run, stream.task_id)
+            del events
+        else:
+            consumer = asyncio.create_task(consume())
+            await read.wait()
+            await until_second_turn(run, stream.task_id)
+            consumer.cancel()
+            await asyncio.gather(consumer, return_exceptions=True)
+        assert (await stream.result()).final_output == "done"
+
+
+async def test_a_stop_reaches_a_worker_in_the_loop_of_the_engine_and_an_open_iterator_no_end(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        *forked.command("program.py"), cwd=tmp_path, stdout=pipe, stderr=pipe
+    )
+    out, err = await child.communicate()
+    assert out.decode().split() == ["None", "1", "done", "2", "read"]
+    assert b"generator" not in err
+
+
+PROGRAM = """
+import asyncio
+from holdfast import Agent, Runner, tool
+from holdfast.client.runner.engines import configure
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import ToolCall
+
+@tool
+def look():
+    return "seen"
+
+@tool(effect="read")
+async def wait():
+    await asyncio.Event().wait()
+
+async def main():
+    looks, waits = (ToolCall(id="c", name=name, arguments="{}") for name in ("look", "wait"))
+    model = ScriptedModel([looks, "done", waits])
+    agent = Agent(name="a", model=model, tools=[look, wait])
+    stream = Runner.run_streamed(agent, "Q")
+    async for event in stream:
+        if getattr(event, "name", "") == "tool_output":
+            stream.cancel(mode="after_turn")
+    print(stream.final_output, model.calls)
+    result = await Runner.run(agent, stream.to_state())
+    print(result.final_output, model.calls)
+    events = Runner.run_streamed(agent, "Q").stream_events()
+    async for event in events:
+        if event.type == "run_item_stream_event":
+            break
+    print("read")
+
+configure(data_dir="data")
+asyncio.run(main())
+"""

@@ -9,6 +9,7 @@ from opentelemetry import trace as api
 
 from holdfast import RunConfig, Runner, StepFailedError, ToolContext, Usage, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -209,17 +210,9 @@ def test_a_command_hands_over_its_spans_before_it_ends(tmp_path: Path) -> None:
     assert {"chat offline", "step s1", "execute_tool add", "step s2"} < set(names)
 
 
-async def test_what_was_undone_has_spans_of_its_own(rig: Rig, spans: Spans) -> None:
-    def cancel(ctx: ToolContext, effect: Any) -> str:
-        return "cancelled"
-
-    @tool(effect="reversible", undo=cancel)
-    def book(where: str) -> str:
-        """Book."""
-        return f"booked {where}"
-
+async def test_what_was_undone_has_spans_of_its_own(rig: Rig, spans: Spans, book: Tool) -> None:
     runner = await rig.make(book, pay)
-    rig.model.add(call("book", {"where": "rome"}), call("pay"))
+    rig.model.add(call("book", {"city": "rome"}), call("pay"))
     task = await step_a_task(runner)
     await runner.run_step(task)  # waits for approval
     await runner.undo_step(task)

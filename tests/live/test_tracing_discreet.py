@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.agents.handoffs.handoff import handoff
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from holdfast.testing import call
 from holdfast.tracing import trace
@@ -27,6 +28,12 @@ class Reason(BaseModel):
     """Why a handoff is made."""
 
     why: str
+
+
+@tool(needs_approval=True)
+def pay(amount: str) -> str:
+    """Pay."""
+    return f"paid {amount}"
 
 
 def marked(spans: list[Seen]) -> set[str]:
@@ -69,11 +76,6 @@ async def test_a_run_with_everything_in_it(
     def stumble(where: str) -> str:
         """Fail."""
         raise LookupError(f"nothing {where}")
-
-    @tool(needs_approval=True)
-    def pay(amount: str) -> str:
-        """Pay."""
-        return f"paid {amount}"
 
     def passes(*_: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(MARK, tripwire_triggered=False)
@@ -146,24 +148,11 @@ async def test_a_run_with_everything_in_it(
 
 @pytest.mark.parametrize("switch", ["run"], indirect=True)
 async def test_what_people_say_to_end_or_undo_a_task(
-    rig: Rig, spans: Spans, switch: Switch
+    rig: Rig, spans: Spans, switch: Switch, book: Tool
 ) -> None:
-    def cancel(_ctx: Any, _effect: Any) -> str:
-        return MARK
-
-    @tool(effect="reversible", undo=cancel)
-    def book(where: str) -> str:
-        """Book."""
-        return f"booked {where}"
-
-    @tool(needs_approval=True)
-    def pay(amount: str) -> str:
-        """Pay."""
-        return f"paid {amount}"
-
     agent = rig.agent(book, pay)
     runner = await rig.serving(agent)
-    rig.model.add(call("book", {"where": MARK}), call("pay", {"amount": MARK}))
+    rig.model.add(call("book", {"city": MARK}), call("pay", {"amount": MARK}))
     result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
     approval = await ask(runner, result.task_id)
     rig.model.fail(401, message=MARK)

@@ -12,11 +12,12 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import AgentRunner, Message, Task, TaskStep, TaskStepOutput, tool
-from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError, StepFailedError, UnfitAnswerError
 from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
+    AgentWorker,
     ConstantComponent,
     CustomAgentWorker,
     FunctionAgentWorker,
@@ -30,7 +31,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
-from tests.support.rig import Rig, World
+from tests.support.rig import Rig
 from tests.support.workers import Doing, said
 
 PLANNING = "plan how to"
@@ -73,28 +74,13 @@ async def steps_of(runner: AgentRunner, task: Task) -> list[str]:
     return [output.task_step.step_id for output in await runner.get_completed_steps(task)]
 
 
-async def test_a_sub_task_is_undone_alone_and_done_again(rig: Rig) -> None:
-    world = World()
-
-    def cancel(effect: Effect) -> str:
-        world.done.append(f"cancel {effect.arguments['what']}")
-        return "cancelled"
-
-    @tool(undo=cancel)
-    async def book(what: str) -> str:
-        """Book."""
-        world.done.append(f"book {what}")
-        return f"booked {what}"
-
+async def test_a_sub_task_is_undone_alone_and_done_again(rig: Rig, book: Tool) -> None:
     runner = await rig.make(book, worker=PlanAndSolveAgentWorker(refine=False))
     rig.model.reply(DIAMOND, match=PLANNING)
     solves(rig.model, a="res a", c="res c", d="res d")
-    rig.model.add(
-        call("book", {"what": "plane"}, match=part("b")), reply("by plane", match=part("b"))
-    )
-    rig.model.add(
-        call("book", {"what": "train"}, match=part("b")), reply("by train", match=part("b"))
-    )
+    for how in ("plane", "train"):
+        booked = call("book", {"city": how}, match=part("b"))
+        rig.model.add(booked, reply(f"by {how}", match=part("b")))
     task = await runner.create_task("the request")
     for _ in range(2):
         await runner.run_step(task)
@@ -103,7 +89,7 @@ async def test_a_sub_task_is_undone_alone_and_done_again(rig: Rig) -> None:
     assert (await runner.undo_step(task, by="ann", reason="too loud")).steps == ("p1:b",)
     assert await runner.get_upcoming_steps(task) == before
     assert str(await runner.run_step(task)) == "by train"
-    assert world.done == ["book plane", "cancel plane", "book train"]
+    assert rig.world.done == ["book plane", "cancel plane", "book train"]
     again = [r for r in rig.model.requests if r.holds(part("b"))][2]
     assert again.holds("too loud")  # the sub-task's model is told, on its own messages
     assert str(await runner.run_task(task)) == "res d"
@@ -226,48 +212,6 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(rig: R
     ]
 
 
-# ---- errors
-
-
-def _refuse(where: str) -> str:
-    """Look."""
-    raise OSError("the door is shut")
-
-
-def _raises(x: str) -> str:
-    raise KeyError(x)
-
-
-@pytest.mark.parametrize(
-    ("worker", "text"),
-    [
-        (
-            PipelineAgentWorker([calls("f", _raises)], [link("input", "f")], output="f"),
-            "Component 'f' failed: KeyError: 'q'",
-        ),
-        (
-            PipelineAgentWorker([ToolComponent("t")], [link("input", "t", to="x")], output="t"),
-            "Component 't' calls tool 't', which agent 'agent' does not have.*'_refuse'",
-        ),
-        (
-            PipelineAgentWorker(
-                [PromptComponent("p", "{x}")],
-                [link("input", "p", when=lambda text: text != "q")],
-                output="p",
-            ),
-            "Component 'p' is the output of the pipeline and did not run.*were off: input -> p.x",
-        ),
-    ],
-)
-async def test_an_error_names_its_component(
-    rig: Rig, worker: PipelineAgentWorker, text: str
-) -> None:
-    runner = await rig.make(_refuse, worker=worker)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match=text):
-        await runner.run_step(task)
-
-
 # ---- functionAgentWorker: any function is a step; what it has made is not made again
 
 
@@ -367,21 +311,6 @@ def _by_name(*, text: str) -> str:
 def test_a_function_that_is_no_step_is_refused(function: Any, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         FunctionAgentWorker(function)
-
-
-async def test_no_answer_and_no_data_are_refused(rig: Rig) -> None:
-    returned: list[Any] = ["healed", object(), None]
-
-    async def gives(text: str) -> Any:
-        return returned.pop()
-
-    runner = await rig.make(worker=FunctionAgentWorker(gives))
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="Function 'gives' returned None, not an answer"):
-        await runner.run_step(task)
-    with pytest.raises(StepFailedError, match="Function 'gives' returned a object that cannot be"):
-        await runner.run_step(task)
-    assert str(await runner.run_step(task)) == "healed"
 
 
 # ---- CustomAgentWorker: one method from state to state, whatever happens in between
@@ -511,20 +440,60 @@ async def test_a_mistake_parks_the_step_which_can_be_run_again_when_it_is_correc
     assert (await runner.run_step(task)).output == "counted 1"
 
 
+class Wrong(Custom):
+    initial_state = {"output": 1}  # noqa: RUF012  the mistake under test
+
+
+def giving(answer: Any) -> FunctionAgentWorker:
+    async def gives(text: str) -> Any:
+        return answer
+
+    return FunctionAgentWorker(gives)
+
+
+def piped(component: Any, *links: Any) -> PipelineAgentWorker:
+    return PipelineAgentWorker([component], [*links], output=component.name)
+
+
+def _refuse(where: str) -> str:
+    """Look."""
+    raise OSError("the door is shut")
+
+
+def _raises(x: str) -> str:
+    raise KeyError(x)
+
+
+@pytest.mark.parametrize(
+    ("worker", "text"),
+    [
+        (piped(calls("f", _raises), link("input", "f")), "Component 'f' failed: KeyError: 'q'"),
+        (
+            piped(ToolComponent("t"), link("input", "t", to="x")),
+            "Component 't' calls tool 't', which agent 'agent' does not have.*'_refuse'",
+        ),
+        (
+            piped(PromptComponent("p", "{x}"), link("input", "p", when=lambda text: text != "q")),
+            "Component 'p' is the output of the pipeline and did not run.*were off: input -> p.x",
+        ),
+        (giving(None), "Function 'gives' returned None, not an answer"),
+        (giving(object()), "Function 'gives' returned a object that cannot be"),
+        (Wrong(anew), "The initial state of Wrong has the key 'output'"),
+    ],
+)
+async def test_an_error_names_the_component_the_function_or_the_class(
+    rig: Rig, worker: AgentWorker, text: str
+) -> None:
+    runner = await rig.make(_refuse, worker=worker)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match=text):
+        await runner.run_step(task)
+
+
 @pytest.mark.parametrize("key", ["input", "output"])
 async def test_a_reserved_key_is_refused_when_the_worker_is_made(key: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"the key '{key}', which is reserved"):
         Custom(anew, {key: 1})
-
-
-async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(rig: Rig) -> None:
-    class Wrong(Custom):
-        initial_state = {"output": 1}  # noqa: RUF012  the mistake under test
-
-    runner = await rig.make(worker=Wrong(anew))
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="The initial state of Wrong has the key 'output'"):
-        await runner.run_step(task)
 
 
 class Verdict(BaseModel):
@@ -539,15 +508,6 @@ async def judge_twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     two = await ctx.call_model([user("two")], output_type=list[int])
     assert isinstance(one.parsed, Verdict)
     return TaskStepOutput(output=[one.parsed.good, two.parsed], task_step=step, is_last=True)
-
-
-async def test_a_model_call_with_a_type_gives_a_validated_object_also_when_replayed(
-    rig: Rig,
-) -> None:
-    runner = await rig.make(worker=Doing(judge_twice))
-    rig.model.add('{"good": true}', '{"response": [1, 2]}')
-    task = await runner.create_task("q")
-    assert (await runner.run_step(task)).output == [True, [1, 2]]
 
 
 async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_again(
@@ -583,17 +543,11 @@ def twice(x: str, state: dict[str, Any]) -> tuple[str, bool]:
     return f"re {x}", state["runs"] > 1
 
 
-def once(x: str) -> str:
-    return f"re {x}"
-
-
-def pipeline(function: Any = once) -> PipelineAgentWorker:
-    return PipelineAgentWorker(
-        [FunctionComponent("f", function)], [link("input", "f", to="x")], output="f"
-    )
-
-
-WORKERS = [FunctionAgentWorker(echo_step), Echo(), pipeline(twice)]
+WORKERS = [
+    FunctionAgentWorker(echo_step),
+    Echo(),
+    piped(calls("f", twice), link("input", "f", to="x")),
+]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
@@ -612,6 +566,3 @@ async def test_each_question_stays_with_its_answer(rig: Rig, worker: Any) -> Non
         ("user", "two"),
         ("assistant", "re two"),
     ]
-
-
-# ---- workers that are no AgentWorker

@@ -5,12 +5,15 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast import AgentRunner
+from holdfast.archive.encryption.keys import Keys
+from holdfast.testing import FakeOpenAI
 from tests.support import forked
 
 HIDDEN = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
@@ -79,3 +82,17 @@ def running(
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+@asynccontextmanager
+async def worker_of(
+    model: FakeOpenAI, home: Path, agents: str, *, keys: Keys | None = None, **variables: str
+) -> AsyncGenerator[tuple[Program, AgentRunner]]:
+    """Run a worker process of agent `buyer`, by the fake API, and connect with it."""
+    data = str(home / "data")
+    arguments = ("worker", "mine:agents", "--data-dir", data)
+    api = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-of-the-tests-1"}
+    with running(*arguments, home=home / "w", agents=agents, **api, **variables) as worker:
+        worker.wait_for("serving")
+        async with await AgentRunner.connect(agent="buyer", data_dir=data, keys=keys) as runner:
+            yield worker, runner
