@@ -126,7 +126,7 @@ async def test_data_urls_of_a_run_are_stored_and_images_of_its_tool_reach_the_mo
     assert rig.model.requests[2].images == (low, CAT, DOG)
 
 
-NAMED = {"file_data": PDF_URL, "filename": "report.pdf"}
+NAMED: dict[str, Any] = {"file_data": PDF_URL, "filename": "report.pdf"}
 PART = {"type": "input_file", **NAMED}
 AS_SENT = {"type": "input_image", "image_url": CAT_URL, "detail": "auto"}
 A_CAT = text_of("a cat")

@@ -196,10 +196,10 @@ def test_react_shows_its_observation_streams_the_answer_alone_and_takes_another_
     runner.run_step(task.task_id)
     assert "".join(runner.stream_chat("What is it?").response_gen) == "Six it is."
 
-    runner = AgentRunner(ReActAgentWorker.from_tools([multiply], llm=llm))
-    assert "{tool_desc}" in runner.get_prompts()["agent_worker:system_prompt"].template
-    runner.update_prompts({"agent_worker:system_prompt": "Tools: {tool_names}. Say {{yes}}."})
-    runner.chat("Well?")
+    other = AgentRunner(ReActAgentWorker.from_tools([multiply], llm=llm))
+    assert "{tool_desc}" in other.get_prompts()["agent_worker:system_prompt"].template
+    other.update_prompts({"agent_worker:system_prompt": "Tools: {tool_names}. Say {{yes}}."})
+    other.chat("Well?")
     assert llm.requests[-1].instructions == "Tools: multiply. Say {yes}."
 
 

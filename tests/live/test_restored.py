@@ -17,6 +17,7 @@ from holdfast.activities.tools.lookup import begin_effect, name_after, read_mark
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import FsspecStore, LocalStore
 from holdfast.cli.commands.start.restore import forgotten
+from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from tests.support.cli import engine_of
@@ -236,3 +237,6 @@ async def test_what_is_damaged_is_listed_with_the_rest(rig: Rig, text: str) -> N
     assert len(await told(runner, other)) == 2
     await runner.delete_task(task)
     assert await told(runner, task) == []
+    for verb in (runner.get_task, runner.delete_task):
+        with pytest.raises(TaskNotFoundError):
+            await verb(task)
