@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, AgentRunner, Effect, Task, ToolCall, ToolContext, tool
@@ -23,7 +21,7 @@ from holdfast.testing import ScriptedModel
 from tests.support.cli import engine_of
 from tests.support.people import ask
 from tests.support.rig import Engine as Live
-from tests.support.rig import Rig, World, forget, until
+from tests.support.rig import Rig, World, forget, reset, until
 
 
 async def go_back(runner: AgentRunner, task: Task, activity: str) -> None:
@@ -34,15 +32,7 @@ async def go_back(runner: AgentRunner, task: Task, activity: str) -> None:
         async for each in handle.fetch_history_events()
         if each.activity_task_scheduled_event_attributes.activity_type.name == activity
     ]
-    await runner.client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=runner.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
-            workflow_task_finish_event_id=sent[-1].workflow_task_completed_event_id,
-            request_id="restore",
-            reason="a backup",
-        )
-    )
+    await reset(runner.client, task.task_id, sent[-1].workflow_task_completed_event_id)
 
 
 def paying(world: World, **options: Any) -> Any:

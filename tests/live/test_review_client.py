@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from temporalio.api.command.v1 import Command
-from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     PollWorkflowTaskQueueRequest,
     PollWorkflowTaskQueueResponse,
-    ResetWorkflowExecutionRequest,
     RespondWorkflowTaskCompletedRequest,
     RespondWorkflowTaskFailedRequest,
 )
@@ -34,7 +32,7 @@ from holdfast.errors import (
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
-from tests.support.rig import Rig, event_types, run_a_task, step_a_task, until, until_status
+from tests.support.rig import Rig, event_types, reset, run_a_task, step_a_task, until, until_status
 from tests.support.workers import Counting
 
 
@@ -218,15 +216,7 @@ async def test_a_terminated_session_is_not_begun_anew_and_comes_back_by_a_reset(
 
     last = [e async for e in handle.fetch_history_events()]
     done = [e.event_id for e in last if e.HasField("workflow_task_completed_event_attributes")]
-    await runner.client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=runner.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=session.id),
-            workflow_task_finish_event_id=done[-1],
-            request_id="reset",
-            reason="resumed",
-        )
-    )
+    await reset(runner.client, session.id, done[-1])
     assert await history(session) == ["one"]
     await runner.finalize_response(task)
     assert (await history(session))[:2] == ["one", "q"]

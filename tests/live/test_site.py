@@ -22,7 +22,7 @@ from website import generated
 from website.check import SITE, check
 from website.errors import SiteError
 from website.llms import navigation
-from website.reference import Group, Reference
+from website.reference import GROUPS, Group, Reference
 from website.stage import Stage
 
 WIDE, NARROW = 1280, 400
@@ -154,18 +154,10 @@ def test_a_mistake_of_the_built_site_is_told(tmp_path: Path) -> None:
 
 def test_a_public_name_without_a_docstring_or_a_page_is_told(tmp_path: Path) -> None:
     package = tmp_path / "holdfast"
-    for name in (
-        "models",
-        "workers",
-        "testing",
-        "tracing",
-        "mcp",
-        "desk",
-        "agents_sdk",
-        "llama_index",
-    ):
-        (package / name).mkdir(parents=True)
-        (package / name / "__init__.py").write_text('"""Empty."""\n__all__ = []\n', "utf-8")
+    for name in {each.module for each in GROUPS} - {"holdfast", "holdfast.errors"}:
+        folder = tmp_path.joinpath(*name.split("."))
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text('"""Empty."""\n__all__ = []\n', "utf-8")
     (package / "errors.py").write_text("class BadError(Exception):\n    pass\n", "utf-8")
     (package / "__init__.py").write_text("__all__ = []\n", "utf-8")
     assert Reference(str(tmp_path)).undocumented() == ["holdfast.errors.BadError"]

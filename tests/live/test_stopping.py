@@ -19,7 +19,7 @@ from holdfast.serving import worker_host as hosting
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
 from tests.support import patience
-from tests.support.rig import until
+from tests.support.rig import until_failing
 
 MOST_SECONDS = 60
 
@@ -62,10 +62,7 @@ async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end
     monkeypatch.setattr(AgentTask, "_next", block)
     task = await runner.create_task("1 + 1")
 
-    await until(
-        runner.client.get_workflow_handle(task.task_id).describe,
-        lambda found: found.raw_description.pending_workflow_task.attempt > 1,
-    )
+    await until_failing(runner.client, task.task_id)
     async with asyncio.timeout(MOST_SECONDS):
         await runner.close()
     told = next(text for text in caplog.messages if "is left behind" in text)

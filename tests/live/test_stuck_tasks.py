@@ -3,13 +3,11 @@
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, expect
 from temporalio.client import WorkflowQueryFailedError
-from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Task
 from holdfast.cli.commands.task_view import read_task
@@ -21,7 +19,7 @@ from holdfast.task.ledger.recording import Log
 from holdfast.workflows.core import Core
 from tests.support.cli import engine_of
 from tests.support.desk import person, serve_desk
-from tests.support.rig import Rig, until, until_blocked, until_task
+from tests.support.rig import Rig, until, until_blocked, until_failing, until_task
 from tests.support.runs import pay
 from tests.support.workers import Counting
 
@@ -56,12 +54,7 @@ async def stuck(
     await runner.run_step(task)
     bugs.append("a deploy too early")
     asked = asyncio.ensure_future(runner.run_step(task))
-    handle = runner.client.get_workflow_handle(task.task_id)
-
-    async def fails() -> bool:
-        return (await handle.describe()).raw_description.pending_workflow_task.attempt > 1
-
-    await until(fails)
+    await until_failing(runner.client, task.task_id)
     return task, asked
 
 
@@ -154,14 +147,7 @@ async def test_a_task_that_never_began_cannot_be_read_by_a_replay(
     monkeypatch.setattr(Core, "__init__", fails)
     task_id = f"never-{runner.agent}"
     asked = asyncio.ensure_future(runner.create_task("q", task_id=task_id))
-    handle = runner.client.get_workflow_handle(task_id)
-
-    async def is_stuck() -> bool:
-        with suppress(RPCError):
-            return (await handle.describe()).raw_description.pending_workflow_task.attempt > 1
-        return False
-
-    await until(is_stuck)
+    await until_failing(runner.client, task_id)
     with pytest.raises(QueryFailedError, match="never began"):
         await runner.abandon(task_id, "no", by="anna", force=True)
     asked.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -307,6 +307,34 @@ async def finish_a_task(runner: AgentRunner, input: str = "q", **options: Any) -
     task = await run_a_task(runner, input, **options)
     await runner.finalize_response(task)
     return task
+
+
+async def reset(client: Client, workflow_id: str, event_id: int) -> None:
+    """Reset a workflow to what it had decided by then, as Temporal's own tools do."""
+    from temporalio.api.common.v1 import WorkflowExecution
+    from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+
+    asked = ResetWorkflowExecutionRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=workflow_id),
+        workflow_task_finish_event_id=event_id,
+        request_id="reset",
+        reason="a test",
+    )
+    await client.workflow_service.reset_workflow_execution(asked)
+
+
+async def until_failing(client: Client, workflow_id: str) -> None:
+    """Wait until workflow code has failed at a task, which the server gives again."""
+    from temporalio.service import RPCError
+
+    async def fails() -> bool:
+        with suppress(RPCError):  # it is yet to begin
+            found = await client.get_workflow_handle(workflow_id).describe()
+            return found.raw_description.pending_workflow_task.attempt > 1
+        return False
+
+    await until(fails)
 
 
 async def until_rolled(client: Client, workflow_id: str) -> None:
