@@ -4,25 +4,22 @@ import json
 import os
 import re
 import signal
-import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.engine.dev_server.command import find_cli
-from holdfast.engine.dev_server.process import free_port, wait_ready
-from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
+from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import ConnectError
 from holdfast.serving.activities import Activities
 from holdfast.serving.observed.health import Polls
 from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import serving_worker
 from holdfast.testing import FakeOpenAI
+from tests.support.lent import ephemeral_server
 from tests.support.rig import Rig, until
 from tests.support.serving import Program, running, worker_of
 
@@ -57,37 +54,18 @@ def answer_of(port: int, path: str = "/ready", method: str = "GET") -> tuple[int
         return error.code, json.loads(error.read() or "null")
 
 
-@contextmanager
-def server(home: Path, port: int) -> Generator[subprocess.Popen[bytes]]:
-    """Run a Temporal server of a test's own until the block ends."""
-    flags = ["--headless", "--ip", "127.0.0.1", "--port", str(port)]
-    for name, kind in SEARCH_ATTRIBUTES.items():
-        flags += ["--search-attribute", f"{name}={kind}"]
-    command = [str(find_cli()), "server", "start-dev", *flags]
-    with (
-        (home / "server.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 async def test_a_worker_is_ready_once_it_polls_and_while_server_and_archive_are_there(
-    model: FakeOpenAI, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    port, archive = free_port(), tmp_path / "archive"
-    environment = {
-        "HOLDFAST_HEALTH": "127.0.0.1:0",
-        "HOLDFAST_ARCHIVE": str(archive),
-        "TEMPORAL_ADDRESS": f"127.0.0.1:{port}",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-of-the-tests-1",
-    }
-    arguments = ("worker", "mine:agents")
-    with server(tmp_path, port) as temporal:
-        assert await wait_ready(f"127.0.0.1:{port}", seconds=60) is not None
+    archive = tmp_path / "archive"
+    async with await ephemeral_server() as temporal:
+        environment = {
+            "HOLDFAST_HEALTH": "127.0.0.1:0",
+            "HOLDFAST_ARCHIVE": str(archive),
+            "TEMPORAL_ADDRESS": temporal.info.address,
+            "OPENAI_API_KEY": "sk-of-the-tests-1",
+        }
+        arguments = ("worker", "mine:agents")
         with running(*arguments, home=tmp_path / "w", agents=AGENTS, **environment) as worker:
             worker.wait_for("health at")
             assert asked(worker, "/live") == (200, {"live": True})
@@ -106,8 +84,7 @@ async def test_a_worker_is_ready_once_it_polls_and_while_server_and_archive_are_
             assert str(archive) in body["problems"]["archive"]
             (tmp_path / "away").rename(archive)
             assert asked(worker)[0] == 200
-            temporal.kill()
-            temporal.wait()
+            await temporal.stop()
             status, body = asked(worker)
             assert (status, [*body["problems"]]) == (503, ["server"])
             assert asked(worker, "/live")[0] == 200

@@ -2,10 +2,8 @@
 
 import json
 import subprocess
-import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from holdfast.mcp import (
 from holdfast.testing import FakeOpenAI
 from tests.live.test_mcp import THING, Serve, place, serve
 from tests.support import forked, mcp_raw_server
+from tests.support.hostile import Bytes, hostile_server, sent
 from tests.support.mcp_raw_server import BEGINNING, TOOL
 from tests.support.rig import run_a_task, step_a_task, until
 from tests.support.scale import all_of
@@ -36,7 +35,7 @@ FITS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": 
 """The form of a tool's structured content."""
 ENDED = {"code": -32603, "message": "Session terminated before the request completed"}
 """The error of a server of the `mcp` package that ends a session, for requests in progress."""
-JSON, EVENTS = "application/json", "text/event-stream"
+EVENTS = "text/event-stream"
 
 
 def answering(answers: dict[str, Any], **options: Any) -> MCPServerStdio:
@@ -159,52 +158,25 @@ async def test_lists_have_pages_that_end_and_no_more_of_them_than_the_program_al
         assert (len(manager.active_servers), manager.errors) == (1, {})
 
 
-@contextmanager
-def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str]:
-    """Serve over HTTP, with that status, type and body for each call; give the address."""
+def giving(answer: Bytes, calls: list[str]) -> Callable[[str, dict[str, Any]], Bytes]:
+    """Be an MCP server over HTTP that gives this answer for each call."""
+    results = {"initialize": BEGINNING, "tools/list": {"tools": [TOOL]}}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._send(405, "", b"")
+    def give(_path: str, request: dict[str, Any]) -> Bytes:
+        if request["method"] == "tools/call":
+            calls.append(request["params"]["name"])
+            return answer
+        if request["method"] in results:
+            found = {"id": request["id"], "result": results[request["method"]]}
+            return sent({"jsonrpc": "2.0", **found})
+        return Bytes(b"", status=404 if "id" in request else 202)
 
-        def do_DELETE(self) -> None:
-            self._send(405, "", b"")
-
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            results = {"initialize": BEGINNING, "tools/list": {"tools": [TOOL]}}
-            if request["method"] == "tools/call":
-                calls.append(request["params"]["name"])
-                self._send(*answer)
-            elif request["method"] in results:
-                found = {"id": request["id"], "result": results[request["method"]]}
-                self._send(200, JSON, json.dumps({"jsonrpc": "2.0", **found}).encode())
-            else:
-                self._send(404 if "id" in request else 202, "", b"")
-
-        def _send(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
+    return give
 
 
-def message(**members: Any) -> str:
+def message(**members: Any) -> bytes:
     """Return a response of the protocol."""
-    return json.dumps({"jsonrpc": "2.0", "id": 0, **members})
+    return json.dumps({"jsonrpc": "2.0", "id": 0, **members}).encode()
 
 
 LARGE = message(result={"content": [{"type": "text", "text": "x" * (3 << 20)}]})
@@ -213,21 +185,20 @@ LARGE = message(result={"content": [{"type": "text", "text": "x" * (3 << 20)}]})
 @pytest.mark.parametrize(
     ("answer", "kinds"),
     [
-        pytest.param((200, "text/html", "<h1>Sign in</h1>"), ["unknown"], id="page"),
-        pytest.param((200, EVENTS, "event: message\ndata: {no\n\n"), ["unknown"], id="no event"),
-        pytest.param((202, "", ""), ["unknown"], id="nothing"),
-        pytest.param((500, JSON, message(error=ENDED)), ["unknown"], id="session ended"),
-        pytest.param((200, EVENTS, f"event: message\ndata: {LARGE}\n\n"), [], id="large result"),
+        pytest.param(Bytes(b"<h1>Sign in</h1>", "text/html"), ["unknown"], id="page"),
+        pytest.param(Bytes(b"event: message\ndata: {no\n\n", EVENTS), ["unknown"], id="no event"),
+        pytest.param(Bytes(b"", status=202), ["unknown"], id="nothing"),
+        pytest.param(Bytes(message(error=ENDED), status=500), ["unknown"], id="session ended"),
+        pytest.param(Bytes(b"data: " + LARGE + b"\n\n", EVENTS), [], id="large result"),
     ],
 )
 async def test_a_call_whose_answer_is_none_may_have_been_made(
-    serve: Serve, model: FakeOpenAI, answer: tuple[int, str, str], kinds: list[str]
+    serve: Serve, model: FakeOpenAI, answer: Bytes, kinds: list[str]
 ) -> None:
     calls: list[str] = []
-    status, content_type, body = answer
-    with over_http((status, content_type, body.encode()), calls) as url:
+    async with hostile_server(giving(answer, calls)) as http:
         options: Any = {"name": "raw", "client_session_timeout_seconds": 60}
-        server = MCPServerStreamableHttp({"url": url}, **options)
+        server = MCPServerStreamableHttp({"url": http.base_url}, **options)
         runner = await serve(server)
         model.call("go", THING)
         if not kinds:

@@ -22,7 +22,6 @@ from holdfast.testing import FakeOpenAI, fail, hang
 from tests.support import forked
 from tests.support.cli import Cli
 from tests.support.rig import Rig, until
-from tests.support.scale import all_of
 
 Connect = Callable[..., Any]
 
@@ -58,9 +57,8 @@ def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
     return answer
 
 
-@pytest.mark.parametrize("mode", ["auto", all_of("legacy")])
 async def test_an_agent_is_a_tool_that_reports_its_progress(
-    connect: Connect, model: FakeOpenAI, mode: str
+    connect: Connect, model: FakeOpenAI
 ) -> None:
     model.add(fail(429, message="slow down", retry_after=1), hang("42"))
     seen, told = list[str](), asyncio.Event()
@@ -70,10 +68,10 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         if "slow down" in seen[-1] and "attempt 2" in seen[-1]:  # why it waits
             told.set()
 
-    async with connect(mode=mode) as client:
+    async with connect() as client:
         [listed] = (await client.list_tools()).tools
         assert (listed.name, listed.description) == ("agent", "Pays bills.")
-        given = {"message": "What is 6 * 7?", "task_id": f"progress-{mode}"}
+        given = {"message": "What is 6 * 7?", "task_id": "progress"}
         call = client.call_tool("agent", given, progress_callback=note)
         called = asyncio.create_task(call)
         await told.wait()
@@ -81,7 +79,7 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         model.release()
         result = await called
     assert (result.content[0].text, result.structured_content["status"]) == ("42", "done")
-    assert seen[0] == f"task mcp-progress-{mode}"
+    assert seen[0] == "task mcp-progress"
 
 
 @pytest.mark.parametrize(("mode", "decision"), [("auto", "approve"), ("legacy", "reject")])

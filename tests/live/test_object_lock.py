@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-import os
-import sys
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from holdfast.reading.audit.verification import evidence
 from holdfast.reading.reader import Reader
 from holdfast.values.checks.gate import as_object
 from tests.live.test_erasure import finished, served
+from tests.support.cli import Cli
 from tests.support.master_keys import keys
 from tests.support.rig import until
 
@@ -257,12 +257,9 @@ async def test_a_hold_whose_client_was_killed_unlocks_at_its_end_what_was_locked
         config = runner.client.service_client.config
         where = ["--address", config.target_host, "--archive", runner.archive.url]
         add = ["hold", "add", "session:talk", "--case", "A", "--by", "ann", "--app", runner.app]
-        client = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast", *add, *where, env=dict(os.environ)
-        )
-        await until(lambda: asyncio.to_thread(locked, bucket))
-        client.kill()
-        await client.wait()
+        with Cli(tmp_path).running(*add, *where) as client:
+            await until(lambda: asyncio.to_thread(locked, bucket))
+            client.end(signal.SIGKILL)
         is_killed.set()
         assert locked(bucket)
         await runner.end_hold("session:talk", case="A", by="ann")

@@ -1,6 +1,5 @@
 """Sessions that are unused for long rest in the archive, and lose nothing by it."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from holdfast.archive.archive import record_name
 from holdfast.archive.session_commits import DAYS
 from holdfast.errors import ArchiveError, InvalidArgumentError, SessionClosedError
 from holdfast.values.messages import user
-from tests.support.rig import Rig, finish_a_task, forget
+from tests.support.rig import Rig, finish_a_task, forget, until
 from tests.support.workers import said
 
 SOON = str(0.3 / 86_400)
@@ -18,13 +17,9 @@ SOON = str(0.3 / 86_400)
 
 async def until_resting(client: Client, *ids: str) -> None:
     """Wait until these sessions have no open workflow."""
-    async with asyncio.timeout(60):
-        for id in ids:
-            while True:
-                found = await client.get_workflow_handle(id).describe()
-                if found.status is WorkflowExecutionStatus.COMPLETED:
-                    break
-                await asyncio.sleep(0.05)
+    done = WorkflowExecutionStatus.COMPLETED
+    for id in ids:
+        await until(client.get_workflow_handle(id).describe, lambda found: found.status is done)
 
 
 async def test_a_run_reads_the_memory_of_a_session_that_rests_and_adds_to_it(

@@ -51,9 +51,7 @@ async def test_a_task_whose_memo_cannot_be_read_is_a_row_that_says_so_and_the_li
     async def rows() -> dict[str, ListedTask]:
         return {each.task_id: each for each in await runner.list_tasks()}
 
-    async with asyncio.timeout(60):
-        while not {handle.id, later.id, task.task_id} <= (found := await rows()).keys():
-            await asyncio.sleep(0.05)
+    found = await until(rows, lambda each: {handle.id, later.id, task.task_id} <= each.keys())
     read = found[task.task_id], found[handle.id], found[later.id]
     assert [each.input for each in read] == ["q", UNREAD, UNREAD]
     assert abs(found[later.id].created - found[handle.id].created) < 60

@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import signal
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,6 +18,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
 from tests.support import patience
 from tests.support.rig import until_failing
+from tests.support.serving import running
 
 MOST_SECONDS = 60
 
@@ -92,36 +91,14 @@ async def test_a_runner_closes_although_a_tool_does_not_end(
 
 
 async def test_a_worker_process_heeds_sigterm_although_a_task_is_stuck(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "holdfast.cli", "worker", "tests.support.bricked:agent"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        "--data-dir",
-        str(tmp_path),
-        stderr=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    )
-    stderr = process.stderr
-    assert stderr is not None
-    said = bytearray()
-
-    async def read_until(text: bytes) -> None:
-        while text not in said:
-            line = await stderr.readline()
-            assert line, said.decode()
-            said.extend(line)
-
-    try:
-        async with asyncio.timeout(MOST_SECONDS):
-            await read_until(b"serving")
-            runner = await AgentRunner.connect(agent="bricked", data_dir=tmp_path)
-            task = await runner.create_task("1 + 1")
-            await read_until(b"deadlock")
-            process.send_signal(signal.SIGTERM)
-            await read_until(b"is left behind")
-            assert task.task_id.encode() in said
-            await stderr.read()
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    data = str(tmp_path / "data")
+    arguments = ("worker", "tests.support.bricked:agent", "--data-dir", data)
+    with running(*arguments, home=tmp_path / "w") as worker:
+        worker.wait_for("serving")
+        runner = await AgentRunner.connect(agent="bricked", data_dir=data)
+        task = await runner.create_task("1 + 1")
+        worker.wait_for("deadlock")
+        worker.process.terminate()
+        worker.wait_for("is left behind")
+        assert task.task_id in worker.text
+        worker.process.wait(MOST_SECONDS)

@@ -29,6 +29,7 @@ from holdfast.testing import call, paced
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
 from tests.support import forked
+from tests.support.programs import ran
 from tests.support.rig import Rig, activities_of, event_types, histories, until
 from tests.support.runs import Runs, Served, look, outputs, pay
 from tests.support.workers import Doing, ends
@@ -527,17 +528,13 @@ async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(run: Runs, how: st
         assert (await stream.result()).final_output == "done"
 
 
-async def test_a_stop_reaches_a_worker_in_the_loop_of_the_engine_and_an_open_iterator_no_end(
+def test_a_stop_reaches_a_worker_in_the_loop_of_the_engine_and_an_open_iterator_no_end(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(
-        *forked.command("program.py"), cwd=tmp_path, stdout=pipe, stderr=pipe
-    )
-    out, err = await child.communicate()
-    assert out.decode().split() == ["None", "1", "done", "2", "read"]
-    assert b"generator" not in err
+    ended = ran(forked.command("program.py"), tmp_path)
+    assert ended.stdout.split() == ["None", "1", "done", "2", "read"]
+    assert "generator" not in ended.stderr
 
 
 PROGRAM = """

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.agents_sdk import Tool
 from tests.support.people import ask
 from tests.support.rig import Rig, run_a_task
 
@@ -18,14 +16,10 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
-@pytest.fixture
-def pay() -> Tool:
-    @tool(needs_approval=True)
-    def pay(to: str, cents: int) -> str:
-        """Pay."""
-        return f"paid {cents} to {to}"
-
-    return pay
+@tool(needs_approval=True)
+def pay(to: str, cents: int) -> str:
+    """Pay."""
+    return f"paid {cents} to {to}"
 
 
 async def query(runner: AgentRunner, task: Task, name: str) -> Any:
@@ -53,7 +47,7 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
     return found
 
 
-async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig, pay: Tool) -> None:
+async def test_a_task_tells_its_story_in_temporals_ui(rig: Rig) -> None:
     runner = await rig.make(multiply, pay)
     rig.model.call("multiply", {"a": 121, "b": 3})
     rig.model.calls([("multiply", {"a": 6, "b": 7}), ("pay", {"to": "bob", "cents": 363})])

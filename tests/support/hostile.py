@@ -59,6 +59,9 @@ class HostileServer:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.split("\r\n")
+            if not first.startswith("POST"):
+                writer.write(Bytes(b"", status=405).written())
+                return
             sizes = [line for line in lines if line.lower().startswith("content-length:")]
             body = json.loads(await reader.readexactly(int(sizes[0].partition(":")[2])))
             self.requests.append(body)
