@@ -1,9 +1,11 @@
-"""A worker is killed with more in hand than a tool: money, a message."""
+"""Killed with more in hand than a tool: a worker with money or a message, a client, the server."""
 
 import asyncio
 
 from holdfast import Budget, Price, Prices, Webhook
+from tests.crash import programs
 from tests.crash.lab import Lab
+from tests.crash.programs import make_runner
 from tests.support.people import ask
 from tests.support.receiver import SECRET, receiving
 
@@ -50,3 +52,49 @@ async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(lab: Lab) ->
         assert (await lab.runner.run_task(task)).output
         assert len(receiver.got) == 2
         assert lab.starts == {"a": 1}
+
+
+# ---- a client is only a handle: when its process dies, another one gets the answer
+
+
+async def test_killed_in_a_step_and_started_again_gets_the_output_of_that_step(lab: Lab) -> None:
+    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a look:b")}
+    lab.hold("look")
+    lab.start()
+    client = lab.start(programs.step, **given)
+    await lab.until_event("start", thing="a")
+    await lab.kill(client)
+    again = lab.start(programs.step, **given)
+    await lab.until_event("asks", 2)
+    lab.let_go("look")
+    await lab.until_event("stepped", sources=["look(a)"])
+    await lab.until_dead(again)
+    assert (await lab.runner.get_task(given["task_id"])).steps == 1
+    # A third run, after one that ended in peace, goes on with the next step.
+    await lab.until_dead(lab.start(programs.step, **given))
+    await lab.until_event("stepped", sources=["look(b)"])
+    assert lab.asked == [0, 1]
+
+
+# ---- the Temporal server is killed while a worker goes on, and started on its SQLite file
+
+
+PATIENT = 15.0
+"""A heartbeat timeout longer than the server is away: else calls in flight count as lost."""
+
+
+async def test_killed_while_a_tool_runs_that_must_not_be_repeated(own_lab: Lab) -> None:
+    lab = own_lab
+    lab.runner = await make_runner(lab.job, heartbeat=PATIENT)
+    lab.hold("charge")
+    lab.start()
+    task = await lab.create("charge:a look:b")
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.until_event("start")
+    await lab.kill_server()
+    lab.let_go("charge")
+    await lab.restart_server()
+    assert (await running).status == "done"
+    assert (await lab.runner.run_task(task)).output == "final charge(a) look(b)"
+    assert lab.asked == [0, 1, 2]
+    assert lab.starts == lab.ends == {"a": 1, "b": 1}

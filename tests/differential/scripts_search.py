@@ -36,12 +36,6 @@ def group(lib: Lib, name: str = "crm", about: str = "Customers.", **options: Any
     return list(lib.tool_namespace(name=name, description=about, tools=[made]))
 
 
-@SEARCH.script(answer(SEARCHED, FOUND, inside("crm")), reply("done"))
-async def a_tool_of_a_namespace(lib: Lib) -> Any:
-    search = lib.ToolSearchTool(description="Find tools.")
-    return await lib.run(lib.agent(tools=[*group(lib), lib.tool(name="see"), search]), "q")
-
-
 @SEARCH.script(answer(SEARCHED, FOUND), answer(inside("shop")), reply("done"))
 async def tools_of_one_name_in_two_namespaces(lib: Lib) -> Any:
     tools = [*group(lib), *group(lib, "shop", "Things."), lib.ToolSearchTool()]
@@ -123,7 +117,8 @@ async def a_search_that_is_left_to_the_caller(lib: Lib) -> Any:
 
 @SEARCH.script(answer(SEARCHED, FOUND, inside("crm")), reply("done"), reply("again"))
 async def items_that_are_given_back(lib: Lib) -> Any:
-    agent = lib.agent(tools=[*group(lib), lib.ToolSearchTool()])
+    search = lib.ToolSearchTool(description="Find tools.")
+    agent = lib.agent(tools=[*group(lib), lib.tool(name="see"), search])
     result = await lib.run(agent, "q")
     return await lib.run(agent, [*result.to_input_list(), {"role": "user", "content": "more"}])
 

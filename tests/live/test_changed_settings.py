@@ -1,14 +1,25 @@
 """Settings that are given with the state of a run hold for it from then on, wherever it runs."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, ModelSettings, RunConfig, Runner, RunState, UserError, tool
+from holdfast import (
+    AgentRunner,
+    ModelSettings,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    RunState,
+    UserError,
+    tool,
+)
+from holdfast.testing import call
 from holdfast.values.code import code_refs
 from tests.support.rig import Rig
-from tests.support.runs import Runs, outputs, tools
+from tests.support.runs import Runs, look, outputs, tools
 
 
 def named() -> dict[str, int]:
@@ -182,3 +193,33 @@ async def test_code_is_released_when_a_run_does_not_get_to_use_it(run: Runs) -> 
     retry: Any = {"max_retries": 1, "policy": no}
     await run(state, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
     assert named() == before
+
+
+# ---- runs of agents that were assigned to, and of parts of agents that were made by hand
+
+
+async def test_a_run_uses_what_was_assigned_before_it(run: Runs) -> None:
+    agent = await run.serve()
+    run.model.reply("one")
+    await run("q")
+    agent.instructions = "Be brief."
+    agent.tools = [look]
+    run.model.add(call("look", {"where": "there"}), "two")
+    assert outputs(await run("q")) == ["seen there"]
+    first, second = (request.body for request in run.model.requests[:2])
+    assert "Be brief." not in json.dumps(first)
+    assert "Be brief." in json.dumps(second)
+    assert [each["name"] for each in second["tools"]] == ["look"]
+
+
+async def test_a_state_made_by_hand_is_begun_once(run: Runs) -> None:
+    agent = await run.serve()
+    desk = {"name": "Ann"}
+    state = RunState(RunContextWrapper(desk), "q", agent, max_turns=3)
+    kept = state.to_string()
+    run.model.reply("done")
+    result = await run(state)
+    assert (result.final_output, result.context_wrapper.context) == ("done", desk)
+    again = await run(await RunState.from_string(agent, kept))
+    assert (again.final_output, again.task_id) == ("done", result.task_id)
+    assert len(run.model.requests) == 1
