@@ -46,12 +46,6 @@ async def fail() -> None:
     raise LookupError("of the coroutine")
 
 
-def test_run_returns_the_result_or_raises_the_error(loop: LoopThread) -> None:
-    assert loop.run(double(21)) == 42
-    with pytest.raises(LookupError, match="of the coroutine"):
-        loop.run(fail())
-
-
 def test_run_from_inside_the_loop_says_what_to_do(loop: LoopThread) -> None:
     async def inside() -> int:
         return loop.run(double(1))

@@ -1,20 +1,32 @@
 """Texts of errors: what happened, however often it was wrapped, and once what to do about it."""
 
+import asyncio
 import dataclasses
+import importlib
+import json
 import os
 import pickle
+import pkgutil
 import re
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+import holdfast
 from holdfast import errors
 from holdfast.activities.failures import LoggedError, certain, not_started, text_of, typed_failures
 from holdfast.activities.heartbeat import NotOursError
 from holdfast.activities.tools.tool import named
+from holdfast.cli.exits import ExitCode, exit_code_of
+from holdfast.desk.api import events
+from holdfast.desk.identity.problems import problem_of, status_of
+from holdfast.desk.identity.tokens import NotAllowedError, NotAuthenticatedError
 from holdfast.engine.search_attributes import SPLIT
 from holdfast.errors import (
     ArchiveError,
@@ -23,6 +35,7 @@ from holdfast.errors import (
     ModelUnavailableError,
     NoWorkerError,
     StepFailedError,
+    TaskExistsError,
     TaskNotFoundError,
     message_of,
 )
@@ -277,3 +290,75 @@ def test_a_fork_in_code_ends_when_the_code_ends_it() -> None:
     if os.getpid() != here:
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+# ---- statuses of problem details: each error has one, and it agrees with the exit code
+
+STATUSES = {
+    ExitCode.USAGE: 422,
+    ExitCode.NOT_FOUND: 404,
+    ExitCode.ENGINE: 503,
+    ExitCode.FAILED: 409,
+}
+OWN: dict[type[HoldfastError], int] = {
+    NotAuthenticatedError: 401,
+    NotAllowedError: 403,
+    TaskExistsError: 409,  # what was asked for is in the way, as with other refusals
+}
+"""Errors that HTTP has more words for than exit codes."""
+
+
+def all_errors() -> list[type[HoldfastError]]:
+    """List every error of the package, those of modules that few import included."""
+    for package in ("holdfast.client", "holdfast.desk", "holdfast.engine", "holdfast.reading"):
+        found = importlib.import_module(package)
+        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+            importlib.import_module(module.name)
+    return sorted(below(HoldfastError), key=lambda each: each.__name__)
+
+
+def below(error: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield error
+    for each in error.__subclasses__():
+        if each.__module__.startswith(f"{holdfast.__name__}."):
+            yield from below(each)
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_each_error_has_the_status_of_its_exit_code(kind: type[HoldfastError]) -> None:
+    error = kind.__new__(kind)  # whatever its arguments are
+    HoldfastError.__init__(error, "It was refused, with sk-proj-0123456789abcdefghijklmnop.")
+    expected = OWN.get(kind) or STATUSES[exit_code_of(error)]
+    assert status_of(error) == expected
+    answer = problem_of(error)
+    said = json.loads(bytes(answer.body))
+    assert (answer.media_type, said["status"]) == ("application/problem+json", expected)
+    assert said["type"] == f"urn:holdfast:error:{kind.__name__.removesuffix('Error')}"
+    assert said["detail"].startswith("It was refused")
+    assert "sk-proj" not in said["detail"]
+
+
+async def test_a_stream_whose_next_event_cannot_be_made_breaks_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.5)
+
+    async def sent() -> AsyncGenerator[str]:
+        yield "id: 1\n\n"
+        asked.reads = ["b"]
+        raise ValueError("odd")
+
+    async def check(reads: list[str]) -> None:
+        got.append(reads)
+
+    asked: Any = SimpleNamespace(reads=["a"], check=check)
+    got: list[Any] = []
+
+    async def read() -> None:
+        async with asyncio.timeout(5):
+            async for each in events.streamed(asked, sent()).body_iterator:
+                got.append(each)  # noqa: PERF401  what came before the error
+
+    with pytest.raises(ValueError, match="odd"):
+        await read()
+    assert got[1:] == [["a"], "id: 1\n\n"]  # and no comment that it is still there

@@ -27,7 +27,7 @@ from holdfast.values.messages import (
     user,
 )
 from holdfast.values.parts import images
-from holdfast.values.parts.images import Kind, address, data_url, part_at, read_data_url, sniff
+from holdfast.values.parts.images import Kind, address, data_url, read_data_url, sniff
 from tests.support.pictures import png, url_of
 
 PNG = png()
@@ -141,11 +141,6 @@ refs = st.builds(
     mac=st.sampled_from(["", "0123456789abcdef" * 2]),
 )
 named = st.builds(ImagePart, kind=st.just("image"), stored=refs, detail=details)
-
-
-@given(named)
-def test_an_address_gives_the_reference_back(part: ImagePart) -> None:
-    assert part_at(address(part), part.detail) == part
 
 
 @given(st.lists(named, min_size=1, max_size=3).map(tuple))

@@ -441,7 +441,7 @@ def noted() -> Ledger:
     return made
 
 
-def test_a_page_is_taken_once_by_its_own_run() -> None:
+def test_a_page_is_taken_once_by_its_own_run_and_not_for_another_ledger() -> None:
     ledger = noted()
     keep_last_page(ledger, "t", "run")
     assert take_last_page("t", "another", ledger.log.chain) is None
@@ -450,10 +450,6 @@ def test_a_page_is_taken_once_by_its_own_run() -> None:
     assert page.ledger.length == len(ledger.log.entries) > 0
     assert page.task == ledger.task()
     assert take_last_page("t", "run", ledger.log.chain) is None
-
-
-def test_a_page_of_another_ledger_is_not_taken() -> None:
-    ledger = noted()
     keep_last_page(ledger, "t", "run")
     ledger.note("feedback", now=3.0, text="and on")
     assert take_last_page("t", "run", ledger.log.chain) is None

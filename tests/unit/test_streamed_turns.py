@@ -192,14 +192,6 @@ def spelled(raws: list[Raw]) -> list[tuple[Any, ...]]:
     return found
 
 
-@given(answers, st.integers(1, 4))
-def test_a_live_answer_gives_the_events_of_its_record(made: ModelAnswer, size: int) -> None:
-    events = AnswerEvents("1_0")
-    live = [raw for delta in deltas_of(made, size=size) for raw in events.add(delta)]
-    recorded = spelled(whole(made))
-    assert spelled(live) == recorded[: len(spelled(live))]
-
-
 @given(answers, st.integers(0, 60), st.booleans())
 def test_reading_goes_on_behind_any_place(made: ModelAnswer, at: int, behind: bool) -> None:
     raws = whole(made)
@@ -236,12 +228,14 @@ def test_a_refusal_has_events_of_its_own() -> None:
 
 
 @given(answers, st.integers(1, 4))
-def test_a_recorded_answer_comes_in_the_pieces_in_which_it_was_told(
+def test_an_answer_gives_the_events_of_its_record_live_and_in_the_pieces_in_which_it_was_told(
     made: ModelAnswer, size: int
 ) -> None:
-    told = deltas_of(made, size=size)
+    told, recorded, answer = deltas_of(made, size=size), spelled(whole(made)), AnswerEvents("1_0")
+    live = spelled([raw for delta in told for raw in answer.add(delta)])
+    assert live == recorded[: len(live)]
     events = list(AnswerEvents("1_0").whole(made, told))
-    assert spelled(events) == spelled(whole(made))
+    assert spelled(events) == recorded
     pieces = [raw.data["delta"] for raw in events if "delta" in raw.data]
     assert pieces == [delta.text for delta in told if delta.text and delta.kind != "item"]
 
