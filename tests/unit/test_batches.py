@@ -23,6 +23,7 @@ from holdfast.serving.batches.hand import (
     Seen,
 )
 from holdfast.values.messages import Usage
+from tests.support.there import there
 
 WAIT, AGE, SIZE = 1000.0, 60.0, 3
 
@@ -347,9 +348,8 @@ def test_each_call_is_in_one_open_batch_at_most_and_never_lost(moves: list[str])
 def test_an_answer_of_a_batch_costs_half() -> None:
     prices = Prices({"m": {"input": "1", "output": "10"}})
     usage = Usage(input_tokens=1000, output_tokens=100)
-    whole, half = prices.quote(usage, "m"), prices.quote(usage, "batch/m", "batch/m-2025")
-    assert whole is not None
-    assert half is not None
+    names = [("m",), ("batch/m", "batch/m-2025")]
+    whole, half = (there(prices.quote(usage, *each)) for each in names)
     assert half.cost * 2 == whole.cost
     assert half.source == f"{whole.source}, half of it for a batch"
     assert prices.quote(usage, "batch/other") is None

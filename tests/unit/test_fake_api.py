@@ -15,6 +15,7 @@ import pytest
 from holdfast.testing import FakeOpenAI, hang
 from holdfast.testing.fake_api.checks.requests import find_problem, strict_problem
 from holdfast.testing.fake_api.requests import FakeRequest
+from tests.support.there import there
 
 
 def say(text: str) -> list[Any]:
@@ -41,8 +42,7 @@ async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
         ("call_1", '{"a": 1}'),
         ("call_2", '{"a": 2}'),
     ]
-    chat = second.choices[0].message.tool_calls
-    assert chat is not None
+    chat = there(second.choices[0].message.tool_calls)
     assert chat[0].id == "call_3"
     assert chat[0].type == "function"
     assert chat[0].function.arguments == '{"a": '
@@ -133,8 +133,7 @@ def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast.testing.fake_api", "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            started = json.loads(process.stdout.readline())
+            started = json.loads(there(process.stdout).readline())
             root = started["base_url"].removesuffix("/v1")
             assert root.endswith(f":{started['port']}")
             assert started["pid"] == process.pid
@@ -366,10 +365,8 @@ async def test_the_lines_of_a_batch_are_answered_by_the_script() -> None:
         assert made.status == "in_progress"
         done = await client.batches.retrieve(made.id)
         assert done.status == "completed"
-        assert done.output_file_id is not None
-        assert done.error_file_id is not None
-        good = json.loads((await client.files.content(done.output_file_id)).content)
-        bad = json.loads((await client.files.content(done.error_file_id)).content)
+        good = json.loads((await client.files.content(there(done.output_file_id))).content)
+        bad = json.loads((await client.files.content(there(done.error_file_id))).content)
         assert (good["custom_id"], bad["custom_id"]) == ("first", "second")
         assert "One." in str(good["response"]["body"]["output"])
         assert bad["response"]["status_code"] == 429

@@ -19,6 +19,7 @@ from holdfast.workers.folding import (
     tokens,
     view,
 )
+from tests.support.there import there
 
 
 def turn(n: int, calls: int, size: int) -> list[Message]:
@@ -135,9 +136,7 @@ def test_of_what_is_summarised_the_longest_messages_are_cut_first() -> None:
 
 def test_a_summary_stays_in_view_though_the_session_has_lost_what_it_is_about() -> None:
     seen = [user("q"), *turn(1, 1, 3_000), *turn(2, 1, 3_000), *turn(3, 1, 3_000)]
-    found = smaller(seen, [], 1_500, 100)
-    assert found is not None
-    fold, said = found[0].made_of(seen), SUMMARY + "four were paid"
+    fold, said = there(smaller(seen, [], 1_500, 100))[0].made_of(seen), SUMMARY + "four were paid"
     left = [*seen[-2:], user("next")]
     assert view([*seen[-2:], fold.message(said), user("next")]) == [
         *left[:-1],
@@ -149,9 +148,7 @@ def test_a_summary_stays_in_view_though_the_session_has_lost_what_it_is_about() 
 
 def test_only_results_are_cut_where_that_is_enough() -> None:
     seen = [user("q"), *turn(1, 1, 30_000), *turn(2, 1, 5_000)]
-    found = smaller(seen, [0], 4_000, 1_000)
-    assert found is not None
-    fold, out = found
+    fold, out = there(smaller(seen, [0], 4_000, 1_000))
     assert (out, fold.kept) == ([], len(seen))
     old, new = [m for m in view([*seen, fold.made_of(seen).message("")]) if m.role == "tool"]
     assert "of 30005 characters are left out here" in old.text

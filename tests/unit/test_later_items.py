@@ -39,6 +39,7 @@ from holdfast.task.step_body import StepBody, body_of
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 from tests.support.runs import look
+from tests.support.there import there
 
 COST = Usage(requests=1, input_tokens=10, output_tokens=2)
 CALL = ToolCall(id="c1", name="look", arguments='{"where": "there"}')
@@ -466,13 +467,11 @@ def step(content: Content, outcome: Outcome) -> StepBody:
 async def test_the_text_of_a_result_is_put_in_wherever_the_step_has_it() -> None:
     body = await resolved(step(STORED, Outcome(at=1)), read)
     [call] = body.calls
-    assert call.outcome is not None
-    assert call.outcome.content == "long"
+    assert there(call.outcome).content == "long"
     assert call.message == body.adds[1] == Message(role="tool", call_id="c", content="long")
 
 
 async def test_a_result_outside_the_transcript_gets_its_text() -> None:
     [call] = (await resolved(step("", Outcome(content=STORED)), read)).calls
-    assert call.outcome is not None
-    assert call.outcome.content == "long"
+    assert there(call.outcome).content == "long"
     assert call.message == Message(role="tool", call_id="c", content="long")

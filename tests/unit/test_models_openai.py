@@ -27,6 +27,7 @@ from holdfast.testing import FakeOpenAI, raw
 from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, Usage, assistant, user
 from holdfast.values.settings import ModelSettings
 from tests.support.rig import roles
+from tests.support.there import there
 
 KINDS: tuple[type[ResponsesModel | ChatCompletionsModel], ...] = (
     ResponsesModel,
@@ -312,8 +313,7 @@ def test_a_whole_message_in_place_of_its_pieces_is_taken_once() -> None:
         stream = CompletionStream(lambda _: None)
         for choice in [*before, end]:
             stream.take({"choices": [choice]})
-        assert stream.body is not None
-        answer = read_answer(stream.body, model="m")
+        answer = read_answer(there(stream.body), model="m")
         assert (answer.text, len(answer.message.calls)) == ("all of it", 1)
 
 
@@ -325,8 +325,7 @@ def test_the_call_of_the_old_form_is_a_call_streamed_or_not() -> None:
     stream.take({"choices": [{"index": 0, "delta": {}, "finish_reason": "function_call"}]})
     old = {"content": None, "function_call": {"name": "add", "arguments": '{"a":1}'}}
     body = {"choices": [{"index": 0, "message": old, "finish_reason": "function_call"}]}
-    assert stream.body is not None
-    for each in (stream.body, body):
+    for each in (there(stream.body), body):
         answer = read_answer(each, model="m")
         assert [(c.name, c.arguments) for c in answer.message.calls] == [("add", '{"a":1}')]
         assert answer.finish == "tool_calls"
@@ -484,8 +483,7 @@ def test_each_streamed_call_is_one_call_whatever_the_server_leaves_out(shape: st
     for each in pieces:
         stream.take({"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]})
     stream.take({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
-    assert stream.body is not None
-    answer = read_answer(stream.body, model="m")
+    answer = read_answer(there(stream.body), model="m")
     assert [(call.name, call.arguments) for call in answer.message.calls] == expected
     assert len({(call.id, call.arguments) for call in answer.message.calls}) == len(expected)
     assert [d.name for d in told if d.kind == "call"] == [name for name, _ in expected]
