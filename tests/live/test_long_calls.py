@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,7 +14,7 @@ from holdfast.activities import heartbeat, long_calls
 from holdfast.agents.tools.decorator import Tool
 from holdfast.task.data.head import ToolEffect
 from holdfast.testing import call
-from tests.support.rig import Rig, activities_of, histories, until, until_status
+from tests.support.rig import Rig, activities_of, roll, until, until_status
 
 ROLL = 60
 
@@ -64,23 +63,6 @@ async def begin(runner: AgentRunner, digging: Digging) -> Task:
     return task
 
 
-async def send(runner: AgentRunner, task: Task) -> None:
-    """Send some commands."""
-    handle = runner.client.get_workflow_handle(task.task_id)
-    for _ in range(10):
-        await handle.signal("drop_step", {"id": uuid.uuid4().hex, "step": "none"})
-
-
-async def rolls(runner: AgentRunner, task: Task, count: int = 2) -> None:
-    """Send commands until a task has so many runs."""
-
-    async def rolled() -> bool:
-        await send(runner, task)
-        return len(await histories(runner.client, task.task_id)) >= count
-
-    await until(rolled)
-
-
 async def until_rejoined(runner: AgentRunner, task: Task) -> None:
     """Wait until the process of the tool has found its place in the task's present run."""
 
@@ -113,8 +95,8 @@ async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(rig: R
     runner = rig.runner(roll_events=ROLL)
     rig.model.add(call("dig", {"place": "a"}), "done")
     task = await begin(runner, digging)
-    for count in (2, 3):
-        await rolls(runner, task, count)
+    for _ in range(2):
+        await roll(runner, task)
         await until_rejoined(runner, task)
     digging.let_go.set()
     assert (await runner.run_task(task)).output == "done"
@@ -144,7 +126,7 @@ async def test_a_tool_is_cut_off_also_after_a_rollover(
     runner = await rig.make(digging.tool("irreversible"), roll_events=ROLL)
     rig.model.call("dig", {"place": "a"})
     task = await begin(runner, digging)
-    await rolls(runner, task)
+    await roll(runner, task)
     if is_rejoined:
         await until_rejoined(runner, task)
     await cut(runner, task)
