@@ -182,7 +182,7 @@ class ErasingActivities:
                 sha256 = await write_messages(archive, [message])
             ref = CommitRef(task=f"-erased {turn.task}", sha256=sha256, count=1, erases=turn.task)
             try:
-                await commit_turn(client, archive, turn.session, turn.queue, ref)
+                await commit_turn(client, archive, turn.session, turn.queue or given.queue, ref)
             except ErasedError:
                 continue  # with all of its turns
             except SessionClosedError as error:

@@ -243,16 +243,16 @@ async def add_hold(
 
 
 async def find_hold(archive: Archive, code: str, *, case: str) -> Hold:
-    """Return what is held for a case.
+    """Return what is held for a case; or was, if it is not held again: its end can be repeated.
 
     Raises:
-        NotFoundError: Nothing of that name is held for that case.
+        NotFoundError: Nothing of that name was ever held for that case.
         ArchiveError: The archive cannot be used.
     """
-    there = await read_holds(archive)
-    held = next((each for each in there if (each.code, each.case) == (code, case)), None)
+    there = [each for each in await read_holds(archive, ended=True) if each.code == code]
+    held = next((each for each in reversed(there) if each.case == case), None)
     if held is None:
-        cases = ", ".join(repr(each.case) for each in there if each.code == code) or "none"
+        cases = ", ".join(repr(each.case) for each in there if not each.ended_by) or "none"
         raise NotFoundError(f"That is not held for the case {case!r}; it is held for: {cases}.")
     return held
 

@@ -361,6 +361,8 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
 
 
 TURNS_BYTES = 32 * 1024 * 1024
+MESSAGE_BYTES = 700
+"""What a message takes in memory more than its JSON, as measured."""
 _TURNS: WeakKeyDictionary[Archive, Recent[list[Message]]] = WeakKeyDictionary()
 
 
@@ -381,7 +383,7 @@ async def read_turns(archive: Archive, state: SessionState, upto: int) -> list[M
     async def read(sha256: str) -> None:
         data = await archive.aget(sha256)
         found[sha256] = turn = _messages(data)
-        known.keep(sha256, turn, len(data))
+        known.keep(sha256, turn, len(data) + MESSAGE_BYTES * len(turn))
 
     await some_at_once(read, [sha256 for sha256, turn in found.items() if turn is None])
     return [message for commit in commits for message in found[commit.sha256] or ()]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from holdfast import errors
 from holdfast.archive import bytestore as names
 from holdfast.archive.archive import Archive, places_of
 from holdfast.archive.holds import Hold, read_holds
-from holdfast.errors import ArchiveError, NotFoundError, TaskNotFoundError
+from holdfast.errors import ArchiveError, ErasedError, NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.bundle import Noting
 from holdfast.reading.audit.verification import evidence, verified_session
 from holdfast.reading.erasable import closure_of, roots_of
 from holdfast.reading.reader import Reader
+from holdfast.task.data.state import SessionState
 from holdfast.values.base import digest, in_order
 from holdfast.values.checks.gate import as_array
+
+T = TypeVar("T")
 
 
 async def lock(reader: Reader, held: Hold) -> Hold:
@@ -67,17 +71,32 @@ async def _locked(archive: Archive, holds: Iterable[str]) -> set[str]:
 
 
 class _Reading(Reader):
-    """Takes for missing what does not answer, such as without a worker process; keeps why."""
+    """Takes for missing what cannot be read, such as without a worker process; keeps why."""
 
     failed: dict[str, errors.EngineError]
 
     async def query(self, task_id: str, *given: Any, **options: Any) -> Any:
-        if task_id not in self.failed:  # each further question would wait as long
-            try:
-                return await super().query(task_id, *given, **options)
-            except errors.EngineError as error:
-                self.failed[task_id] = error
-        raise TaskNotFoundError(task_id) from self.failed[task_id]
+        if task_id in self.failed:  # each further question would wait as long
+            raise TaskNotFoundError(task_id)
+        return await self.found(super().query, task_id, *given, **options)
+
+    async def session(self, session_id: str) -> SessionState:
+        return await self.found(super().session, session_id)
+
+    async def read(self, task_id: str, ask: Any) -> Any:
+        return await self.found(super().read, task_id, ask)
+
+    async def found(
+        self, ask: Callable[..., Awaitable[T]], name: str, *given: Any, **options: Any
+    ) -> T:
+        """Ask for something by its name."""
+        try:
+            return await ask(name, *given, **options)
+        except ErasedError:
+            raise
+        except errors.EngineError as error:
+            self.failed.setdefault(name, error)
+            raise TaskNotFoundError(name) from error
 
 
 async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.EngineError]]:
@@ -91,12 +110,14 @@ async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.Eng
     reading.failed, roots = {}, [name] if held.kind == "task" else list[str]()
     if held.kind != "task":
         with suppress(NotFoundError):  # what is to come may be held as well
-            roots, sessions, _ = await roots_of(reading, held.kind, name)
+            roots, sessions, unread = await roots_of(reading, held.kind, name)
+            reading.failed |= {e: ArchiveError(f"{e!r} cannot be read.") for e in unread}
     tasks = (await closure_of(reading, roots, with_forks=False, is_named=False)).heads
     scopes = {*tasks, *sessions, *reading.failed}
     for each in scopes:
-        with suppress(TaskNotFoundError):
-            await (verified_session if each in sessions else evidence)(reading, each)
+        check = verified_session if each in sessions else evidence
+        with suppress(TaskNotFoundError, ErasedError):
+            await reading.found(partial(check, reading), each)
     values = {path for each in noted for path in places_of(archive, each)} | {names.KEY_FILE}
     ids = [names.key_id(each) for each in (names.NAMES_SCOPE, names.CONTENTS_SCOPE, *scopes)]
     values |= {names.key_path(each) for each in ids}

@@ -1,5 +1,6 @@
 """Erased tasks: nothing of them is left, and all else goes on."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from holdfast.errors import (
     NotFoundError,
     TaskExistsError,
 )
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.task.data.wire import Erasure, Retention
 from holdfast.task.mailbox import mailbox_id
@@ -414,9 +415,11 @@ async def test_a_held_person_holds_the_sessions_that_have_the_name(
 
 
 async def test_the_mark_of_another_erasure_does_not_say_that_this_one_has_begun() -> None:
-    async with AgentRunner.local(served("second"), data_dir=None) as runner:
+    async with AgentRunner.local(served("second", "third"), data_dir=None) as runner:
         await finished(runner, "MKquestion", session="talk", task_id="t1")
-        given = await runner.erase(session="talk", by="ann", reason="r")
+        asked = (runner.erase(session="talk", by=each, reason="r") for each in ("ann", "bo"))
+        given, same = await asyncio.gather(*asked)
+        assert given == same
         await finished(runner, "MKquestion", task_id="t2")
         both = Erasure.model_validate(given).model_copy(
             update={"tasks": ("t1", "t2"), "held_by": ("task t2",), "asked": 1.0}
@@ -426,6 +429,12 @@ async def test_the_mark_of_another_erasure_does_not_say_that_this_one_has_begun(
             await ActivityEnvironment(runner.client).run(
                 ErasingActivities(runner.archive).erase, both
             )
+        ref = SessionRef(id=runner.session("other").id, name="other")  # a client need not say where
+        started = TaskInput(head=TaskHead(agent="clerk", session=ref), input="q")
+        await runner.client.start_workflow("AgentTask", started, id="t3", task_queue="hf:clerk")
+        await runner.run_task("t3")
+        await runner.finalize_response("t3")
+        assert (await runner.erase("t3", by="ann", reason="r"))["tasks"] == ["t3"]
 
 
 async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasure() -> None:

@@ -38,6 +38,9 @@ MOST_LOCKED = 3
 """Files that a client locks before it is killed."""
 
 
+ON = {"Status": "ON"}
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Any:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
@@ -175,7 +178,18 @@ async def test_a_task_that_no_worker_serves_does_not_keep_others_from_being_lock
             assert "s3:" not in str(caught.value)
         of_it = {"tasks/t1.json", "tasks/t2.json", "effects/t4/0.json", key_path(key_id("t4"))}
         assert of_it <= named(locked(bucket))
-        await runner.end_hold("person:kim", case="A", by="ann")
+        ended = await runner.end_hold("person:kim", case="A", by="ann")
+        assert locked(bucket) == set()
+        bucket.pipe("locked/a/tasks/t2.json", b"{")
+        with pytest.raises(ArchiveError, match=r"It is held.*'t2' cannot be read"):
+            await runner.hold("person:kim", case="B", by="ann")
+        assert {"tasks/t1.json", "tasks/t2.json"} <= named(locked(bucket))
+        await runner.end_hold("person:kim", case="B", by="ann")
+        # As where S3 failed after the end was recorded.
+        bucket.call_s3(
+            "put_object_legal_hold", Bucket="locked", Key="a/tasks/t1.json", LegalHold=ON
+        )
+        assert await runner.end_hold("person:kim", case="A", by="bo") == ended
         assert locked(bucket) == set()
 
 

@@ -402,6 +402,9 @@ def test_items_of_a_provider_without_ids_have_that_of_the_sdk_and_it_is_not_sent
     again = from_response_items(given)
     assert to_response_items(again) == to_response_items([message])
     assert text(shown_items(again)) == text(given)
+    changed: Any = shown_items(again)[0]  # in place, as a filter may
+    changed["summary"][0]["text"] = "changed"
+    assert text(shown_items(again)) == text(given)
 
 
 def test_an_item_that_code_puts_in_the_place_of_one_is_the_input() -> None:

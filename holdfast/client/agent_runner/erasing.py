@@ -19,7 +19,6 @@ from holdfast.archive.bytestore import ERASURES, record_name
 from holdfast.archive.holds import (
     Hold,
     add_hold,
-    certificate_name,
     certificates_of,
     code_of,
     end_hold,
@@ -206,9 +205,9 @@ class TaskErasing(RunnerBase):
         """End a hold. Its record stays.
 
         Raises:
-            NotFoundError: Nothing of that name is held for that case.
+            NotFoundError: Nothing of that name was ever held for that case.
             InvalidArgumentError: As for `hold`.
-            ArchiveError: The archive cannot be used.
+            ArchiveError: The archive cannot be used. Repeat it: some files may be locked still.
         """
         _, _, code = await self._held(selector, case, by, reason)
         held = await find_hold(self.archive, code, case=case)
@@ -282,7 +281,7 @@ class TaskErasing(RunnerBase):
         for each in given.tasks:
             self._read.records.forget(each)
         await self._ended(given.task)
-        return as_object(await self.archive.aget_record(certificate_name(given)))
+        return as_object(await self._certificate(given.kind, given.task))
 
     async def _ended(self, code: str) -> None:
         """Wait for the end of an erasure.

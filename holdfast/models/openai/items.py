@@ -19,6 +19,7 @@ null. Answers with an id are shown with the members that the API gives them, giv
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, cast
 
@@ -421,10 +422,12 @@ def made_items(message: Message) -> list[Item]:
 def shown_items(messages: Iterable[Message]) -> list[Item]:
     """Write messages as an input list that shows them: what was given as a text stays one.
 
+    Users' code gets it, and may change it in place: the messages may be of other tasks as well.
+
     Raises:
         InvalidArgumentError: As for `to_response_items`.
     """
-    return [item for message in messages for item in _shown(message)]
+    return copy.deepcopy([item for message in messages for item in _shown(message)])
 
 
 def _shown(message: Message) -> Iterator[Item]:
