@@ -41,9 +41,9 @@ def plan(request: FakeRequest) -> Reply | None:
     One turn is one answer with tool calls. After the last one comes the text `final` with all
     results, in the order of the conversation.
     """
-    words = question(request).split()
+    words = request.last_user.split()
     if words[0] != "run":
-        return reply(f"<{question(request)}>")
+        return reply(f"<{request.last_user}>")
     turns = words[2:]
     results = answers(request)
     before = 0
@@ -53,11 +53,6 @@ def plan(request: FakeRequest) -> Reply | None:
             return calls([(name, {"thing": thing}) for name, thing in wanted])
         before += len(wanted)
     return reply(" ".join(["final", *results]))
-
-
-def question(request: FakeRequest) -> str:
-    """Return the text of the last user message."""
-    return request.last_user
 
 
 def answers(request: FakeRequest) -> list[str]:
@@ -196,7 +191,7 @@ class Lab:
 
     def is_mine(self, request: FakeRequest) -> bool:
         """Tell whether a request is of this lab's tasks."""
-        return f" {self.job.app} " in f"{question(request)} "
+        return f" {self.job.app} " in f"{request.last_user} "
 
     @property
     def requests(self) -> list[FakeRequest]:

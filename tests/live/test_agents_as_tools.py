@@ -346,40 +346,30 @@ async def test_a_rejected_call_starts_no_task_and_what_was_found_of_another_is_k
 # ---- agents as tools in runs of the Agents SDK's kind: context, settings, results, arguments
 
 
-async def test_a_function_that_is_assigned_to_the_tool_is_called_in_place_of_the_agent(
+async def test_a_function_that_is_assigned_to_the_tool_is_called_for_the_agent_and_cannot_wait(
     rig: Rig,
 ) -> None:
-    ask_helper = rig.agent(name="helper").as_tool()
-
-    async def mine(_ctx: Any, arguments: str) -> str:
-        return f"{arguments} was told to nobody"
-
-    ask_helper.on_invoke_tool = mine
-    agent = rig.agent(ask_helper, name="agent")
-    await rig.serve(agent)
-    rig.model.call("helper", {"input": "a"})
-    rig.model.reply("done")
-    runner = rig.runner()
-    result = await Runner.run(agent, "q", runner=runner)
-    assert rig.model.requests[-1].messages[-1].text == '{"input": "a"} was told to nobody'
-    [call] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
-    assert call.effect == "irreversible"  # nothing is known of the function
-
-
-async def test_such_a_function_cannot_wait_for_a_person(rig: Rig) -> None:
     asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}")])
     ask_helper = rig.agent(pay, name="helper", model=asks).as_tool(failure_error_function=None)
     before = ask_helper.on_invoke_tool
 
     async def mine(ctx: Any, arguments: str) -> str:
-        return str(await before(ctx, arguments))
+        if "wait" in arguments:
+            return str(await before(ctx, arguments))
+        return f"{arguments} was told to nobody"
 
     ask_helper.on_invoke_tool = mine
     agent = rig.agent(ask_helper, name="agent")
     await rig.serve(agent)
-    rig.model.call("helper", {"input": "a"})
+    runner = rig.runner()
+    rig.model.add(call("helper", {"input": "a"}), "done")
+    result = await Runner.run(agent, "q", runner=runner)
+    assert rig.model.requests[-1].messages[-1].text == '{"input": "a"} was told to nobody'
+    [called] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
+    assert called.effect == "irreversible"  # nothing is known of the function
+    rig.model.call("helper", {"input": "wait"})
     with pytest.raises(UserError, match=r"waits for a person to decide on: pay\. Its run '"):
-        await Runner.run(agent, "q", runner=rig.runner())
+        await Runner.run(agent, "q", runner=runner)
 
 
 class Payment(BaseModel):

@@ -36,7 +36,16 @@ from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
 from tests.support.people import ask
-from tests.support.rig import Rig, forget, histories, read_record, until, until_status, until_steps
+from tests.support.rig import (
+    Rig,
+    damaged,
+    forget,
+    histories,
+    read_record,
+    until,
+    until_status,
+    until_steps,
+)
 from tests.support.workers import Doing
 
 """A result that no other test stores: they share an archive."""
@@ -196,17 +205,12 @@ async def test_a_task_that_rolled_has_every_event_once_and_a_changed_byte_is_fou
     second = newest
     while second.number > 2:
         second = (await read_segment(rig.engine.archive, second)).before or second
-    file = Path(rig.engine.archive.url) / blob_path(second.sha256)
-    whole = file.read_bytes()
-    at = whole.index(b'"step ') + 6
-    file.chmod(0o644)
-    file.write_bytes(whole[:at] + b"z" + whole[at + 1 :])
-    damage, lost = await runner.verify(task)
+    with damaged(runner, second.sha256):
+        damage, lost = await runner.verify(task)
     assert "segment 2" in damage.text
     assert f"entries {second.start + 1} to {second.start + second.entries}" in damage.text
     assert second.sha256 in damage.text
     assert f"entries 1 to {second.start} of the ledger cannot be found" in lost.text
-    file.write_bytes(whole)
     assert await runner.verify(task) == []
     await runner.abandon(task, "enough", by="ann")
     await until_status(runner, task, "abandoned")
@@ -339,13 +343,6 @@ def pays() -> Tool:
     return pays
 
 
-def file_of(archive: Archive, sha256: str) -> Path:
-    """Return the file of a value, made writable."""
-    file = Path(archive.url) / blob_path(sha256)
-    file.chmod(0o644)
-    return file
-
-
 # ---- how a run ended
 
 
@@ -428,14 +425,6 @@ def removed(file: Path, _: Path) -> None:
     file.unlink()
 
 
-def truncated(file: Path, _: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-20])
-
-
-def emptied(file: Path, _: Path) -> None:
-    file.write_bytes(b"")
-
-
 def older(file: Path, before: Path) -> None:
     file.write_bytes(before.read_bytes())
 
@@ -458,9 +447,10 @@ async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(rig: Ri
         assert newest is not None
         before = (await read_segment(archive, newest)).before
         assert before is not None
-        file, second = file_of(archive, newest.sha256), file_of(archive, before.sha256)
+        file, second = (Path(archive.url) / blob_path(each.sha256) for each in (newest, before))
         whole = file.read_bytes()
-        for damage in (removed, truncated, emptied, older):
+        file.chmod(0o644)
+        for damage in (removed, older):
             damage(file, second)
             damaged, lost = await runner.verify(task)
             assert "are damaged" in damaged.text
@@ -513,16 +503,13 @@ async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of
         known = await runner.verify(task)
         assert (known, known.proved) == ([], [CONSISTENT, SEEN, IN_RUN])
     turn = (await state_of(runner)).commits[1]
-    file = file_of(rig.engine.archive, turn.sha256)
-    whole = file.read_bytes()
-    file.write_bytes(whole.replace(b"answer 1", b"answer 9"))
-    [found] = await session.verify()
-    assert f"turn 2 of the session, of task {second!r}, is damaged" in found.text
-    assert await runner.verify(first) == []
-    for task in (second, third):
-        damaged = await runner.verify(task)
-        assert all(turn.sha256 in each.text for each in damaged)
-        assert len(damaged) == 1
-        assert SEEN not in damaged.proved
-    file.write_bytes(whole)  # equal turns of other tests are the same file
+    with damaged(runner, turn.sha256):
+        [found] = await session.verify()
+        assert f"turn 2 of the session, of task {second!r}, is damaged" in found.text
+        assert await runner.verify(first) == []
+        for task in (second, third):
+            seen = await runner.verify(task)
+            assert all(turn.sha256 in each.text for each in seen)
+            assert len(seen) == 1
+            assert SEEN not in seen.proved
     assert await session.verify() == []

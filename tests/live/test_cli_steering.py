@@ -361,16 +361,7 @@ def test_what_is_held_stays_and_a_session_is_listed_before_it_is_erased(run: Her
     run("retention", "end", "--agent", "desk")
 
 
-def test_a_session_is_verified_by_its_name(run: Here) -> None:
-    run("run", "desk", "do book rome", "--session", "memo")
-    said = run("audit", "--session", "memo", "--verify").out
-    assert said.startswith("Session memo is intact.\nproved: The turns of the session")
-    shown = run("audit", "--session", "memo", "--json").json
-    assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
-    assert run("audit", "--session", "typo", "--json", expect=4).json["exit_code"] == 4
-
-
-def test_sessions_are_listed_and_one_is_shown(run: Here) -> None:
+def test_sessions_are_listed_and_one_is_shown_and_verified(run: Here) -> None:
     assert "No sessions" in run("sessions", "--app", "without-any").err
     run("run", "desk", "do book rome", "--session", "trip", "--task-id", "first")
     run("run", "desk", "do book oslo", "--session", "trip", "--task-id", "second")
@@ -385,6 +376,11 @@ def test_sessions_are_listed_and_one_is_shown(run: Here) -> None:
     ]
     assert "calls book" in "\n".join(shown)
     assert "no session 'nobody'" in run("sessions", "nobody", expect=4).err
+    said = run("audit", "--session", "trip", "--verify").out
+    assert said.startswith("Session trip is intact.\nproved: The turns of the session")
+    told = run("audit", "--session", "trip", "--json").json
+    assert (told["session"], told["intact"], told["unproved"]) == ("trip", True, [])
+    assert run("audit", "--session", "typo", "--json", expect=4).json["exit_code"] == 4
 
 
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
@@ -421,9 +417,8 @@ def test_the_login_name_is_recorded_when_nobody_is_named(
 
 
 def test_a_copy_of_the_archive_is_compared_with_its_manifest(run: Here, cli: Cli) -> None:
-    create(run, "to-be-copied", "")
+    run("run", "desk", "do book rome", "--task-id", "to-be-copied")
     copy, manifest = cli.home / "copy", str(cli.home / "manifest.json")
-    run("abandon", "to-be-copied", "--reason", "no longer wanted")
     run("backup", manifest)
     shutil.copytree(next(each.parent for each in cli.home.rglob("archive.json")), copy)
     assert run("backup", manifest, "--copy", str(copy), "--json").json["broken"] == []

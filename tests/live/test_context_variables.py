@@ -9,7 +9,7 @@ import pytest
 from holdfast import Agent, AgentRunner, GuardrailFunctionOutput, Runner, input_guardrail, tool
 from holdfast.agents.hooks import AgentHooks
 from holdfast.errors import OutcomeUnknownError
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, call, calls
 from holdfast.values.code import user_calls
 from tests.support.rig import Rig
 
@@ -57,14 +57,6 @@ async def test_each_run_and_what_it_calls_see_the_variables_of_its_own_caller_or
         tenant.set("another")
         await runner.run_task(task)
         assert list(model.requests[-2].results.values()) == ["creator"]
-
-
-async def test_a_worker_that_did_not_start_the_run_shows_its_tools_no_variables(rig: Rig) -> None:
-    await rig.serve(agent_with(whose), own_loop=True)
-    rig.model.add(call("whose"), "done")
-    tenant.set("caller")
-    await rig.runner().chat("whose?")
-    assert list(rig.model.requests[-1].results.values()) == ["none"]
 
 
 Loops = dict[str, asyncio.AbstractEventLoop]
@@ -155,12 +147,16 @@ def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-async def test_a_tool_of_a_worker_that_uses_another_loops_future_is_told_what_that_is(
+async def test_tools_of_a_worker_elsewhere_see_no_variables_and_are_told_of_another_loops_future(
     rig: Rig,
 ) -> None:
-    await rig.serve(waiting_agent({}, asyncio.get_running_loop().create_future()), own_loop=True)
-    rig.model.add(call("ask"), "done")
+    agent = waiting_agent({}, asyncio.get_running_loop().create_future())
+    agent.tools = [*agent.tools, whose]
+    await rig.serve(agent, own_loop=True)
+    rig.model.add(calls([("whose", {}), ("ask", {})]), "done")
+    tenant.set("caller")
     await rig.runner().chat("go")
-    [told] = rig.model.requests[-1].results.values()
+    name, told = rig.model.requests[-1].results.values()
+    assert name == "none"
     assert "attached to a different loop" in told
     assert "Make the object in the function that uses it" in told

@@ -20,11 +20,10 @@ from temporalio.client import Client
 
 from holdfast import AgentRunner
 from holdfast.desk.pages.task.page import TABS
-from tests.live.test_damaged_archive import damaged
 from tests.live.test_sealed_memos import Sealed
 from tests.support.desk import PATIENCE_MS, SETTLED, Served, person, serve_app, serve_desk
 from tests.support.desk_agent import EVIL, desk, rig_of_desk, runner, waiting
-from tests.support.rig import Rig, finish_a_task, run_a_task, until_status
+from tests.support.rig import Rig, damaged, finish_a_task, run_a_task, until_status
 from tests.support.scale import times
 
 __all__ = ["desk", "rig_of_desk", "runner"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast import Agent, AgentRunner, Task
 from holdfast.activities.notices import Notifier
 from holdfast.activities.user_loop import UserLoops
 from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.bytestore import blob_path
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.openai.responses import ResponsesModel
@@ -390,6 +391,17 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
     """Read the record of a task as the archive has it, also one that does not count."""
     found = await archive.afind_record(record_name("tasks", task_id))
     return None if found is None else TaskRecord.model_validate(found)
+
+
+@contextmanager
+def damaged(runner: AgentRunner, sha256: str) -> Generator[None]:
+    """Flip a byte of a blob, which other tests may share, for a while."""
+    file = Path(runner.archive.url) / blob_path(sha256)
+    whole = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(whole[:-1] + b"~")
+    yield
+    file.write_bytes(whole)
 
 
 @overload
