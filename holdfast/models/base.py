@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
@@ -23,7 +24,6 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS, clean
 from holdfast.values.messages import (
     ANSWERED,
-    Content,
     Message,
     TextPart,
     ToolCall,
@@ -322,6 +322,8 @@ async def streamed(model: Model, request: ModelRequest, tell: Tell) -> ModelAnsw
     return await model.respond(request)
 
 
+V = TypeVar("V", bound=Value)
+
 MOST_TOKENS = 2**53
 """Most tokens that an answer may count: more is an error, and not every reader has room."""
 
@@ -336,12 +338,15 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
     """
     if not isinstance(answer, ModelAnswer) or answer.message.role != "assistant":
         raise _malformed(model, f"it is not a ModelAnswer of an assistant, but {shown(answer)}")
-    made = _cleaned(answer)
-    said = made.message
-    # What stays in the history whatever its size.
+    said = answer.message
     calls = [[call.id, call.name, call.arguments, call.namespace] for call in said.calls]
-    about = [made.model, made.response_id, made.finish, *said.item_ids]
-    wrong = gate.flaw({"calls": calls, "items": list(said.items), "about": about}, "it")
+    about = [answer.model, answer.response_id, answer.finish]
+    texts = (*about, answer.refusal, said.text, *itertools.chain.from_iterable(calls))
+    if not gate.is_unicode("".join(texts)):
+        return admitted(_cleaned(answer), model)
+    # What stays in the history whatever its size.
+    kept = {"calls": calls, "items": list(said.items), "about": [*about, *said.item_ids]}
+    wrong = gate.flaw(kept, "it")
     if len(calls) > MOST_CALLS:
         wrong = f"it asks for {len(calls)} tool calls at once; {MOST_CALLS} are the most"
     usage = answer.usage
@@ -350,7 +355,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         wrong, usage = "its usage holds a number that is not a count of tokens", ANSWERED
     if wrong:
         raise _malformed(model, wrong, usage, said.open_calls)
-    return made
+    return answer
 
 
 def unread(error: Exception, model: str) -> ModelAnswer:
@@ -368,36 +373,25 @@ def unread(error: Exception, model: str) -> ModelAnswer:
 
 def _cleaned(answer: ModelAnswer) -> ModelAnswer:
     """Replace lone surrogates in the texts of an answer; provider items stay as they are."""
-    message = answer.message
-    texts = ("model", "response_id", "finish", "refusal")
-    changes: dict[str, Any] = {}
-    if not gate.is_unicode(answer.model + answer.response_id + answer.finish + answer.refusal):
-        changes = {name: clean(getattr(answer, name)) for name in texts}
-    calls = tuple(map(_cleaned_call, message.calls))
-    content = _cleaned_content(message.content)
-    if calls != message.calls or content != message.content:
-        changed: dict[str, object] = {"calls": calls, "content": content}
-        changes["message"] = message.model_copy(update=changed)
-    return answer.model_copy(update=changes) if changes else answer
-
-
-def _cleaned_call(call: ToolCall) -> ToolCall:
-    if gate.is_unicode(call.id + call.name + call.arguments + call.namespace):
-        return call
-    names = ("id", "name", "arguments", "namespace")
-    texts = {name: clean(getattr(call, name)) for name in names}
-    return call.model_copy(update=texts)
-
-
-def _cleaned_content(content: Content) -> Content:
+    content = answer.message.content
     if isinstance(content, str):
-        return content if gate.is_unicode(content) else clean(content)
-    if not isinstance(content, tuple):
-        return content
-    return tuple(
-        part.model_copy(update={"text": clean(part.text)}) if isinstance(part, TextPart) else part
-        for part in content
-    )
+        content = clean(content)
+    elif isinstance(content, tuple):
+        content = tuple(
+            _with_clean(part, "text") if isinstance(part, TextPart) else part for part in content
+        )
+    names = ("id", "name", "arguments", "namespace")
+    changes: dict[str, object] = {
+        "calls": tuple(_with_clean(call, *names) for call in answer.message.calls),
+        "content": content,
+    }
+    made = _with_clean(answer, "model", "response_id", "finish", "refusal")
+    return made.model_copy(update={"message": answer.message.model_copy(update=changes)})
+
+
+def _with_clean(value: V, *names: str) -> V:
+    """Replace lone surrogates in these texts of a value."""
+    return value.model_copy(update={name: clean(getattr(value, name)) for name in names})
 
 
 def _malformed(

@@ -358,8 +358,10 @@ def tools_to_find(
         None if a person has not decided on any of the ready calls, or if there is one call alone,
         which is looked up where it runs.
     """
-    answers = ledger.head.answers_lost_calls
-    if not answers and _is_alone(ledger.at(n)):
+    answers, current = ledger.head.answers_lost_calls, ledger.at(n)
+    answer = newest_answer(current.journal) if current.result is None else None
+    is_alone = len(current.calls) <= 1 and (answer is None or len(answer.message.calls) <= 1)
+    if is_alone and not answers:
         return None
     if not any(i not in found and _takes_effect(ledger, n, i) for i in ready):
         return None
@@ -405,12 +407,6 @@ def _one_of_a_name(calls: Iterable[Call]) -> list[Call]:
             waiting.add(call.asked.name)
         kept.append(call)
     return kept
-
-
-def _is_alone(current: OpenState) -> bool:
-    """Whether a step's open call is the only one of its answer, if a model has asked for it."""
-    answer = newest_answer(current.journal) if current.result is None else None
-    return len(current.calls) <= 1 and (answer is None or len(answer.message.calls) <= 1)
 
 
 def _takes_effect(ledger: Ledger, n: int, i: int) -> bool:

@@ -84,8 +84,7 @@ class Command(Value):
 
     def sent(self) -> dict[str, Json]:
         """Return the signal's body."""
-        named = {"id": self.id, "by": self.by, "branch": self.branch}
-        return {**self.body, **{key: value for key, value in named.items() if value}}
+        return {**self.body, **self.model_dump(include={*ENVELOPE}, exclude_defaults=True)}
 
 
 SAYS = ("text", "note", "message", "reason", "input")

@@ -252,9 +252,9 @@ class Offer:
             ModelBehaviorError: The rules end the run when the model calls a tool that it was not
                 given.
         """
-        told = {i: each for i, each in enumerate(calls) if not self._is_known(each)}
-        if not told:
+        if all(map(self._is_known, calls)):
             return {}
+        told = {i: each for i, each in enumerate(calls) if not self._is_known(each)}
         raises = self.head.dialect.unknown_tool == "raise"
         for call in told.values() if raises else ():
             if call.server and policy_of(self.agent.policies, call) is None:
