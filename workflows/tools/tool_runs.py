@@ -73,8 +73,10 @@ class CallsTaken:
     n: int
     room: Room
     ended: dict[int, Failure | BaseException]
-    tasks: dict[int, asyncio.Task[Failure | None]] = field(default_factory=dict)
-    found: set[int] = field(default_factory=set)
+    tasks: dict[int, asyncio.Task[Failure | None]] = field(
+        default_factory=dict[int, "asyncio.Task[Failure | None]"]
+    )
+    found: set[int] = field(default_factory=set[int])
 
     def take(self, positions: Iterable[int]) -> None:
         """Take calls further."""

@@ -588,8 +588,9 @@ class TaskUpdates(TaskEnds):
             return None
         finally:
             sending.cancel()
-        if isinstance(reply, RunReply) and reply.record:
-            self.reader.records.ended(task_id, reply.record)
+        told: object = reply
+        if isinstance(told, RunReply) and told.record:
+            self.reader.records.ended(task_id, told.record)
         return reply
 
 
