@@ -115,7 +115,7 @@ async def test_files_are_locked_until_the_last_hold_of_them_ends(
         others = {record_name("tasks", "t1.5"), record_name("tasks", "t1.json")}
         others.add(record_name("sessions", f"{runner.session('talk').id}.b"))
         for each in others:
-            runner.archive.put_record(each, {})
+            runner.archive.put_record(each, runner.archive.get_record("tasks/t3.json"))
         held = await runner.hold("task:t1", case="A", by="ann")
         first = locked(bucket)
         assert held.locked == len(first)
