@@ -224,20 +224,15 @@ async def test_a_merged_message_whose_task_has_just_ended_runs_as_a_task_of_its_
     assert await texts(run.runner) == ["first", "one", "second", "two"]
 
 
-async def resting(run: Runs, model: FakeOpenAI) -> None:
-    """Let a run wait for a person, and another one for its turn."""
-    model.call("pay")
-    await run.serve(look, pay)
-    assert (await run("first", session="s", task_id=f"{run.rig.app}-a")).interruptions
-    await run("second", session="s", task_id=f"{run.rig.app}-b")
-
-
 async def test_a_run_that_waits_for_a_task_which_waits_for_a_person_says_so(
     run: Runs, model: FakeOpenAI
 ) -> None:
     a, b = (f"{run.rig.app}-{x}" for x in "ab")
+    model.call("pay")
+    await run.serve(look, pay)
+    assert (await run("first", session="s", task_id=a)).interruptions
     with pytest.raises(SessionBusyError, match="is 'waiting'") as caught:
-        await resting(run, model)
+        await run("second", session="s", task_id=b)
     assert (caught.value.task_id, caught.value.waiting) == (a, b)
     await until_in_line(run.runner, a, b)
     model.add("paid", "two")

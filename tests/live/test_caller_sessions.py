@@ -101,28 +101,9 @@ async def test_a_subclass_of_session_with_items_of_its_own_is_made_without_argum
         Session()
 
 
-async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs) -> None:
-    session = Kept()
-    _, pay = tools()
-    run.model.call("pay", {"to": "Kim"})
-    result = await run("q", pay, session=session)
-    assert session.items == []
-    state = result.to_state()
-    state.approve(state.get_interruptions()[0])
-    run.model.reply("paid")
-    with pytest.raises(UserError, match=r"has session 'mine' of its caller"):
-        await resume(run, state, session=Kept("other"))
-    await resume(run, state, session=session)
-    assert [role for role, _ in session.said] == [
-        "user",
-        "function_call",
-        "function_call_output",
-        "assistant",
-    ]
-
-
-async def test_a_run_that_goes_on_without_its_session_leaves_the_turn_to_be_written(
-    run: Runs, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("without", [False, True])
+async def test_a_run_that_waits_writes_when_it_ends_or_goes_on_with_its_session_again(
+    run: Runs, caplog: pytest.LogCaptureFixture, *, without: bool
 ) -> None:
     session = Kept()
     _, pay = tools()
@@ -130,14 +111,17 @@ async def test_a_run_that_goes_on_without_its_session_leaves_the_turn_to_be_writ
     state = (await run("q", pay, session=session)).to_state()
     state.approve(state.get_interruptions()[0])
     run.model.reply("paid")
-    await resume(run, state)
-    assert session.items == []
-    assert "'mine'" in caplog.text
+    with pytest.raises(UserError, match=r"has session 'mine' of its caller"):
+        await resume(run, state, session=Kept("other"))
+    await resume(run, state, session=None if without else session)
+    assert len(session.adds) == (0 if without else 1)
+    assert ("'mine'" in caplog.text) is without
     again = RunState.of(state.task_id)
     for _ in range(2):
         await resume(run, again, session=session)
     assert len(session.adds) == 1
-    assert len(session.items) == 4
+    roles = [role for role, _ in session.said]
+    assert roles == ["user", "function_call", "function_call_output", "assistant"]
 
 
 async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(run: Runs) -> None:
