@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import operator
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import ModelRequest, ToolSpec
 from holdfast.models.openai.items import shown_items
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import AgentSnapshot, TaskHead, ToolPolicy
+from holdfast.task.data.head import AgentSnapshot, TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.task.ledger.recording import newest_answer
@@ -74,8 +73,6 @@ INLINE_CHARACTERS = 80
 """Instructions up to this length are recorded as they are; a reference to the archive is longer."""
 
 TEXT, OFF, PROMPT = "instructions", "off", "prompt"
-
-_IS_CONDITIONAL: Callable[[ToolPolicy], bool] = operator.attrgetter("is_conditional")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -138,7 +135,7 @@ class RegisteredCode(AgentCode):
         return (
             agent.is_dynamic
             or agent.makes_prompt
-            or any(map(_IS_CONDITIONAL, agent.policies.values()))
+            or any(each.is_conditional for each in agent.policies.values())
         )
 
     async def context(self, state: dict[str, Json]) -> RunContextWrapper[Any]:
