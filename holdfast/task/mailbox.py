@@ -111,6 +111,7 @@ class Mailbox(BaseModel):
         waiters: The calls, by key, oldest first.
         due: Key of a call to the id of the event that it gets.
         given: Id of a kept event to the keys of the calls that have it, and their tasks.
+        left: The same of calls that had it and were undone, the newest: only `erase` looks there.
         refusals: Why an event or a call was refused, by its id or key; the newest ones.
         size: Bytes of all ids and data.
     """
@@ -119,6 +120,7 @@ class Mailbox(BaseModel):
     waiters: dict[str, Waiter] = Field(default_factory=dict[str, Waiter])
     due: dict[str, str] = Field(default_factory=dict[str, str])
     given: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
+    left: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
     refusals: dict[str, str] = Field(default_factory=dict[str, str])
     size: int = 0
     _count: int = PrivateAttr(0)
@@ -203,11 +205,18 @@ class Mailbox(BaseModel):
                 return
 
     def leave(self, key: str) -> None:
-        """Forget a call that was undone, and that it had an event: its task may have it again."""
+        """Forget a call that was undone: of an event that it had, its task may have it again."""
         self.waiters.pop(key, None)
         self.due.pop(key, None)
-        for keys in self.given.values():
-            self._count -= keys.pop(key, None) is not None
+        for id, keys in self.given.items():
+            if key in keys:
+                self._count -= 1
+                self._note_left(id, key, keys.pop(key))
+
+    def _note_left(self, id: str, key: str, task: str) -> None:
+        self.left.setdefault(id, {})[key] = task
+        while sum(map(len, self.left.values())) > MOST_GIVEN:
+            del self.left[next(iter(self.left))]
 
     def delivered(self, sent: Delivery, *, taken: bool) -> None:
         """Note that a call was sent an event.
@@ -219,6 +228,8 @@ class Mailbox(BaseModel):
         key, id, task = sent.waiter.key, sent.event.id, sent.waiter.task
         waits = self.waiters.get(key)
         if waits is None:  # it was undone meanwhile
+            if taken and id in self.events:
+                self._note_left(id, key, task)
             return
         if not taken and waits.token != sent.waiter.token:  # a newer attempt is sent it next
             return
@@ -245,24 +256,29 @@ class Mailbox(BaseModel):
 
     def _empty(self, id: str) -> None:
         """Keep only the id of an event."""
-        self._count -= len(self.given.pop(id))
+        self._count -= len(self.given.pop(id, ()))
+        self.left.pop(id, None)
         event, size = self.events[id], len(id) + len(canonical({}))
         self.size += size - event.size
         update = {"data": {}, "size": size, "over": True}
         self.events[id] = event.model_copy(update=update)
 
     def erase(self, tasks: Container[str]) -> None:
-        """Forget the calls of erased tasks, and the data of events that no other task has had."""
+        """Forget the calls of erased tasks, and the data of events that no other task has had.
+
+        What they had before an undo goes as well.
+        """
         for key in [key for key, each in self.waiters.items() if each.task in tasks]:
             del self.waiters[key]  # what it has had is looked at below: it may wait again
             self.due.pop(key, None)
         going = {*self.due.values()}
-        for id, keys in [*self.given.items()]:
-            had = [key for key, task in keys.items() if task in tasks]
+        for id in self.events:
+            given, left = self.given.get(id, {}), self.left.get(id, {})
+            had = [key for key, task in (*given.items(), *left.items()) if task in tasks]
             for key in had:
-                del keys[key]
-            self._count -= len(had)
-            if had and not keys and id not in going:
+                self._count -= given.pop(key, None) is not None
+                left.pop(key, None)
+            if had and not given and not left and id not in going:
                 self._empty(id)
 
     def put_off(self, key: str) -> None:
@@ -305,6 +321,7 @@ class Mailbox(BaseModel):
             del self.events[event.id]
             self.size -= event.size
             self._count -= len(self.given.pop(event.id, ()))
+            self.left.pop(event.id, None)
 
     def _free_events(self) -> list[Event]:
         going = {*self.due.values()}

@@ -165,20 +165,39 @@ def test_events_and_calls_that_wait_have_bounds() -> None:
 
 def test_what_erased_tasks_have_had_is_forgotten_unless_another_task_has_or_gets_it() -> None:
     box = Mailbox()
-    for id in ("own", "shared", "due"):
+    for id in ("own", "shared", "due", "undone", "late", "again"):
         box.take_event(Event(id=id, data={"x": id}), now=1)
         box.take_waiter(waiter(f"a {id}", "a", x=id))
     box.take_waiter(waiter("b", "b", x="shared"))
-    for each in box.deliveries("n", (), 9):
+    box.take_waiter(waiter("b again", "b", x="again"))
+    going = box.deliveries("n", (), 9)
+    box.leave("a late")  # while it is sent its event
+    for each in going:
         box.delivered(each, taken=True)
+    for key in ("a undone", "a again", "b again"):
+        box.leave(key)
+    box = Mailbox.model_validate_json(box.model_dump_json())
     box.take_waiter(waiter("c", "c", x="due"))
     box.take_waiter(waiter("a waits", "a", x="none"))
     box.take_waiter(waiter("a own", "a", x="own"))  # again, as after a reset
     box.erase({"a"})
-    assert [box.events[id].data for id in ("own", "shared", "due")] == [
-        *({}, {"x": "shared"}, {"x": "due"})
-    ]
+    kept = [id for id, event in box.events.items() if event.data]
+    assert kept == ["shared", "due", "again"]
     assert sent(box) == [("c", "c:0.1.0.0:x", "due")]
     assert [*box.waiters] == ["c"]
     box.erase({"b"})
-    assert box.events["shared"].data == {}
+    assert [id for id, event in box.events.items() if event.data] == ["due"]
+    box.expire(now=1e6)
+    assert (box.given, box.left) == ({}, {})
+
+
+def test_of_calls_that_were_undone_only_the_newest_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mailbox, "MOST_GIVEN", 2)
+    box = boxed(*(each for id in "abc" for each in (Event(id=id, data={"x": id}), waiter(id))))
+    for each in box.deliveries("n", (), 9):
+        box.delivered(each, taken=True)
+        box.leave(each.waiter.key)
+    box.erase({"t"})
+    assert [id for id, event in box.events.items() if event.data] == ["a"]
