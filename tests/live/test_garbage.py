@@ -1,6 +1,7 @@
 """Values that nothing refers to are put aside, then deleted; no task loses what it needs."""
 
 import asyncio
+import json
 import os
 import time
 from pathlib import Path
@@ -9,18 +10,20 @@ import pytest
 from temporalio.api.common.v1 import Payload
 
 from holdfast import Agent, AgentRunner, Message, ToolCall
+from holdfast.activities.erasure import PLACE
 from holdfast.archive import Keys
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore, aside_path, blob_path, writing_for
 from holdfast.archive.kept_answers import keep_answer
 from holdfast.cli.commands.lists.archive import check
-from holdfast.cli.commands.lists.garbage import collect, decoded, unused, within
+from holdfast.cli.commands.lists.garbage import Names, collect, decoded, unused, within
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.models.base import ModelRequest
+from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.task.data.wire import KeptAnswer
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import digest
-from tests.live.test_erasure import big, finished, served
+from tests.live.test_erasure import big, finished, marks_in, served, texts
 from tests.support.cli import engine_of
 from tests.support.master_keys import keys
 from tests.support.rig import Rig, forget, until
@@ -114,10 +117,57 @@ async def test_tasks_that_write_what_is_put_aside_meanwhile_lose_nothing(tmp_pat
             assert "put aside" in {does for does, _ in done}
 
 
-async def test_what_comes_after_the_erasure_of_its_task_is_removed(tmp_path: Path) -> None:
-    async with AgentRunner.local(served(), data_dir=tmp_path) as runner:
-        await finished(runner, "first", task_id="t1")
+def erases(task: str) -> CommitRef:
+    sha256 = digest(f"in place of {task}".encode())
+    return CommitRef(task=f"-erased {task}", sha256=sha256, count=1, erases=task)
+
+
+def test_a_turn_is_unused_once_its_task_is_erased_and_its_own_session_has_another() -> None:
+    names, own = Names(["tasks/t1.json", "tasks/t2.json"]), "sessions/s.json"
+    turns = {each: digest(each.encode()) for each in ("t1", "t2", "t3", "page")}
+    commits = [CommitRef(task=task, sha256=name, count=1).wire() for task, name in turns.items()]
+    page = json.dumps(commits[:2]).encode()
+    # Erased in another session, or by what is of none; and what only looks like a turn.
+    for owner in ("sessions/other.json", "tasks/t.json", ""):
+        left = names.within(json.dumps(erases("t1").wire()).encode(), owner)
+        assert left == {erases("t1").sha256}
+    assert names.within(page, "") == {turns["t1"], turns["t2"]}
+    for odd in ([{**commits[0], "x": 1}], {**commits[0], "count": None}, [commits[0], "x"]):
+        assert names.within(json.dumps(odd).encode(), own) == {turns["t1"]}
+    assert names.within(page[:-1], own) == {turns["t1"], turns["t2"]}
+    assert names.of_turns() == set()
+
+    state = {"older": [turns["page"]], "commits": [commits[2]], "recent": [turns["t2"]]}
+    assert names.within(json.dumps(state).encode(), own) == {*turns.values()} - {turns["t1"]}
+    assert names.within(page, turns["page"]) == set()
+    assert names.of_turns() == {turns["t1"], turns["t2"]}
+    names.within(json.dumps(erases("t1").wire()).encode(), own)
+    assert names.of_turns() == {turns["t2"]}
+    twin = [*commits[:1], {**commits[2], "sha256": turns["t1"]}]
+    assert names.within(json.dumps(twin).encode(), own) == {turns["t1"]}
+
+
+async def test_what_comes_after_the_erasure_of_its_task_is_removed_and_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with AgentRunner.local(served("MKanswer"), data_dir=tmp_path) as runner:
+        for id, session in (("t1", "talk"), ("t2", "other")):
+            await finished(runner, "MKquestion", session=session, task_id=id)
+        talk, place = runner.session("talk"), Path(runner.archive.url)
+
+        async def collected() -> dict[str, set[str]]:
+            for _ in range(2):
+                aged(runner.archive)
+                await gc(runner)
+            return marks_in(place)
+
         await runner.erase("t1", by="ann", reason="r")
+        await collected()
+        assert await texts(runner.session("other")) == ["MKquestion", "MKanswer"]  # the same turn
+        await runner.erase("t2", by="ann", reason="r")
+        assert await collected() == {}
+        assert (await texts(talk), await talk.verify()) == ([PLACE], [])
+        assert (await check(engine_of(runner)))[2] == []
         late = runner.archive.put(b"MKanswer")
         await keep_answer(runner.archive, "t1", 2, KeptAnswer(activity="a", runs={0: late}))
         aged(runner.archive)
@@ -135,7 +185,16 @@ async def test_a_large_payload_is_read_through_its_encryption(tmp_path: Path) ->
         [sealed] = await codec.payload_codec.encode([plain])
         with writing_for("t1"):
             name = runner.archive.put(sealed.SerializeToString())
-        assert await within(engine, name) == {digest(b"named")}
+            names = Names(["tasks/t1.json"])
+            assert await within(engine, name, names) == {digest(b"named")}
+            # So is a session's memory: the turn of an erased task is named by no other data.
+            turns = [CommitRef(task="t1", sha256=digest(b"turn"), count=2), erases("t1")]
+            plain.data = SessionState(commits=tuple(turns)).model_dump_json().encode()
+            [sealed] = await codec.payload_codec.encode([plain])
+            name = runner.archive.put(sealed.SerializeToString())
+        assert names.within(f'"{name}"'.encode(), "sessions/s.json") == {name}
+        assert await within(engine, name, names) == {digest(b"in place of t1")}
+        assert names.of_turns() == set()
 
 
 @pytest.mark.parametrize(

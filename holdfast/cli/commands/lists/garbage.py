@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
+from pydantic import TypeAdapter
+from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import DefaultPayloadConverter
@@ -23,6 +26,7 @@ from holdfast.archive.bytestore import (
     PLAIN_FILES,
     UNUSED,
     aside_path,
+    record_name,
     used_path,
 )
 from holdfast.archive.holds import read_holds
@@ -34,6 +38,7 @@ from holdfast.cli.options import Common
 from holdfast.engine.converter import DRIVER
 from holdfast.errors import BlobMissingError, CommandRefusedError
 from holdfast.reading.queries import server_errors
+from holdfast.task.data.state import CommitRef
 from holdfast.values.checks.gate import as_array, as_object, as_text
 from holdfast.values.code.some_at_once import some_at_once
 
@@ -120,8 +125,9 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     """Return the values that were written before a time, and that nothing refers to.
 
     Whatever looks like a digest counts as a reference, in records, in what Temporal has of any
-    workflow and schedule, and in values that are referred to themselves. So a value may be kept too
-    long, and none is listed that a task, a session, a fork or a hand-over needs.
+    workflow and schedule, and in values that are referred to themselves; but for the turn of an
+    erased task that its session has replaced. So a value may be kept too long, and none is listed
+    that a task, a session, a fork or a hand-over needs.
 
     Raises:
         EngineError: Something cannot be read: what it refers to is not known then.
@@ -131,21 +137,24 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     blobs = [each for each in files if each.startswith(f"{BLOBS}/")]
     away = (f"{BLOBS}/", f"{KEYS_FOLDER}/", f"{LOCKS}/", *PLAIN_FILES, "archive.key")
     records = [each for each in files if not each.startswith(away)]
-    for each in await some_at_once(archive.afind_record, records):
-        used |= _digests(json.dumps(each).encode())
+    found = dict(zip(records, await some_at_once(archive.afind_record, records), strict=True))
+    names = Names(each for each, data in found.items() if "erased" in as_object(data))
+    for name, data in found.items():
+        used |= names.within(json.dumps(data).encode(), name)
     with server_errors():
-        async for message in _messages(engine.client):
+        async for owner, message in _messages(engine.client):
             for payload in await decoded(engine.client, [*_payloads(message)]):
-                used |= _digests(payload.data)
+                used |= names.within(payload.data, owner)
     bare = {each: used_path(each).partition("~")[0] for each in blobs}
     there = {*bare.values()}
-    found = set(used)
+    new = set(used)
     # Few at a time: each is a whole value. What is no value, or was written meanwhile, is not read:
     # what the latter refers to is put aside at most, and the next look finds it.
-    while todo := [each for each in found if not there.isdisjoint(places_of(archive, each))]:
-        read = await some_at_once(lambda each: within(engine, each), todo, WHOLE_VALUES)
-        found = set[str]().union(*read) - used
-        used |= found
+    while new or (new := names.of_turns() - used):  # last: by then it is known what is replaced
+        used |= new
+        todo = [each for each in new if not there.isdisjoint(places_of(archive, each))]
+        read = await some_at_once(lambda each: within(engine, each, names), todo, WHOLE_VALUES)
+        new = set[str]().union(*read) - used
     places = set[str]().union(*(places_of(archive, each) for each in used))
     # A read has copied back what is both here and aside: it begins anew.
     aside = {each for each in blobs if each.startswith(UNUSED)}
@@ -160,19 +169,65 @@ async def unused(engine: Engine, until: float) -> list[Unused]:
     return sorted((each for each in made if each.at < until), key=lambda each: each.at)
 
 
-async def within(engine: Engine, sha256: str) -> set[str]:
+class _Turn(CommitRef, extra="forbid"):
+    """A turn, and nothing that looks like one."""
+
+
+_TURNS = TypeAdapter(list[_Turn])
+
+
+class Names:
+    """Finds what data refer to, and what turns of erased tasks do apart."""
+
+    def __init__(self, marks: Iterable[str]) -> None:
+        """Know the marks of erased tasks, by the names of their records."""
+        self._marks = {*marks}
+        self._owners = dict[str, str]()
+        self._turns = list[tuple[str, _Turn]]()
+        self._replaced = set[tuple[str, str]]()
+
+    def within(self, data: bytes, owner: str = "") -> set[str]:
+        """Return all digests in data; without those of turns of erased tasks in data of a session.
+
+        Args:
+            data: Of a session, what is in whole its memory, a list of its turns, or a turn.
+            owner: Name of its record; or the digest of the data, which one may have referred to.
+        """
+        found = Counter(each.decode() for each in SHA256.findall(data))
+        owner = self._owners.get(owner, owner)
+        if found and self._marks and owner.startswith("sessions/"):
+            with suppress(ValueError):  # it is something else
+                whole = from_json(data)
+                turns = as_array(whole) or as_object(whole).get("commits", [whole])
+                for each in _TURNS.validate_python(turns):
+                    self._replaced.add((owner, each.erases))
+                    if record_name("tasks", each.task) in self._marks:
+                        self._turns.append((owner, each))
+                        found.subtract([each.sha256])
+        names = {each for each, count in found.items() if count > 0}
+        for each in names:  # what two refer to is no session's own
+            self._owners[each] = owner if self._owners.get(each, owner) == owner else ""
+        return names
+
+    def of_turns(self) -> set[str]:
+        """Return the digests of the turns of erased tasks that their sessions have not replaced."""
+        return {turn.sha256 for at, turn in self._turns if (at, turn.task) not in self._replaced}
+
+
+async def within(engine: Engine, sha256: str, names: Names) -> set[str]:
     """Return what a value refers to; a digest of something else refers to nothing."""
     try:
         data = await engine.archive.aget(sha256)
     except BlobMissingError:
         return set()
-    found = _digests(data)
     with suppress(DecodeError):
         # A payload that is too large for history: with keys, it is encrypted within its blob.
         payload = Payload.FromString(data)
         if "encoding" in payload.metadata:
-            found |= _digests((await decoded(engine.client, [payload]))[0].data)
-    return found
+            [inner] = await decoded(engine.client, [payload])
+            payload.ClearField("data")
+            return names.within(inner.data, sha256) | names.within(payload.SerializeToString())
+    return names.within(data, sha256)
 
 
 async def _seen(archive: Archive, path: str) -> tuple[int, float] | None:
@@ -182,18 +237,15 @@ async def _seen(archive: Archive, path: str) -> tuple[int, float] | None:
     return None
 
 
-def _digests(data: bytes) -> set[str]:
-    return {each.decode() for each in SHA256.findall(data)}
-
-
-async def _messages(client: Client) -> AsyncGenerator[Any]:
-    """Yield all events of all runs, and all schedules, as the server has them."""
+async def _messages(client: Client) -> AsyncGenerator[tuple[str, Any]]:
+    """Yield all events of all runs, of sessions with the names of their records, and schedules."""
     async for run in client.list_workflows():
+        owner = record_name("sessions", run.id) if run.workflow_type == "Session" else ""
         handle = client.get_workflow_handle(run.id, run_id=run.run_id)
         async for event in handle.fetch_history_events():
-            yield event
+            yield owner, event
     async for each in await client.list_schedules():
-        yield (await client.get_schedule_handle(each.id).describe()).raw_description
+        yield "", (await client.get_schedule_handle(each.id).describe()).raw_description
 
 
 def _payloads(message: Any) -> Iterator[Payload]:
@@ -212,11 +264,6 @@ def _payloads(message: Any) -> Iterator[Payload]:
             yield from _payloads(each)
 
 
-def _is_reference(payload: Payload) -> bool:
-    coding, kind = (payload.metadata.get(each, b"") for each in ("encoding", "messageType"))
-    return b"external-storage-reference" in coding or kind.endswith(b".ExternalStorageReference")
-
-
 async def decoded(client: Client, payloads: list[Payload]) -> list[Payload]:
     """Decode payloads; none may stay unread: what it refers to would not be known.
 
@@ -226,8 +273,11 @@ async def decoded(client: Client, payloads: list[Payload]) -> list[Payload]:
     codec = client.data_converter.payload_codec
     found = await codec.decode(payloads) if codec is not None and payloads else payloads
     for each in found:
-        coding = each.metadata.get("encoding", b"")
-        is_elsewhere = _is_reference(each) and DRIVER.encode() not in each.data
+        coding, kind = (each.metadata.get(name, b"") for name in ("encoding", "messageType"))
+        is_kept = b"external-storage-reference" in coding or kind.endswith(
+            b".ExternalStorageReference"
+        )
+        is_elsewhere = is_kept and DRIVER.encode() not in each.data
         if is_elsewhere or (each.data and coding not in READABLE):
             shown = (
                 "kept by a storage driver" if is_elsewhere else f"encoded as {coding.decode()!r}"
