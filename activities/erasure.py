@@ -106,20 +106,17 @@ class ErasingActivities:
     @activity.defn(name="expired")
     async def expired(self, rule: Retention) -> list[tuple[float, str]]:
         """Return the tasks that a rule ends and when they closed, the longest closed first."""
-        async with heartbeats():
-            found = await self._expired(rule)
-        return sorted(found)[: rule.batch]
-
-    async def _expired(self, rule: Retention) -> list[tuple[float, str]]:
         reader, until = Reader(activity.client(), self._archive), time.time() - rule.days * 86_400
-        tasks, _ = await all_tasks(reader, open_too=False)
-        return [
+        async with heartbeats():
+            tasks, _ = await all_tasks(reader, open_too=False)
+        found = [
             (seen.ended, each)
             for each, seen in tasks.items()
             if (seen.app, seen.head.agent) == (rule.app, rule.agent)
             and not is_nested(each)
             and rule.after < (seen.ended, each) < (until, "")
         ]
+        return sorted(found)[: rule.batch]
 
     @activity.defn(name="plan_expired")
     async def plan_expired(self, rule: Retention, task_id: str) -> list[Erasure]:

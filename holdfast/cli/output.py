@@ -104,6 +104,15 @@ def answer(text: str) -> None:
     _print(printable(text))
 
 
+def told(data: Json, text: str, *, as_json: bool) -> ExitCode:
+    """Print a result on stdout: as JSON, or as text."""
+    if as_json:
+        emit(data)
+    else:
+        answer(text)
+    return ExitCode.OK
+
+
 def emit_bytes(data: bytes) -> None:
     """Print bytes on stdout as they are."""
     stream = sys.stdout

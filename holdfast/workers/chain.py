@@ -27,7 +27,7 @@ from holdfast.workers.compiler.arguments import (
 )
 from holdfast.workers.compiler.plan import MOST_CALLS, Call, Plan, PlanError, plan_of
 from holdfast.workers.compiler.references import LONGEST_ID, references
-from holdfast.workers.compiler.worker import PlanningAgentWorker, finished, observation
+from holdfast.workers.compiler.worker import PlanningAgentWorker, call_steps, finished, observation
 
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
@@ -264,21 +264,12 @@ class ChainOfAbstractionAgentWorker(PlanningAgentWorker):
 
 def _planned(step: TaskStep, ctx: StepContext, chain: Chain) -> TaskStepOutput:
     """Queue the calls of a chain, and the step that answers."""
-    names = {call.id: f"c{ctx.n}.{call.id}" for call in chain.plan.calls}
-    steps = [
-        TaskStep(
-            task_id=step.task_id,
-            step_id=names[call.id],
-            step_state={"kind": "call", "tool": call.tool, "arguments": call.arguments},
-            prev_steps=tuple(names[id] for id in call.needs),
-        )
-        for call in chain.plan.calls
-    ]
+    steps = call_steps(step, f"c{ctx.n}", chain.plan)
     answer = TaskStep(
         task_id=step.task_id,
         step_id=f"c{ctx.n}.answer",
         step_state={"kind": "answer", "plan": step.step_id},
-        prev_steps=(step.step_id, *names.values()),
+        prev_steps=(step.step_id, *(each.step_id for each in steps)),
     )
     output: dict[str, Json] = {
         "chain": chain.model_dump(mode="json"),

@@ -171,10 +171,7 @@ async def _served(engine: Engine, wanted: str) -> str:
 
 
 def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
-    if common.json:
-        output.emit(task.model_dump(mode="json"))
-    else:
-        output.answer(task.task_id)
+    output.told(task.model_dump(mode="json"), task.task_id, as_json=common.json)
     if mode == "manual":
         output.say(f"Run its first step: holdfast step {task.task_id}{common.arguments()}")
     else:
@@ -200,8 +197,9 @@ async def run_to_the_end(
     except HoldfastError:
         output.say(f"See it: holdfast show {task_id}{common.arguments()}")
         raise
-    _answered(common, response)
-    return ExitCode.OK
+    code = _answered(common, response)
+    output.say(response.usage.in_words, style="dim")
+    return code
 
 
 async def _watched(runner: AgentRunner, task_id: str) -> TaskStepOutput:
@@ -216,12 +214,9 @@ async def _watched(runner: AgentRunner, task_id: str) -> TaskStepOutput:
         await view.catch_up()
 
 
-def _answered(common: Common, response: AgentResponse) -> None:
-    if common.json:
-        output.emit({**response.model_dump(mode="json"), "status": "finished"})
-    else:
-        output.answer(response.response)
-    output.say(response.usage.in_words, style="dim")
+def _answered(common: Common, response: AgentResponse) -> ExitCode:
+    data = {**response.model_dump(mode="json"), "status": "finished"}
+    return output.told(data, response.response, as_json=common.json)
 
 
 def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
@@ -269,11 +264,7 @@ async def finalize_command(common: Common, typed: str) -> ExitCode:
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
         response = await engine.runner().finalize_response(task_id)
-    if common.json:
-        output.emit({**response.model_dump(mode="json"), "status": "finished"})
-    else:
-        output.answer(response.response)
-    return ExitCode.OK
+    return _answered(common, response)
 
 
 @asynccontextmanager
@@ -362,11 +353,9 @@ async def fork_command(
 
 
 def _print_fork(common: Common, task: Task, old: str, step: TaskStepOutput) -> None:
-    if common.json:
-        at = {"task_id": old, "step": step.task_step.step_id, "branch": step.branch}
-        output.emit({**task.model_dump(mode="json"), "forked_from": at})
-    else:
-        output.answer(task.task_id)
+    at = {"task_id": old, "step": step.task_step.step_id, "branch": step.branch}
+    data = {**task.model_dump(mode="json"), "forked_from": at}
+    output.told(data, task.task_id, as_json=common.json)
     if step.status == "undone":
         text = (
             "That step was undone in the old task: what its tools did may be gone from the world."

@@ -379,17 +379,9 @@ def _planned(
     step: TaskStep, ctx: StepContext, rounds: Sequence[Round], plan: Plan, problems: Sequence[str]
 ) -> TaskStepOutput:
     """Record a plan, and queue its calls and its join step."""
-    version = _record(ctx, plan, problems)
-    names = {call.id: f"p{version}.{call.id}" for call in plan.calls}
-    steps = [
-        TaskStep(
-            task_id=step.task_id,
-            step_id=names[call.id],
-            step_state={"kind": "call", "tool": call.tool, "arguments": call.arguments},
-            prev_steps=tuple(names[id] for id in call.needs),
-        )
-        for call in plan.calls
-    ]
+    output = dict(_record(ctx, plan, problems))
+    version = output["version"]
+    steps = call_steps(step, f"p{version}", plan)
     state: dict[str, Json] = {
         "kind": "join",
         "plan": step.step_id,
@@ -400,18 +392,28 @@ def _planned(
         task_id=step.task_id,
         step_id=f"p{version}.join",
         step_state=state,
-        prev_steps=(step.step_id, *names.values()),
+        prev_steps=(step.step_id, *(each.step_id for each in steps)),
     )
-    output: dict[str, Json] = {"version": version, "nodes": [str(call) for call in plan.calls]}
-    if problems:
-        output["problems"] = list(problems)
     if rounds:
         output["rounds"] = [each.wire() for each in rounds]
     return TaskStepOutput(output=output, task_step=step, next_steps=(*steps, join))
 
 
-def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
-    """Append a plan to the task's state; return its version.
+def call_steps(step: TaskStep, prefix: str, plan: Plan) -> list[TaskStep]:
+    """Return a step for each call of a plan, after those of the calls that it needs."""
+    return [
+        TaskStep(
+            task_id=step.task_id,
+            step_id=f"{prefix}.{call.id}",
+            step_state={"kind": "call", "tool": call.tool, "arguments": call.arguments},
+            prev_steps=tuple(f"{prefix}.{id}" for id in call.needs),
+        )
+        for call in plan.calls
+    ]
+
+
+def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> dict[str, Json]:
+    """Append a plan to the task's state, with its version; return what was appended.
 
     Raises:
         InvalidArgumentError: Something other than a list is under the key.
@@ -422,12 +424,12 @@ def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
             f"extra_state[{PLANS!r}] holds {type(kept).__name__}, but LLMCompilerAgentWorker keeps"
             " its plans there. Use another name for your own state."
         )
-    version = len(kept) + 1
-    record: dict[str, Json] = {"version": version, "nodes": [str(call) for call in plan.calls]}
+    nodes: list[Json] = [str(call) for call in plan.calls]
+    record: dict[str, Json] = {"version": len(kept) + 1, "nodes": nodes}
     if problems:
         record["problems"] = list(problems)
     kept.append(record)
-    return version
+    return record
 
 
 def _rounds(ctx: StepContext, step_id: str | None) -> list[Round]:

@@ -40,11 +40,15 @@ async def archive_check_command(common: Common) -> ExitCode:
     """Read the whole archive and verify each closed task; exit with 1 if something is broken."""
     async with engine_of(common) as engine:
         files, tasks, found = await check(engine)
-    if common.json:
-        facts = {"files": files, "tasks": tasks, "broken": [each._asdict() for each in found]}
-        output.emit(facts)
+    text = f"{files} files and {tasks} closed tasks were read."
+    return _told({"files": files, "tasks": tasks}, text, found, as_json=common.json)
+
+
+def _told(facts: dict[str, Json], text: str, found: list[Broken], *, as_json: bool) -> ExitCode:
+    if as_json:
+        output.emit({**facts, "broken": [each._asdict() for each in found]})
     else:
-        output.say(f"{files} files and {tasks} closed tasks were read.")
+        output.say(text)
         if found:
             output.rows(("broken", "why"), found)
     return ExitCode.FAILED if found else ExitCode.OK
@@ -161,11 +165,5 @@ async def compare(file: Path, url: str, *, as_json: bool) -> ExitCode:
     others = [each for each in newer if not each.startswith(NEVER_CHANGED)]
     problems = await some_at_once(Archive(url).aproblem_of, others)
     found += [Broken(*each) for each in zip(others, problems, strict=True) if each[1]]
-    if as_json:
-        broken: Json = [each._asdict() for each in found]
-        output.emit({"files": len(files), "newer": len(newer), "broken": broken})
-    else:
-        output.say(f"{len(files)} files of the manifest; {len(newer)} are others now.")
-        if found:
-            output.rows(("broken", "why"), found)
-    return ExitCode.FAILED if found else ExitCode.OK
+    text = f"{len(files)} files of the manifest; {len(newer)} are others now."
+    return _told({"files": len(files), "newer": len(newer)}, text, found, as_json=as_json)

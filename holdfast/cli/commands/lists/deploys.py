@@ -60,23 +60,18 @@ async def deploys_command(common: Common, deployment: str | None) -> ExitCode:
         names = [deployment] if deployment else [name async for name in _names(service)]
         found = [each for name in names for each in await _versions(service, name)]
         without = await _count(service, f"{OPEN_TASKS} AND {VERSION} IS NULL")
-    if common.json:
-        for each in found:
-            output.emit({**each._asdict(), "may_stop": each.may_stop})
-        return ExitCode.OK
-    if found:
-        rows = [
-            (
-                *(each.deployment, each.build, each.state, str(each.tasks), str(each.pinned)),
-                "yes" if each.may_stop else "no",
-            )
-            for each in found
-        ]
-        columns = ("deployment", "build", "state", "open tasks", "pinned", "may be stopped")
-        output.rows(columns, rows)
-    else:
-        output.say("No worker names a deployment.")
-    if without:
+    data = [{**each._asdict(), "may_stop": each.may_stop} for each in found]
+    rows = [
+        (
+            *(each.deployment, each.build, each.state, str(each.tasks), str(each.pinned)),
+            "yes" if each.may_stop else "no",
+        )
+        for each in found
+    ]
+    columns = ("deployment", "build", "state", "open tasks", "pinned", "may be stopped")
+    none = "No worker names a deployment."
+    output.listed(data, none, columns, rows, as_json=common.json)
+    if without and not common.json:
         output.say(f"Open tasks of no build: {without}.")
     return ExitCode.OK
 

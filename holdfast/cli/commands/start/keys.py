@@ -27,11 +27,7 @@ async def keys_new_command(name: str, *, as_json: bool) -> ExitCode:
     key = new_key()
     Keys({name: key})  # refuses a name that cannot be used
     text = base64.b64encode(key).decode()
-    if as_json:
-        output.emit({"name": name, "key": text})
-    else:
-        output.answer(f"{name} {text}")
-    return ExitCode.OK
+    return output.told({"name": name, "key": text}, f"{name} {text}", as_json=as_json)
 
 
 async def keys_list_command(common: Common) -> ExitCode:

@@ -84,14 +84,11 @@ async def restore_command(common: Common, since: datetime, *, erase_again: bool)
                 found.append(
                     Forgotten(as_text(proof.get("task")), REFUSED, time.time(), str(error))
                 )
-    if common.json:
-        for each in found:
-            output.emit(each._asdict())
-    elif found:
-        rows = [(each.task, each.kind, output.clock(each.at), redact(each.text)) for each in found]
-        output.rows(("task", "what", "when (UTC)", "the archive knows"), rows)
-    else:
-        output.say("The database has all that the archive has.")
+    data = [each._asdict() for each in found]
+    rows = [(each.task, each.kind, output.clock(each.at), redact(each.text)) for each in found]
+    none = "The database has all that the archive has."
+    columns = ("task", "what", "when (UTC)", "the archive knows")
+    output.listed(data, none, columns, rows, as_json=common.json)
     return (
         ExitCode.FAILED if any(each.kind in {DAMAGED, REFUSED} for each in found) else ExitCode.OK
     )
