@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowHandle
 
-from holdfast import Agent, AgentRunner, tool
+from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.archive import Keys
 from holdfast.errors import (
     BlobMissingError,
@@ -26,7 +26,7 @@ from holdfast.serving.batches import BatchModel, hand
 from holdfast.serving.batches.hand import Hand
 from holdfast.serving.batches.stored import Stored
 from holdfast.serving.batches.workflow import QUEUE, Batches
-from tests.support.batch_api import BatchApi, serving_batches
+from tests.support.batch_api import BatchApi, message, serving_batches
 from tests.support.master_keys import keys
 from tests.support.rig import until, until_blocked, until_status
 from tests.support.scale import all_of
@@ -45,11 +45,11 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Generator[BatchApi]:
         yield api
 
 
-def agent_of(api: BatchApi, **options: Any) -> Agent:
+def agent_of(api: BatchApi, tools: Sequence[Any] = (), **options: Any) -> Agent:
     """Make an agent whose calls wait for a batch."""
     model = ResponsesModel("gpt-5-mini", base_url=api.base_url, api_key="key-of-test")
     given: dict[str, Any] = {"age": "1 s", **options}
-    return Agent(name="agent", model=BatchModel(model, **given))
+    return Agent(name="agent", model=BatchModel(model, **given), tools=tools)
 
 
 def batches_of(runner: AgentRunner) -> WorkflowHandle[Any, Any]:
@@ -79,6 +79,7 @@ async def test_odd_lines_and_those_without_an_answer_are_asked_again_or_wait_for
     said: dict[str, Any] = {
         "wrong": {"response": {"status_code": 400, "body": {"error": {"message": "Too odd."}}}},
         "busy": {"response": {"status_code": 503, "body": {"error": {"message": "Busy."}}}},
+        "down": {"response": {"status_code": 200, "body": {"output": [], "status": "failed"}}},
         "lost": {},
         "no number": {"response": {"status_code": "soon", "body": {}}},
         "no body": {"response": {"status_code": 200}},
@@ -117,9 +118,20 @@ async def test_at_its_deadline_a_batch_is_cancelled_and_what_it_lacks_is_asked_d
         for task in tasks:
             await until_status(runner, task, "answered")
             paid.append(float((await runner.get_task(task)).usage.paid))
-    assert paid == [WHOLE, HALF]
+        calls = (await batches_of(runner).query(Batches.hand)).calls.values()
+    assert ([call.is_taken for call in calls], paid) == ([True, True], [WHOLE, HALF])
     assert (api.lines, api.direct) == ({"late": 1, "done": 1}, {"late": 1})
     assert [each["status"] for each in api.batches.values()] == ["cancelled"]
+
+
+async def test_of_a_conversation_that_the_provider_has_forgotten_all_is_sent(api: BatchApi) -> None:
+    error = {"code": "previous_response_not_found", "message": "It is not there."}
+    gone = {"response": {"status_code": 400, "body": {"error": error}}}
+    api.outcome = lambda text: gone if api.lines["14"] == 1 and text == "14" else None
+    agent = agent_of(api, tools=[double])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        done = await Runner.run(agent, "a", runner=runner, auto_previous_response_id=True)
+    assert (done.final_output, api.lines) == ("<14>", {"a": 1, "14": 2})
 
 
 async def test_a_batch_that_is_refused_waits_for_a_person_and_one_without_room_for_room(
@@ -352,7 +364,9 @@ async def test_what_expires_is_asked_once_more_and_what_is_refused_waits_for_a_p
 ) -> None:
     wrong = {"type": "invalid_request_error", "message": "Too odd."}
     busy = {"type": "overloaded_error", "message": "Busy."}
+    blank = {**message({"model": "m", "messages": [{"content": "-"}]}), "content": None}
     said: dict[str, dict[str, Any]] = {
+        "blank": {"type": "succeeded", "message": blank},
         "gone": {"type": "expired"},
         "busy": {"type": "errored", "error": {"type": "error", "error": busy}},
         "odd": {"type": "errored", "error": {"type": "error", "error": wrong}},
@@ -360,10 +374,10 @@ async def test_what_expires_is_asked_once_more_and_what_is_refused_waits_for_a_p
     anthropic.outcome = lambda text: said.get(text) if anthropic.lines[text] == 1 else None
     async with runner_of(anthropic) as runner:
         tasks = [await runner.create_task(word, step_mode="automatic") for word in said]
-        for task in tasks[:2]:
+        for task in tasks[:3]:
             await until_status(runner, task, "answered")
-        assert "Too odd" in (await until_status(runner, tasks[2], "needs_attention")).error
-    assert anthropic.lines == {"gone": 2, "busy": 2, "odd": 1}
+        assert "Too odd" in (await until_status(runner, tasks[3], "needs_attention")).error
+    assert [anthropic.lines[word] for word in said] == [1, 2, 2, 1]
 
 
 async def test_at_its_deadline_a_batch_is_cancelled_and_its_calls_are_asked_directly(

@@ -20,7 +20,8 @@ ENDS = ("completed", "failed", "expired", "cancelled")
 
 def asked(body: Json) -> str:
     """Return the text of the last message of a request."""
-    content = (body.get("input") or body["messages"])[-1]["content"]
+    last = (body.get("input") or body["messages"])[-1]
+    content = last.get("output", last.get("content"))
     if isinstance(content, str):
         return content
     part: Json = content[-1]
@@ -28,15 +29,18 @@ def asked(body: Json) -> str:
 
 
 def answered(body: Json) -> Json:
-    """Answer a Responses request."""
+    """Answer a Responses request; a tool that it has is called."""
     part: Json = {"type": "output_text", "text": f"<{asked(body)}>", "annotations": []}
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    said: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
+    if (tools := body.get("tools")) and "content" in body["input"][-1]:
+        said = {"type": "function_call", "call_id": "call_1", "name": tools[0]["name"]}
+        said["arguments"] = '{"n": 7}'
     return {
         "id": "resp_1",
         "object": "response",
         "status": "completed",
         "model": f"{body['model']}-2025-08-07",
-        "output": [{**said, "content": [part]}],
+        "output": [said],
         "usage": {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100},
     }
 

@@ -13,10 +13,11 @@ from temporalio import activity
 
 from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import ensure_ours
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, ModelRequestError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.libraries.any_llm import AnyLLMModel
 from holdfast.models.openai.chat import chat_body
+from holdfast.models.openai.http.failures import malformed
 from holdfast.serving.batches.hand import Outcome, Seen
 from holdfast.serving.batches.provider import CLOCKS, BatchActivities, trouble
 from holdfast.serving.batches.stored import Stored
@@ -110,7 +111,10 @@ class AnthropicLines:
             ModelUnavailableError: It cannot be used.
         """
         asked: dict[str, Json] = {"messages": [{"role": "user", "content": "-"}]}
-        found = await self._asked(_Replay(body), asked, ModelSettings())
+        try:
+            found = await self._asked(_Replay(body), asked, ModelSettings())
+        except ModelRequestError:  # nothing was asked: the body is wrong
+            raise malformed(self.name, "it is no message") from None
         return self._model.read(self._model.data(found))
 
     async def close(self) -> None:
@@ -129,10 +133,6 @@ class AnthropicBatches(BatchActivities):
     """By Anthropic's Message Batches API."""
 
     errors = anthropic.AnthropicError, AnyLLMError
-
-    def __init__(self, model: AnthropicLines) -> None:
-        """Work for this model."""
-        self._model = model
 
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:

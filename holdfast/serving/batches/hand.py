@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -44,6 +45,9 @@ HASTE = 60.0
 MOST_TRIES = 3
 """Batches that a call may join, before it is asked directly."""
 
+_OVER = -1
+"""In place of the number of a batch, for calls that are over."""
+
 ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
 """States of a batch in which the provider does nothing more for it."""
 
@@ -71,7 +75,7 @@ class Ask(Value):
     """A call that a step wants to be made.
 
     Attributes:
-        key: Names it: one activity makes one call.
+        key: Names it, by its activity and its number there.
         asker: Who waits.
         body: Digest of its body, which is in the archive.
         size: Bytes of the body.
@@ -129,6 +133,11 @@ class Call(Value):
     is_good: bool = True
     is_taken: bool = False
     seen: float = 0.0
+
+    @property
+    def group(self) -> int:
+        """The number of the batch that it waits for."""
+        return self.batch if self.state == "waits" else _OVER
 
 
 class Batch(Value):
@@ -218,6 +227,27 @@ class Reply(Value):
     answer: str = ""
 
 
+class Sum(NamedTuple):
+    """What `next` must know of the calls of one batch, or of all calls that are over.
+
+    Attributes:
+        until: When the first one is asked directly.
+        since: When the first one came.
+        seen: When it was last found that the step of a call may need it, the oldest time.
+        size: Bytes of all bodies.
+    """
+
+    until: float = inf
+    since: float = inf
+    seen: float = inf
+    size: int = 0
+
+    def plus(self, call: Call) -> Sum:
+        """Return the sum with one call more."""
+        until, since, seen = map(min, self[:3], (call.until, call.since, call.seen))
+        return Sum(until, since, seen, self.size + call.size)
+
+
 class Job(NamedTuple):
     """The next job: of a batch, or of the calls without one."""
 
@@ -255,6 +285,7 @@ class Hand(BaseModel):
     _of: defaultdict[int, dict[str, None]] = PrivateAttr(
         default_factory=lambda: defaultdict[int, dict[str, None]](dict)
     )
+    _sums: dict[int, Sum] = PrivateAttr(default_factory=dict[int, Sum])
 
     def model_post_init(self, context: Any, /) -> None:
         """Find calls by their tasks, bodies and batches."""
@@ -280,15 +311,8 @@ class Hand(BaseModel):
         elif len(self.calls) >= MOST_CALLS:
             return  # it comes again
         else:
-            call = Call(
-                asker=ask.asker,
-                line=ask.key,
-                body=ask.body,
-                size=ask.size,
-                since=now,
-                until=now + ask.wait,
-                wait=ask.wait,
-            )
+            named = ask.model_dump(include={*Call.model_fields})
+            call = Call(line=ask.key, since=now, until=now + ask.wait, **named)
         self._put(ask.key, call)
 
     def taken(self, key: str) -> None:
@@ -329,28 +353,27 @@ class Hand(BaseModel):
 
     def expire(self, *, now: float) -> None:
         """Give up calls whose time is over, and forget batches that the provider never got."""
-        for key, call in list(self.calls.items()):
-            if call.state == "waits" and now >= self._late_at(call):
-                why = f"there was no answer by {clock(call.until)}"
-                self._change(key, state="direct", why=why, seen=now)
+        for n in (0, *self.batches):
+            is_late = now >= self._late_at(n, self._sum(n).until)
+            for key in self.of(n) if is_late else ():
+                if now >= self._late_at(n, until := self.calls[key].until):
+                    why = f"there was no answer by {clock(until)}"
+                    self._change(key, state="direct", why=why, seen=now)
         for n, batch in list(self.batches.items()):
             if not batch.may_run and not self.of(n):
                 self.tidied(n)
 
     def next(self, *, now: float) -> tuple[float, Job]:
-        """Return what to do next, and when; it looks at each call a few times."""
+        """Return what to do next, and when, from sums: a replay does this thousands of times."""
         found = [self._of_batch(n, batch, now) for n, batch in self.batches.items()]
-        waits = [self.calls[key] for key in self.of(0)]
-        if waits and all(batch.id for batch in self.batches.values()):
-            is_full = len(waits) >= self.most or sum(each.size for each in waits) >= MOST_BYTES
-            at = 0.0 if is_full else min(each.since for each in waits) + self.age
+        waits, count = self._sum(0), len(self._of[0])
+        if count and all(batch.id for batch in self.batches.values()):
+            is_full = count >= self.most or waits.size >= MOST_BYTES
+            at = 0.0 if is_full else waits.since + self.age
             found.append((max(at, self.paused), Job("collect")))
-        every = self.calls.values()
-        late = [self._late_at(call) for call in every if call.state == "waits"]
-        over = [call.seen for call in every if call.state != "waits"]
-        pause = HASTE if len(every) >= MOST_CALLS else SWEEP
-        found.append((min(late, default=inf), Job("expire")))
-        found.append((min(over, default=inf) + pause, Job("sweep")))
+        late = min(self._late_at(n, self._sum(n).until) for n in (0, *self.batches))
+        pause = HASTE if len(self.calls) >= MOST_CALLS else SWEEP
+        found += [(late, Job("expire")), (self._sum(_OVER).seen + pause, Job("sweep"))]
         return min(found)
 
     def _of_batch(self, n: int, batch: Batch, now: float) -> tuple[float, Job]:
@@ -363,7 +386,7 @@ class Hand(BaseModel):
 
     def deadline(self, n: int) -> float | None:
         """Return when the first call of a batch is asked directly; None if no one waits."""
-        return min((self.calls[key].until for key in self.of(n)), default=None)
+        return self._sum(n).until if self._of.get(n) else None
 
     def of(self, n: int) -> list[str]:
         """Return the calls of a batch that wait for it; 0 is for those without one."""
@@ -464,18 +487,25 @@ class Hand(BaseModel):
         """Forget a batch whose files are deleted."""
         del self.batches[n]
         self._of.pop(n, None)
+        self._sums.pop(n, None)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits, and nothing is left to do."""
         return not self.calls and not self.batches
 
-    def _late_at(self, call: Call) -> float:
+    def _late_at(self, n: int, until: float) -> float:
         """Return when a call is given up; what the provider may have is reached for first."""
-        batch = self.batches.get(call.batch)
+        batch = self.batches.get(n)
         if batch is None or not batch.may_run:
-            return call.until
-        return max(batch.late, call.until) + GRACE if batch.late else inf
+            return until
+        return max(batch.late, until) + GRACE if batch.late else inf
+
+    def _sum(self, n: int) -> Sum:
+        """Return the sum of calls: all are added up once one has gone."""
+        if n not in self._sums:
+            self._sums[n] = reduce(Sum.plus, map(self.calls.__getitem__, self.of(n)), Sum())
+        return self._sums[n]
 
     def _again(self, key: str, *, now: float, why: str, is_tried: bool = True) -> None:
         call = self.calls[key]
@@ -493,8 +523,7 @@ class Hand(BaseModel):
     def _put(self, key: str, call: Call) -> None:
         self.calls[key] = call
         self._like[call.asker.task, call.body].append(key)
-        if call.state == "waits":
-            self._of[call.batch][key] = None
+        self._enter(key, call)
 
     def _drop(self, key: str) -> Call:
         call = self.calls.pop(key)
@@ -502,16 +531,25 @@ class Hand(BaseModel):
         like.remove(key)
         if not like:
             del self._like[call.asker.task, call.body]
-        self._of[call.batch].pop(key, None)
+        self._leave(key, call)
         return call
 
     def _change(self, key: str, **changes: Any) -> None:
         before = self.calls[key]
         call = self.calls[key] = before.model_copy(update=changes)
-        if (call.state, call.batch) != (before.state, before.batch):
-            self._of[before.batch].pop(key, None)
-            if call.state == "waits":
-                self._of[call.batch][key] = None
+        if call.group != before.group:
+            self._leave(key, before)
+            self._enter(key, call)
+        elif call.seen != before.seen:
+            self._sums.pop(call.group, None)
+
+    def _enter(self, key: str, call: Call) -> None:
+        self._sums[call.group] = self._sum(call.group).plus(call)
+        self._of[call.group][key] = None
+
+    def _leave(self, key: str, call: Call) -> None:
+        del self._of[call.group][key]
+        self._sums.pop(call.group, None)
 
     def _note(self, n: int, **changes: Any) -> None:
         self.batches[n] = self.batches[n].model_copy(update=changes)

@@ -24,6 +24,7 @@ from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.activities.heartbeat import Lease, current_lease
 from holdfast.errors import (
     InvalidArgumentError,
     ModelRequestError,
@@ -33,7 +34,6 @@ from holdfast.errors import (
 from holdfast.models import resolve_model
 from holdfast.models.base import AMONG, ModelAnswer, ModelRequest
 from holdfast.models.libraries.library_model import LibraryModel
-from holdfast.models.openai.http.failures import status_error
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.prices import BATCH
 from holdfast.models.resolve import close_at_end
@@ -41,7 +41,7 @@ from holdfast.reading.queries import while_busy
 from holdfast.serving.batches import hand as times
 from holdfast.serving.batches.hand import GRACE, MOST_LINES, Ask, Asker, Hand, Reply
 from holdfast.serving.batches.provider import BatchActivities, OpenAIBatches, open_activities
-from holdfast.serving.batches.stored import Stored
+from holdfast.serving.batches.stored import Stored, answer_of
 from holdfast.serving.batches.workflow import QUEUE, Batches
 from holdfast.serving.governor.served import bare, serve
 from holdfast.task.data.wire import activity_key
@@ -52,10 +52,14 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
 ASKING = timedelta(seconds=10)
+_OPEN = QueryRejectCondition.NOT_OPEN
 DAY = timedelta(days=1)
 
 _Opened = dict[tuple[str, str], tuple[asyncio.Event, asyncio.Task[None]]]
 """What serves batches, by server and namespace: what stops it, and its run."""
+
+_made: WeakKeyDictionary[Lease, int] = WeakKeyDictionary()
+"""Number of the newest call of an attempt: after one that is refused another may follow."""
 
 
 class BatchModel:
@@ -151,12 +155,12 @@ class BatchModel:
         if settings.extra_headers or settings.extra_query:
             msg = "Calls of a batch cannot have extra_headers or extra_query: leave them out."
             raise UserError(msg)
+        lease = current_lease()
+        _made[lease] = n = _made.get(lease, -1) + 1
         self._open(activity.client())
         handle = activity.client().get_workflow_handle(self._id)
-        key = digest(activity_key(info.workflow_run_id or "", info.activity_id).encode())
-        reply = Reply(state="unknown")
-        if info.attempt > 1:
-            reply = await self._reply(handle, key)
+        key = digest(f"{activity_key(info.workflow_run_id, info.activity_id)}:{n}".encode())
+        reply = await self._reply(handle, key) if info.attempt > 1 else Reply(state="unknown")
         match reply.state:
             case "unknown":
                 # Only here: of a call that is known, the answer may be there, and paid for.
@@ -171,7 +175,9 @@ class BatchModel:
                 least = min(self._look, times.FIRST_GAP)  # what was due is under way
                 raise _waits(reply.why, max(reply.again - time.time(), least))
             case "direct":
-                return await self._directly(request, reply.why)
+                made = await self._directly(request, reply.why)
+                await self._taken(handle, key)
+                return made
             case "failed":
                 await self._taken(handle, key)
                 remedy = "Fix what the provider names, then run the step again."
@@ -182,18 +188,11 @@ class BatchModel:
     async def _reply(self, handle: WorkflowHandle[Any, Any], key: str) -> Reply:
         """Ask for the state of a call."""
         try:
-            ask = partial(
-                handle.query,
-                Batches.reply,
-                key,
-                reject_condition=QueryRejectCondition.NOT_OPEN,
-                rpc_timeout=ASKING,
-            )
-            found: Reply = await while_busy(ask)
-        except WorkflowQueryRejectedError:
-            return Reply(state="unknown")
-        except (RPCError, WorkflowQueryFailedError) as error:
-            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+            ask = partial(handle.query, Batches.reply, key, reject_condition=_OPEN)
+            found: Reply = await while_busy(partial(ask, rpc_timeout=ASKING))
+        except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+            status = getattr(error, "status", None)
+            if status is RPCStatusCode.NOT_FOUND or isinstance(error, WorkflowQueryRejectedError):
                 return Reply(state="unknown")
             log.warning("%s cannot say what a call waits for: %s", self._id, error)
             return Reply(state="unknown", why="its batch, of which nothing can be read now")
@@ -244,12 +243,7 @@ class BatchModel:
         task = activity.info().workflow_id or ""
         kept = as_object(json.loads(await Stored(activity.client()).read(task, answer)))
         await self._taken(handle, key)
-        status, body = int(kept["status_code"]), kept["body"]
-        if status >= 300:  # noqa: PLR2004
-            error = as_object(as_object(body).get("error")) or as_object(body)
-            raise status_error(status, error, model=self._model.name, secret=self._model.secret)
-        found = self._model.read(body, str(kept.get("request_id") or "") or None)
-        made = found if isinstance(found, ModelAnswer) else await found
+        made = await answer_of(self._model, kept)
         name = self._model.name
         known = {"model": f"{BATCH}{made.model or name}", "asked": f"{BATCH}{name}"}
         return made.model_copy(update=known)
@@ -278,17 +272,10 @@ class BatchModel:
         if place in opened:
             return
         close_at_end(self)
-        stop, served = asyncio.Event(), self._batches(self._model).all
-        soon = timedelta(seconds=3)
-        run = serve(
-            bare(client),
-            self._id,
-            stop,
-            workflows=[Batches],
-            activities=served,
-            build_id=QUEUE,
-            sticky_queue_schedule_to_start_timeout=soon,
-        )
+        stop = asyncio.Event()
+        served: dict[str, Any] = {"activities": self._batches(self._model).all}
+        served["sticky_queue_schedule_to_start_timeout"] = timedelta(seconds=3)
+        run = serve(bare(client), self._id, stop, workflows=[Batches], build_id=QUEUE, **served)
         # In a context of its own: this activity's would be taken for that of its activities.
         opened[place] = stop, asyncio.get_running_loop().create_task(run, context=Context())
 

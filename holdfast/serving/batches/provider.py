@@ -23,11 +23,9 @@ from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.archive.session_commits import find_run
 from holdfast.errors import DAMAGED, ModelError, ModelUnavailableError, message_of
-from holdfast.models.base import is_status_passing
-from holdfast.models.openai.http.failures import ErrorStatus, cleaned, codes_of, model_error
-from holdfast.models.openai.model import OpenAIModel
+from holdfast.models.openai.http.failures import ErrorStatus, cleaned, model_error
 from holdfast.serving.batches.hand import ENDS, Asker, Outcome, Seen
-from holdfast.serving.batches.stored import Stored
+from holdfast.serving.batches.stored import Stored, answer_of
 from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Submission
 from holdfast.values.checks.gate import as_object, is_object
 from holdfast.values.code.some_at_once import some_at_once
@@ -45,6 +43,10 @@ class BatchActivities(ABC):
 
     errors: ClassVar[tuple[type[Exception], ...]] = ()
     """What the provider's client raises."""
+
+    def __init__(self, model: Any) -> None:
+        """Work for the model that writes the lines, and reads the answers."""
+        self._model = model
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -81,9 +83,8 @@ class BatchActivities(ABC):
             raise ApplicationError(msg, type=REFUSED)
         return found
 
-    @staticmethod
     async def kept(
-        stored: Stored, tasks: dict[str, str], id: str, response: dict[str, Any]
+        self, stored: Stored, tasks: dict[str, str], id: str, response: dict[str, Any]
     ) -> Outcome | None:
         """Store a line's answer for its task; None if there is no final one, or no one waits.
 
@@ -96,15 +97,21 @@ class BatchActivities(ABC):
         status, body = response.get("status_code"), response.get("body")
         if id not in tasks or not isinstance(status, int) or status < 200 or not is_object(body):  # noqa: PLR2004
             return None  # such as "batch_expired"
-        if is_status_passing(status, codes_of(as_object(body.get("error")))):
-            return None
+        is_good = True
+        try:
+            await answer_of(self._model, response)
+        except Exception as error:  # noqa: BLE001  its step raises it again
+            if isinstance(error, ModelUnavailableError) and error.usage is None:
+                log.warning("A call of task %r joins another batch: %s", tasks[id], error)
+                return None
+            is_good = isinstance(error, ModelUnavailableError)
         kept = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
         try:
             sha256 = await stored.write(tasks[id], kept.encode("utf-8", "surrogatepass"))
         except DAMAGED as error:
             log.warning("An answer for task %r was not kept: %s", tasks[id], error)
             return None
-        return Outcome(line=id, answer=sha256, is_good=status < 300)  # noqa: PLR2004
+        return Outcome(line=id, answer=sha256, is_good=is_good)
 
     @asynccontextmanager
     async def asking(self) -> AsyncGenerator[None]:
@@ -156,10 +163,6 @@ class OpenAIBatches(BatchActivities):
 
     errors = openai.OpenAIError, ErrorStatus
 
-    def __init__(self, model: OpenAIModel) -> None:
-        """Work for this model."""
-        self._model = model
-
     @activity.defn(name="batch_submit")
     async def submit(self, given: Submission) -> str:
         """Submit a batch, unless that was done; return the provider's id.
@@ -186,18 +189,14 @@ class OpenAIBatches(BatchActivities):
                 whole = (f"{name}.jsonl", data, "application/jsonl")
                 file = (await client.files.create(file=whole, purpose="batch")).id
             await ensure_ours("submission of a batch")
-            endpoint: Any = f"/v1{self._model.path}"
-            made = await client.batches.create(
-                input_file_id=file,
-                endpoint=endpoint,
-                completion_window="24h",
-                metadata={METADATA: name},
-            )
+            about = {"completion_window": "24h", "metadata": {METADATA: name}}
+            endpoint = f"/v1{self._model.path}"
+            made = await client.batches.create(input_file_id=file, endpoint=endpoint, **about)
             calls = len(given.lines)
             log.info("Batch %s has %d calls of model %r", made.id, calls, self._model.name)
             if not made.id:
                 raise LoggedError("The provider gave the batch no id.", type="BatchTrouble")
-            return made.id
+            return str(made.id)
 
     async def _file(self, lines: tuple[Line, ...]) -> bytes:
         """Write the file of a batch."""

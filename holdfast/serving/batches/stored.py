@@ -5,6 +5,8 @@ So what encrypts and erases the task's texts also encrypts and erases these.
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import (
@@ -17,6 +19,9 @@ from temporalio.converter import (
 from holdfast.archive.bytestore import writing_for
 from holdfast.engine.converter import DIGEST, ArchiveStorageDriver
 from holdfast.errors import UserError
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.http.failures import status_error
+from holdfast.values.checks.gate import as_object
 
 
 class Stored:
@@ -58,3 +63,18 @@ class Stored:
         with writing_for(task):
             [found] = await self._driver.retrieve(StorageDriverRetrieveContext(), [claim])
         return found.data
+
+
+async def answer_of(model: Any, response: dict[str, Any]) -> ModelAnswer:
+    """Read the answer of a line.
+
+    Raises:
+        ModelUnavailableError: It cannot be used.
+        ModelRequestError: The provider has refused the request.
+    """
+    status, body = int(response["status_code"]), response["body"]
+    if status >= 300:  # noqa: PLR2004
+        error = as_object(as_object(body).get("error")) or as_object(body)
+        raise status_error(status, error, model=model.name, secret=model.secret)
+    found = model.read(body, str(response.get("request_id") or "") or None)
+    return found if isinstance(found, ModelAnswer) else await found
