@@ -143,7 +143,7 @@ soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAI
 
 simulate: $(STAMP) ## Play random schedules of the workflow code on all cores (SEEDS=1000000 SEED=0 LENGTH=9)
 	SIMULATE_SEEDS=$(or $(SEEDS),20000) SIMULATE_SEED=$(or $(SEED),0) SIMULATE_LENGTH=$(or $(LENGTH),9) \
-		$(BIN)/python -m pytest tests/simulation/test_random.py -k whatever -n auto -x
+		$(BIN)/python -m pytest tests/simulation/test_random.py -k whatever -n auto -x --timeout=0
 
 test-all: lint tools ## Pass every test, also those that repeat kills, orders and modes at great cost
 	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal

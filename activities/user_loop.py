@@ -50,7 +50,7 @@ INLINE = "step with tools"
 """Kind of the work of a step that runs tools: its next attempt leaves them to their activities."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Work:
     """One activity's work on a user loop.
 

@@ -75,7 +75,7 @@ INLINE_CHARACTERS = 80
 TEXT, OFF, PROMPT = "instructions", "off", "prompt"
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RegisteredCode(AgentCode):
     """Calls code of the agent that this process serves under the task's name, and of the run.
 
@@ -398,7 +398,7 @@ class RegisteredCode(AgentCode):
         return await filtered(self.registry.code(ref), request, self.user, context)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StepHooks:
     """Calls an agent's hooks in one activity of a step.
 

@@ -38,7 +38,7 @@ class HandoffMissingError(NotFoundError):
     """The agent of this process has lost a handoff that a model calls."""
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class AgentHandoffs(StepHandoffs):
     """The handoffs of the agent whose turn a step is, and of the run.
 

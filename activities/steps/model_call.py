@@ -298,7 +298,7 @@ def publishing(hub: LocalHub, pulse: Pulse, key: StreamKey, attempt: int) -> Gen
 _OF_PROVIDER: Callable[[ToolSpec], bool] = operator.attrgetter("is_of_provider")
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Asking:
     """Asks an agent's model in one run of a step.
 

@@ -45,7 +45,7 @@ class ChildUnreadError(Exception):
         super().__init__(clean_message(cause))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChildRun:
     """The child task of a call, once it has ended.
 

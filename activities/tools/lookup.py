@@ -65,7 +65,7 @@ from holdfast.workers.tool_use import ASKS, may_be_final
 NOTHING: Any = object()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ToolWatch:
     """Runs the guardrails and hooks of one call.
 

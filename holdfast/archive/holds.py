@@ -250,7 +250,8 @@ async def find_hold(archive: Archive, code: str, *, case: str) -> Hold:
         ArchiveError: The archive cannot be used.
     """
     there = [each for each in await read_holds(archive, ended=True) if each.code == code]
-    held = next((each for each in reversed(there) if each.case == case), None)
+    of_case = [each for each in there if each.case == case]
+    held = max(of_case, key=lambda each: (not each.ended_by, each.at), default=None)
     if held is None:
         cases = ", ".join(repr(each.case) for each in there if not each.ended_by) or "none"
         raise NotFoundError(f"That is not held for the case {case!r}; it is held for: {cases}.")

@@ -16,9 +16,12 @@ from holdfast.reading.audit.bundle import Noting
 from holdfast.reading.audit.verification import evidence, verified_session
 from holdfast.reading.erasable import closure_of, roots_of
 from holdfast.reading.reader import Reader
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import SessionState
 from holdfast.values.base import digest, in_order
 from holdfast.values.checks.gate import as_array
+from holdfast.values.steps import Task
+from holdfast.values.text.logs import log
 
 T = TypeVar("T")
 
@@ -83,8 +86,16 @@ class _Reading(Reader):
     async def session(self, session_id: str) -> SessionState:
         return await self.found(super().session, session_id)
 
-    async def read(self, task_id: str, ask: Any) -> Any:
-        return await self.found(super().read, task_id, ask)
+    async def task(self, task_id: str) -> Task:
+        return await self.found(super().task, task_id)
+
+    async def head(self, task_id: str) -> TaskHead:
+        return await self.found(super().head, task_id)
+
+    async def ledger(self, task_id: str, **options: Any) -> Any:
+        with suppress(TaskNotFoundError):
+            return await self.found(super().ledger, task_id, **options)
+        return [], ()
 
     async def found(
         self, ask: Callable[..., Awaitable[T]], name: str, *given: Any, **options: Any
@@ -111,7 +122,8 @@ async def _files(reader: Reader, held: Hold) -> tuple[list[str], list[errors.Eng
     if held.kind != "task":
         with suppress(NotFoundError):  # what is to come may be held as well
             roots, sessions, unread = await roots_of(reading, held.kind, name)
-            reading.failed |= {e: ArchiveError(f"{e!r} cannot be read.") for e in unread}
+            for each in unread:
+                log.warning("Task %r cannot be read. It is not locked, whosever it is.", each)
     tasks = (await closure_of(reading, roots, with_forks=False, is_named=False)).heads
     scopes = {*tasks, *sessions, *reading.failed}
     for each in scopes:

@@ -18,7 +18,7 @@ from holdfast.activities import erasure
 from holdfast.activities.erasure import PLACE, ErasingActivities
 from holdfast.archive import Archive, Keys, hashed
 from holdfast.archive.bytestore import LocalStore, key_id, record_name
-from holdfast.archive.holds import certificate_name
+from holdfast.archive.holds import add_hold, certificate_name
 from holdfast.archive.kept_answers import drop_rest
 from holdfast.cli.commands.lists.archive import check
 from holdfast.cli.commands.start.restore import Forgotten, brought_back
@@ -363,6 +363,12 @@ async def test_what_is_held_is_neither_erased_nor_deleted_until_the_hold_ends() 
             await runner.end_hold(selector, case="A-1", by="bo", reason="settled")
             assert await runner.list_holds() == []
         ended = await runner.list_holds(ended=True)
+        held_by: dict[str, Any] = {"case": "A-9", "by": "ann", "reason": ""}
+        adding = [add_hold(runner.archive, "task", "t9", "task t9", **held_by) for _ in range(2)]
+        await asyncio.gather(*adding)  # two at once
+        for _ in range(3):
+            await runner.end_hold("task:t9", case="A-9", by="bo")
+        assert await runner.list_holds() == []
         assert [(each.kind, each.by, each.ended_by) for each in ended] == [
             (each, "ann", "bo") for each in ("task", "session", "person")
         ]

@@ -24,6 +24,8 @@ holdfast/llama_index/step_code/state.py
 holdfast/task/refusals.py holdfast/reading/queries.py
 # an operation's, a hook's: one of a few literals, a method of the user's editor, of their hooks
 holdfast/agents/local/base.py holdfast/reading/run_hooks.py
+# a method of the same class, by the name with which it is declared
+holdfast/archive/archive.py
 # a field of a dataclass of the program: the class's own list
 holdfast/agents/tools/functions/function_schema.py
 # an annotation in the program's code, as its author wrote it

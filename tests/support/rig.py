@@ -399,9 +399,11 @@ def damaged(runner: AgentRunner, sha256: str) -> Generator[None]:
     file = Path(runner.archive.url) / blob_path(sha256)
     whole = file.read_bytes()
     file.chmod(0o644)
-    file.write_bytes(whole[:-1] + b"~")
-    yield
-    file.write_bytes(whole)
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    try:
+        yield
+    finally:
+        file.write_bytes(whole)
 
 
 @overload

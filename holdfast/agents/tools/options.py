@@ -266,7 +266,7 @@ def read_options(
         WrongTypeError: There is no such option.
     """
     given = cast("dict[str, Any]", dict(options))
-    check_known("options of a tool", given, ToolOptions.__annotations__)
+    check_known("options of a tool", given, sorted(ToolOptions.__annotations__))
     names = [given.pop("name", None), given.pop("name_override", None)]
     texts = [given.pop("description", None), given.pop("description_override", None)]
     if "timeout" in given:

@@ -19,6 +19,7 @@ from holdfast.archive.bytestore import ERASURES, record_name
 from holdfast.archive.holds import (
     Hold,
     add_hold,
+    certificate_name,
     certificates_of,
     code_of,
     end_hold,
@@ -281,7 +282,8 @@ class TaskErasing(RunnerBase):
         for each in given.tasks:
             self._read.records.forget(each)
         await self._ended(given.task)
-        return as_object(await self._certificate(given.kind, given.task))
+        own = await self.archive.afind_record(certificate_name(given))
+        return as_object(own or await self._certificate(given.kind, given.task))  # of one before
 
     async def _ended(self, code: str) -> None:
         """Wait for the end of an erasure.

@@ -1,6 +1,6 @@
 """Effects of commands on a ledger, and the signals of tasks and activities, as they are read.
 
-Pure, and never raising: a signal must not block a task.
+Pure. Whatever was sent, nothing is raised: a signal must not block a task.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Structure(Protocol):
         ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AgentCode:
     """Access to the agent's own code. This base is for an agent without any: it answers plainly.
 
@@ -181,7 +181,7 @@ Retrieve = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the names of the tools for a query, the best first."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Offer:
     """The tools of one step.
 
