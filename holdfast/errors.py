@@ -62,7 +62,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 _TWO_STOPS = re.compile(r"(?<=[\w)'\"])\.\.(?=\s+[A-Z]|\s*$)")
 """Where a sentence ends with another error's text, which has its own full stop."""
@@ -101,7 +101,7 @@ def with_remedy(message: str, remedy: str) -> str:
 def message_of(error: BaseException) -> str:
     """Return what happened, for an error that wraps this one: its text without its remedy."""
     if isinstance(error, BaseExceptionGroup):  # its own text does not say what went wrong
-        group: BaseExceptionGroup[BaseException] = error
+        group = cast("BaseExceptionGroup[BaseException]", error)
         each = (f"{type(inner).__name__}: {message_of(inner)}" for inner in group.exceptions)
         return f"{group}: {'; '.join(each)}"
     if not isinstance(error, HoldfastError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from holdfast.activities.data.cache import Cache
 from holdfast.agents.agent import Agent
@@ -361,7 +361,7 @@ _SKIPPED = sys.stdlib_module_names | {"holdfast"}
 def _several(given: Any) -> Sequence[Any]:
     """Return each of several models, or of their names."""
     if isinstance(given, tuple):
-        return given
+        return cast("Sequence[Any]", given)
     return given.split(AMONG) if isinstance(given, str) else (given,)
 
 

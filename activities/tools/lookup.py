@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -119,8 +119,8 @@ class ToolWatch:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
         stopped = await self.screen() if self.tool.tool_input_guardrails else None
-        if stopped is None and isinstance(self.tool, LocalTool):
-            stopped = await self._rejected(self.tool)
+        if stopped is None and isinstance(cast("object", self.tool), LocalTool):
+            stopped = await self._rejected(cast("LocalTool[Any]", self.tool))
         if stopped is None and self.shown.hooks is not None:
             hook = self.shown.hooks.on_tool_start
             with users_code(f"hook on_tool_start of agent {self.agent.name!r}", hook):

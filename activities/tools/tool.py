@@ -165,8 +165,8 @@ async def _worded(ready: Ready, text: str, error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return the text of an error, without secrets and of readable length."""
     try:
-        is_plain = not isinstance(error, StoppedError | BaseExceptionGroup)
-        text = str(error) if is_plain else message_of(error)
+        is_told = isinstance(error, StoppedError | BaseExceptionGroup)
+        text = (message_of if is_told else str)(error)
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
         text = ""
     return safe_text(text) or type(error).__name__

@@ -260,7 +260,7 @@ def made_tools(
     is_hosted = False
     for each in given if retriever is None else retriever.tools:
         is_hosted = is_hosted or isinstance(each, HostedTool)
-        made.append(each if isinstance(each, HostedTool | Tool) else to_tool(each))
+        made += [each if isinstance(each, HostedTool | Tool) else to_tool(each)]
     if retriever is not None:
         _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:

@@ -169,7 +169,7 @@ def artifact_of(name: str, data: bytes | str, type: str = "") -> tuple[Artifact,
 
 def _bytes_of(name: str, data: object) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
+        return bytes(cast("bytes", data))
     if not isinstance(data, str):
         msg = f"The artifact {shown(name)} is bytes or a text; it was {shown(data)}."
         raise InvalidArgumentError(msg)

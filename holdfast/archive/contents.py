@@ -43,7 +43,7 @@ ReadData = Callable[[Kind, ImageRef], Awaitable[str]]
 class Store(Protocol):
     """Where the bytes of images and files are kept, such as an `Archive`."""
 
-    async def aput(self, data: bytes) -> str:
+    def aput(self, data: bytes) -> Awaitable[str]:
         """Store bytes and return their SHA-256."""
         ...
 

@@ -246,7 +246,7 @@ def check_model(model: Any) -> None:
     """
     if model is None or isinstance(model, str):
         return
-    if isinstance(model, tuple) and model:
+    if isinstance(cast("object", model), tuple) and model:
         for each in cast("tuple[object, ...]", model):
             check_model(each)
         return

@@ -188,7 +188,7 @@ def resolve_model(model: AnyModel | Sequence[AnyModel | None] | None) -> Model:
     return _make(api, name)
 
 
-def _fallback(models: Any) -> Model:
+def _fallback(models: AnyModel | tuple[AnyModel, ...]) -> Model:
     """Return the model of `taken` models."""
     if not isinstance(models, tuple):
         return resolve_model(models)

@@ -209,7 +209,7 @@ class LocalEngine:
             served.agree()
             await self._stop_idle()
         if replaced := activities.registry.replaced:
-            runs = (each for each in kept() if isinstance(each, Agent))
+            runs: list[Agent] = [each for each in kept() if isinstance(each, Agent)]
             used = {key for each in runs for key in connected_by(reachable([each]))}
             left = {key: each for key, each in connected_by(replaced).items() if key not in used}
             used |= {key for key, each in left.items() if each.is_busy}

@@ -262,8 +262,8 @@ class Message(Value):
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """Its tool calls, each id once, as far as a result must know them."""
-        kinds = {call.id: (call.server, call.kind) for call in self.calls}
-        return tuple(ToolCall(id=id, name="", server=s, kind=k) for id, (s, k) in kinds.items())
+        calls = {call.id: call for call in self.calls}.values()
+        return tuple(ToolCall(id=c.id, name="", server=c.server, kind=c.kind) for c in calls)
 
     @property
     def images(self) -> tuple[ImagePart, ...]:

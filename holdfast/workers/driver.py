@@ -192,7 +192,7 @@ async def _ended(
     if run.cancelled():
         msg = f"{type(worker).__name__}.run_step was cancelled by its own code. Run the step again."
         raise StalledTaskError(msg)
-    output: object = run.result()
+    output = cast("object", run.result())
     if not isinstance(output, TaskStepOutput):
         raise InvalidArgumentError(
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"

@@ -423,7 +423,7 @@ def known_window(model: str) -> int:
             the smallest window counts.
     """
     if AMONG in model:
-        return min(filter(None, map(known_window, model.split(AMONG))), default=0)
+        return min(filter(None, (known_window(each) for each in model.split(AMONG))), default=0)
     if importlib.util.find_spec("genai_prices") is None:
         return 0
     data = importlib.import_module("genai_prices.data_snapshot").get_snapshot()

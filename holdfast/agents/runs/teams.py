@@ -488,7 +488,7 @@ def run_head(
 
     model = config.model
     if isinstance(model, tuple) and all(isinstance(each, str) for each in model):
-        model = AMONG.join(model)
+        model = AMONG.join(map(str, model))
     retry = config.model_settings.retry if config.model_settings is not None else None
     workflow = config.workflow_name
     blocked = config.output_guardrail_blocked_message

@@ -127,7 +127,7 @@ def decision_of(what: str, said: object) -> tuple[bool, str]:
     Raises:
         UserError: It returned no decision.
     """
-    given = cast("Mapping[str, object]", said if isinstance(said, Mapping) else {})
+    given = cast("Mapping[str, object]", said if isinstance(cast("Any", said), Mapping) else {})
     approve, reason = given.get("approve"), given.get("reason")
     if isinstance(approve, bool) and isinstance(reason, str | None):
         return approve, clean(reason or "")

@@ -124,7 +124,7 @@ MadeT = TypeVar("MadeT", bound=Tool[..., Any])
 
 def made_as(kind: type[MadeT], made: Tool[..., Any], **own: Any) -> MadeT:
     """Return a tool as one of another class, with attributes of its own."""
-    return kind(**{name: getattr(made, name) for name in _FIELDS} | {"inline": False} | own)
+    return kind(**{n: getattr(made, n) for n in _FIELDS} | dict[str, Any](inline=False) | own)
 
 
 def later_tool(function: Callable[..., Any], options: ToolOptions) -> LaterTool:

@@ -80,18 +80,7 @@ def expected_value(question: str) -> tuple[str, float]:
 def _value(expression: Expression) -> Fraction:
     if not isinstance(expression, Operation):
         return Fraction(str(expression))
-    left, right = _value(expression.left), _value(expression.right)
-    return (
-        _power(left, right) if expression.name == "power" else _PLAIN[expression.name](left, right)
-    )
-
-
-_PLAIN: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-}
+    return _OPERATIONS[expression.name](_value(expression.left), _value(expression.right))
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
@@ -102,6 +91,15 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if base < 0:
         raise ValueError("a root of a negative number is not a real number")
     return Fraction(math.pow(base, exponent))
+
+
+_OPERATIONS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": Fraction.__truediv__,
+    "power": _power,
+}
 
 
 def is_right(answer: str, value: float) -> bool:

@@ -24,6 +24,7 @@ from holdfast.desk.identity.protection import HOOKS, Rates, too_many
 from holdfast.desk.identity.tokens import NotAuthenticatedError
 from holdfast.desk.pages.feed import Desk
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.checks.gate import is_object
 
 SECRETS_VARIABLE = "HOLDFAST_WEBHOOK_SECRETS"
 """Secrets of webhooks, with spaces between: `whsec_...` for events of any name, `NAME=whsec_...`
@@ -58,7 +59,7 @@ async def hook(request: Request, name: str) -> EventReceipt | Response:
         data: object = json.loads(body)
     except (ValueError, RecursionError):
         data = None
-    if not isinstance(data, dict):
+    if not is_object(data):
         msg = "The body of a webhook is a JSON object, the data of an event; this one is not."
         raise InvalidArgumentError(msg)
     desk: Desk = request.app.state.desk

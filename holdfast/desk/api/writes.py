@@ -173,7 +173,7 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
     by = await asked.may("create", body.agent or "")
     if body.session and (verb := BUSY_VERBS.get(body.on_busy or "")):
         await asked.may(verb, body.session)
-    given = dict(body) | {"task_id": _new_id(asked, key, body.task_id)}
+    given: dict[str, Any] = dict(body) | {"task_id": _new_id(asked, key, body.task_id)}
     return await asked.runner.create_task(**given, exist_ok=key is not None, by=by)
 
 
@@ -249,7 +249,7 @@ async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
     by = await asked.may("fork", task_id)
     new = _new_id(asked, key, body.task_id)
     try:
-        return await asked.runner.fork(task_id, **dict(body) | {"task_id": new}, by=by)
+        return await asked.runner.fork(task_id, **dict(body) | dict[str, Any](task_id=new), by=by)
     except TaskExistsError:
         if key is None or new is None or not await _is_fork(asked, new, task_id):
             raise
@@ -281,7 +281,7 @@ async def erase(asked: Asked, body: Erase) -> dict[str, Any]:
     """Erase a task, a session or a person; return the certificate, or the list of what would go."""
     wanted = body.model_dump(include={"task", "session", "person"})
     by = await asked.may("erase", body.task or body.session or "")
-    given = {**wanted, "by": by, "reason": body.reason, "forks": body.forks}
+    given: dict[str, Any] = {**wanted, "by": by, "reason": body.reason, "forks": body.forks}
     try:
         plan = await asked.runner.plan_erasure(**given)
     except (ErasedError, NotFoundError):

@@ -247,7 +247,7 @@ class OpenAIModel(ABC):
         """Make the request of the arguments of `get_response`."""
         del tracing
         said = (user(input),) if isinstance(input, str) else from_response_items(input)
-        is_text = output_schema is None or output_schema.is_plain_text()
+        schema = None if output_schema is None or output_schema.is_plain_text() else output_schema
         return ModelRequest(
             model=self._name,
             instructions=system_instructions or "",
@@ -255,7 +255,7 @@ class OpenAIModel(ABC):
             tools=tuple(tool.spec() for tool in (*tools, *handoffs)),
             tool_choice=model_settings.choice or "auto",
             settings=model_settings,
-            output=None if is_text else output_schema.spec(),
+            output=None if schema is None else schema.spec(),
             previous_response_id=previous_response_id or "",
             conversation_id=conversation_id or "",
             prompt=prompt,

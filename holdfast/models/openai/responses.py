@@ -6,7 +6,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal, cast
 
 from pydantic import ValidationError
 
@@ -27,7 +27,7 @@ from holdfast.models.openai.model import Incoming, MadeAsInSDK, OpenAIModel, rea
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.gate import as_array, as_object, as_text, is_array
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.messages import CallKind, Message, ToolCall
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _NOT_SENT = ("created_by", "provider_data")
@@ -244,11 +244,12 @@ def _open_calls(body: dict[str, Json]) -> Iterator[ToolCall]:
     items = list(map(as_object, as_array(body.get("output"))))
     has_run = run_by_provider(items)
     for item in items:
-        kind: Any = as_text(item.get("type"))
+        kind = as_text(item.get("type"))
         id = as_text(item.get("id" if kind == APPROVAL_REQUEST else "call_id"))
         if kind in CALLS and id and id not in has_run:
             server = kind if kind == APPROVAL_REQUEST else ""  # its label may be what is wrong
-            yield ToolCall(id=id, name="", server=server, kind=kind if kind in LOCAL_CALLS else "")
+            local = cast("CallKind", kind if kind in LOCAL_CALLS else "")
+            yield ToolCall(id=id, name="", server=server, kind=local)
 
 
 def _finish(reply: _Reply, message: Message) -> str:

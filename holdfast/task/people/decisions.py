@@ -281,7 +281,7 @@ def reject(
             ledger.at(approval.n).limit = "finish"
         case "question":
             decline(ledger, approval, status)
-        case "undo":
+        case "undo" | "unread":
             pass
     return ""
 

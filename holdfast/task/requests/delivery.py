@@ -177,10 +177,10 @@ class RunRequests:
         caller = caller_of(pending.id) if opens else ""
         if caller and asked.attaches:
             others = self.waiting["join"]
-            joined = {p.joins for p in others if caller_of(p.id) == caller} if others else set()
+            taken = {p.joins for p in others if caller_of(p.id) == caller} if others else set[int]()
             for current in opens:
                 owner = caller_of(current.owner)
-                is_running = current.failure is None and current.n not in joined
+                is_running = current.failure is None and current.n not in taken
                 if owner not in ("", caller) and is_running:
                     pending.kind, pending.joins = "join", current.n
                     break

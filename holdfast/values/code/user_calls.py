@@ -537,7 +537,7 @@ def is_async(function: Any) -> bool:
 async def _in_thread(call: Callable[[], Any], name: str) -> Any:
     """Make a call in a thread that has the caller's context variables."""
     seen = contextvars.copy_context()
-    done = tool_threads().named(name, functools.partial(seen.run, _shielded, call))
+    done = tool_threads().named(name, seen.run, _shielded, call)
     return await asyncio.wrap_future(done)
 
 
