@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, canonical
+from holdfast.values.checks.gate import as_object
 from holdfast.values.checks.ids import DEFAULT_APP, MADE, check_name, is_of_agent, queue_of
 from holdfast.values.text.shown import named, shown
 
@@ -260,8 +261,7 @@ class Mailbox(BaseModel):
         self.left.pop(id, None)
         event, size = self.events[id], len(id) + len(canonical({}))
         self.size += size - event.size
-        update = {"data": {}, "size": size, "over": True}
-        self.events[id] = event.model_copy(update=update)
+        self.events[id] = event.model_copy(update={"data": {}, "size": size, "over": True})
 
     def erase(self, tasks: Container[str]) -> None:
         """Forget the calls of erased tasks, and the data of events that no other task has had.
@@ -344,10 +344,10 @@ _MISSING: Any = object()
 
 def _at(data: Json, name: str) -> Json:
     """Return the field of a dotted name; nothing equals one that is missing."""
-    found: Any = data
+    found = data
     for part in name.split("."):
-        found = found.get(part, _MISSING) if isinstance(found, dict) else _MISSING
-    return cast("Json", found)
+        found = as_object(found).get(part, _MISSING)
+    return found
 
 
 def mailbox_id(queue: str, name: str) -> str:

@@ -175,7 +175,7 @@ class AnthropicBatches(BatchActivities):
         async for each in client.messages.batches.list(limit=100):  # newest first
             if each.created_at.timestamp() < given.made - CLOCKS:
                 break
-            size = sum(each.request_counts.to_dict().values())
+            size = sum(cast("dict[str, int]", each.request_counts.to_dict()).values())
             if each.id in given.others or (given.size and size > given.size):
                 continue
             if each.processing_status != "ended":

@@ -276,7 +276,7 @@ class OpenAIBatches(BatchActivities):
 
 
 def _named(batch: Any) -> object:
-    return (batch.metadata or {}).get(METADATA)
+    return (batch.metadata or dict[str, str]()).get(METADATA)
 
 
 async def _known(listed: AsyncIterable[Any], since: float, is_it: Callable[[Any], bool]) -> Any:
