@@ -211,7 +211,7 @@ class OpenAIBatches(BatchActivities):
     async def look(self, given: Look) -> Seen:
         """Look at a batch, or cancel it; one that is over is only looked at."""
         async with self.asking():
-            client = self._model.client()
+            client: AsyncOpenAI = self._model.client()
             found = await client.batches.retrieve(given.id)
             if given.cancel and found.status not in {*ENDS, "finalizing", "cancelling"}:
                 found = await client.batches.cancel(given.id)
