@@ -34,7 +34,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style ruff imports mypy pyright pyright-programs format test pytest tools pictures demo desk month docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all test-plain sdk-differences lock clean
+.PHONY: help venv lint style ruff imports mypy pyright format test pytest tools pictures demo desk month docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all test-plain sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,17 +65,13 @@ mypy: $(STAMP)
 pyright: $(STAMP)
 	$(BIN)/pyright --warnings
 
-# What pyright sees of the package in programs that use it; mypy checks all code.
-pyright-programs: $(STAMP)
-	$(BIN)/pyright --warnings examples worker.py tests/unit/test_tool_types.py
-
 format: $(STAMP) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # Types and layers are checked while the tests run, which mostly wait.
 test: ruff ## Check style and types, and pass every test
-	@$(MAKE) --no-print-directory --jobs=4 pytest mypy pyright-programs imports
+	@$(MAKE) --no-print-directory --jobs=4 pytest mypy pyright imports
 
 # One process compiles what the tests import, before several would do it at once. A module that
 # cannot be imported is told by the tests themselves.
