@@ -288,6 +288,27 @@ def spans() -> Iterator[Spans]:
     instrument(None)
 
 
+@pytest.fixture
+def buckets() -> Iterator[Any]:
+    """Give the class of S3's file systems, and close their connections afterwards.
+
+    Else they are collected in a test that has nothing to do with them, and fail it.
+    """
+    import fsspec
+    from fsspec import asyn
+
+    untyped: Any = fsspec
+    loops: Any = asyn
+    found = untyped.get_filesystem_class("s3")
+    found.clear_instance_cache()  # one of another server
+    yield found
+    for each in found._cache.values():
+        if each._s3 is not None:
+            loops.sync(each.loop, each._s3creator.__aexit__, None, None, None)
+    found.clear_instance_cache()
+    gc.collect()
+
+
 @pytest.fixture(scope="module")
 def connections_of_libraries() -> Iterator[None]:
     """Let go of the connections that LiteLLM and any-llm keep, while warnings of that are ignored.

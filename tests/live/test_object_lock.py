@@ -10,7 +10,6 @@ from threading import Event
 from typing import Any
 from urllib.request import Request, urlopen
 
-import fsspec
 import pytest
 from moto.s3.exceptions import AccessDeniedByLock
 from moto.s3.models import S3Backend
@@ -42,16 +41,14 @@ ON = {"Status": "ON"}
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Any:
+def bucket(buckets: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "a")
-    known: Any = fsspec  # it ships no types
-    known.get_filesystem_class("s3").clear_instance_cache()  # one of another server
-    s3 = known.filesystem("s3")
+    s3 = buckets()
     s3.call_s3("create_bucket", Bucket="plain")
     s3.call_s3("create_bucket", Bucket="locked", ObjectLockEnabledForBucket=True)
     yield s3

@@ -183,7 +183,7 @@ def test_health_of_a_worker_is_asked_by_a_command_that_the_image_has(
     agents = 'from holdfast import Agent\nagents = Agent(name="a", model="offline")\n'
     with running("worker", "mine:agents", home=tmp_path, agents=agents, **environment) as it:
         it.wait_for("Serving")
-        assert is_healthy()
+        assert any(is_healthy() for _ in range(20))  # asked again, as compose does
 
 
 def test_image_has_all_three_trees_and_another_user() -> None:

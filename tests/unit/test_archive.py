@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import fsspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -334,13 +333,11 @@ class Bucket(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Bucket]]:
+def bucket(buckets: Any, monkeypatch: pytest.MonkeyPatch) -> Generator[type[Bucket]]:
     """Serve a bucket."""
     Bucket.objects, Bucket.asked, Bucket.is_shut = {}, [], False
     server = ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
     threading.Thread(target=server.serve_forever).start()
-    known: Any = fsspec  # it ships no types
-    known.get_filesystem_class("s3").clear_instance_cache()  # one of another server
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
