@@ -96,7 +96,7 @@ async def quick(
         ActivityError: It failed, or was lost too often.
     """
     if isinstance(given, ToolInput):
-        summary = call_label(given.call or ledger.at(given.n).calls[given.i], short=True)
+        summary = tool_label(ledger, given)
     for lost in itertools.count(1):
         try:
             result: T = await workflow.execute_activity(
@@ -115,6 +115,11 @@ async def quick(
         else:
             return result
     raise RuntimeError  # unreachable: the loop returns or raises
+
+
+def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
+    """Label an activity of a tool call by the call."""
+    return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
 def lost_dollars(error: BaseException, reserved: Decimal | None) -> Decimal:

@@ -354,13 +354,14 @@ class Asking:
             return await self._ask(request)
 
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
+        prices = self.code.registry.prices
         is_hosted = request.prompt is not None or any(map(_OF_PROVIDER, request.tools))
         if is_hosted:
             refuse_hosted(self.model, request)
         sent = await self.code.sent(request, self.state)
         if self.given.dollars is not None:
             try:
-                sent, self.lost = await within(sent, self.code.registry.prices, self.given)
+                sent, self.lost = await within(sent, prices, self.given)
             except OverBudget as over:
                 self.lost = over.lost
                 raise
@@ -380,11 +381,7 @@ class Asking:
                 "has_unique_ids": self._has_unique_ids,
                 "failed": self.pulse.failed.repeated,
             }
-            answer = (
-                made
-                if self.code.registry.prices is None
-                else priced(made, self.code.registry.prices, sent.model)
-            )
+            answer = made if prices is None else priced(made, prices, sent.model)
             if answer.message.calls:
                 answer = named(answer, sent.tools)
             answer = answer.model_copy(update=found)

@@ -75,7 +75,7 @@ R = TypeVar("R")
 def _in_thread(
     method: Callable[Concatenate[Archive, P], R],
 ) -> Callable[Concatenate[Archive, P], Coroutine[Any, Any, R]]:
-    """Make the async twin of a method."""
+    """Make the async twin of a method, which calls that of a subclass where there is one."""
 
     @functools.wraps(method)
     async def call(self: Archive, /, *args: P.args, **kwargs: P.kwargs) -> R:

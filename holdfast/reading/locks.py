@@ -41,8 +41,8 @@ async def lock(reader: Reader, held: Hold) -> Hold:
         name = f"{names.folder_of(names.LOCKS, held.id)}/{digest(in_order(list(paths)))}.json"
         await reader.archive.aput_record(name, list(paths))
         await reader.archive.alock(paths, on=True)
-        for each in failed:
-            raise each
+        if failed:
+            raise failed[0]
     except errors.HoldfastError as error:
         msg = f"It is held, but not all of its files are locked: {errors.message_of(error)}"
         remedy = f"{errors.remedy_of(error)} Then hold it again.".lstrip()

@@ -48,6 +48,7 @@ from holdfast.workflows.activity_calls import (
     now,
     quick,
     time_left,
+    tool_label,
 )
 
 Further = Callable[[Call], Coroutine[Any, Any, Failure | None]]
@@ -343,7 +344,6 @@ def _starts_again(error: ActivityError, policy: ToolPolicy) -> bool:
 
 
 async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
-    call = given.call or ledger.at(given.n).calls[given.i]
     outcome: Outcome = await workflow.execute_activity(
         "tool",
         given,
@@ -356,7 +356,7 @@ async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome
             non_retryable_error_types=LOST_TOOL if policy.repeatable else None,
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=call_label(call, short=policy.effect == "read"),
+        summary=tool_label(ledger, given, short=policy.effect == "read"),
     )
     return outcome
 

@@ -182,7 +182,8 @@ class Batches(Opening):
         askers = [self._hand.calls[key].asker for key in keys]
         waits: list[bool] = await self._run("batch_waits", askers, list[bool])
         still = [key for key, is_open in zip(keys, waits, strict=True) if is_open]
-        self._hand.forget({*keys}.difference(still))
+        gone = [key for key, is_open in zip(keys, waits, strict=True) if not is_open]
+        self._hand.forget(gone)  # in order: a set has another one in each process
         self._hand.kept(still, now=workflow.time())
         return still
 
