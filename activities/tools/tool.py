@@ -116,8 +116,8 @@ async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
 async def failure_text(ready: Ready, error: BaseException) -> str:
     """Make the message to the model about an error of the tool.
 
-    A formatter that fails itself is passed over: the call has been made, and an error here would
-    have it made again.
+    A formatter that fails itself ends a run of the Agents SDK's kind, and else is passed over: the
+    call has been made, and must not be made again.
 
     Raises:
         ApplicationError: The tool wants its errors to end the task; so do those made by hand in
@@ -127,13 +127,6 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     formatter = tool.failure_error_function
     is_agent = isinstance(tool, AgentTool)
     is_handmade = tool.signature is None and not isinstance(tool, AgentTool | ServerTool)
-    if is_agent and formatter is None and isinstance(error, AgentsException):
-        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
-    if formatter is None or (formatter == "default" and fixed and is_handmade):
-        msg = f"Error running tool {tool.name}: {said(error)}"
-        if isinstance(error, Exception):
-            keep_for_caller(error, msg)
-        raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:
             with naming("failure_error_function", formatter):
@@ -141,6 +134,15 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         except Exception as failed:
             where = place_of(formatter, failed)
             log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)
+            if fixed and not isinstance(failed, StoppedError):
+                formatter, error = None, failed
+    if is_agent and formatter is None and isinstance(error, AgentsException):
+        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
+    if formatter is None or (formatter == "default" and fixed and is_handmade):
+        msg = f"Error running tool {tool.name}: {said(error)}"
+        if isinstance(error, Exception):
+            keep_for_caller(error, msg)
+        raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     default = FIXED_ERROR if fixed else f"Encountered error: {named(error)}"
     return await _worded(ready, default, error)
 

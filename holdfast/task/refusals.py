@@ -49,10 +49,10 @@ def verdict_of(failure: Failure) -> AgentsException | None:
 
 
 NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")
-NONE_FOLLOWED = Failure(
-    type="NoUpcomingStepsError",
-    message="The task has no upcoming steps to run: the last step that ran was not the last one of"
-    " the task, and queued none. Undo it with undo_step, mend its AgentWorker, and run it again.",
+DROPPED = Failure(
+    type="StalledTaskError",
+    message="The task has no upcoming steps to run: its first step was dropped. Give it another"
+    " input, run_step(task, input=...), or abandon it.",
 )
 NOT_FAILED = Failure(
     type="InvalidArgumentError",

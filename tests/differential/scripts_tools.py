@@ -189,6 +189,14 @@ async def a_tool_raises_and_words_it(lib: Lib) -> Any:
 
 
 @FAILURES.script(call("look"), raises="UserError")
+async def a_tool_raises_and_its_words_raise_too(lib: Lib) -> Any:
+    def words(ctx: Any, error: Exception) -> str:
+        raise error
+
+    return await lib.run(lib.agent(tools=[broken(lib, failure_error_function=words)]), "q")
+
+
+@FAILURES.script(call("look"), raises="UserError")
 async def a_tool_raises_and_nobody_words_it(lib: Lib) -> Any:
     tool = broken(lib, failure_error_function=None)
     return await lib.run(lib.agent(tools=[tool]), "q")

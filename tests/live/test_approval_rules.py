@@ -7,7 +7,7 @@ import pytest
 from holdfast import AgentRunner, ApprovalRule, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.options import ApprovalPredicate
-from holdfast.errors import CommandRefusedError
+from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.task.data.calls import Approval
 from holdfast.testing import call
 from tests.support.people import ask, kinds
@@ -45,6 +45,8 @@ async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(rig
     roles = {"finance": ["anna", "ben", "kim"]}
     runner = await rig.make(paying(rig.world, rule), roles=roles)
     rig.model.add(call("pay", {"amount": 5}), "done")
+    with pytest.raises(InvalidArgumentError, match="may not mix alphabets"):
+        await runner.create_task("q", by="k\u0456m")  # who approves as kim is not the asker then
     task = await started(runner, by="kim")
     asked = await ask(runner, task)
     assert (asked.who, asked.quorum, asked.asker) == (("role:finance",), 2, "kim")

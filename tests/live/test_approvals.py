@@ -136,6 +136,8 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     waiting = await runner.run_task(task)
     assert '"amount": 500' in waiting.waiting_for[0]
     assert await runner.run_task(task) == waiting
+    with pytest.raises(CommandRefusedError, match="these were empty"):
+        await runner.approve(await ask(runner, task), "ann", "")
     edits: list[Any] = [{"amount": "much"}, {"sum": 5}, "{not json", "[1]"]
     for edit in edits:
         with pytest.raises(CommandRefusedError, match=r"(?s)do not fit.*stays open"):

@@ -201,6 +201,7 @@ def test_a_failed_step_is_shown_healed_and_run_again(cli: Here, tmp_path: Path) 
     shown = cli("show", "sick-1", "--json").json
     assert shown["task"]["status"] == "needs_attention"
     assert "ModelRequestError: the key was refused" in shown["task"]["error"]
+    assert cli("show", "sick-1").out.count(" again" * 50) == 1  # the rows below begin with it
     assert [event["kind"] for event in shown["events"]] == ["created", "failed"]
     error = cli("step", "sick-1", "--json", expect=1).json["error"]
     assert (error["type"], error["task_id"]) == ("StepFailedError", "sick-1")

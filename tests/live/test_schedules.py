@@ -1,5 +1,6 @@
 """Tasks that begin at set times: schedules, and tasks that start later."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -137,6 +138,13 @@ async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(rig: Rig) ->
     made = await runner.add_schedule(
         name, "q", every=["Sat,Sun,Mon 09:00", "0 7 1 * *"], time_zone="Europe/Berlin"
     )
+    days: dict[str, set[int]] = {}
+    for every in ("Sat-Sun 09:00", "Mon-Sun 09:00"):
+        over = await runner.add_schedule(name, "q", every=every, exist_ok=True)
+        days[every] = {datetime.fromtimestamp(at, UTC).weekday() for at in over.next}
+    assert days == {"Sat-Sun 09:00": {5, 6}, "Mon-Sun 09:00": set(range(7))}
+    with pytest.raises(InvalidArgumentError, match="past times"):  # begun now, it is lost then
+        await runner.backfill_schedule(name, time.time() - 9, time.time() + 86_400)
     await runner.delete_schedule(name)
     assert made.every == ("Sat,Sun,Mon 09:00", "0 7 1 * *")
     read = [datetime.fromtimestamp(at, UTC) for at in made.next]
@@ -178,3 +186,20 @@ async def test_a_pause_ends_at_its_time_and_a_new_pause_replaces_it(rig: Rig) ->
     await runner.run_step(task)
     with pytest.raises(CommandRefusedError, match="over already"):
         await runner.pause(task, until=1.0)
+
+
+async def test_a_pause_that_has_ended_without_a_worker_holds_no_caller(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting(1))
+    task = await runner.create_task("q")
+    await runner.pause(task, until=time.time() + 1)
+    await rig.stop()
+    workflow = runner.client.get_workflow_handle(task.task_id)
+
+    async def is_over() -> bool:
+        events = (await workflow.fetch_history()).events
+        return any(each.HasField("timer_fired_event_attributes") for each in events)
+
+    await until(is_over)
+    asked = asyncio.create_task(runner.run_task(task))
+    await rig.make(worker=Counting(1))
+    assert (await asked).status == "done"

@@ -29,6 +29,19 @@ async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(rig: Rig
     assert (await runner.get_task(task)).status == "needs_attention"
 
 
+async def test_a_task_whose_first_step_was_dropped_takes_another_input(rig: Rig) -> None:
+    runner = await rig.make(worker=Counting(1))
+    task = await runner.create_task("q")
+    await runner.drop_step(task, "s1", by="ann")
+    with pytest.raises(NoUpcomingStepsError, match="its first step was dropped"):
+        await runner.run_step(task)
+    with pytest.raises(StalledTaskError, match="Give it another input"):
+        await runner.run_task(task)
+    assert (await runner.run_step(task, input="r")).task_step.input == "r"
+    assert (await runner.finalize_response(task)).task_id == task.task_id
+    await rig.assert_replays()
+
+
 async def test_a_request_for_a_step_that_cannot_run_is_refused(rig: Rig) -> None:
     runner = await rig.make(worker=Counting(1))
     task = await runner.create_task("q")

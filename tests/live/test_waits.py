@@ -217,6 +217,8 @@ async def test_what_can_be_no_event_is_refused_before_it_is_sent(rig: Rig) -> No
     runner = rig.runner()
     with pytest.raises(InvalidArgumentError, match=f"there may be {LARGEST_EVENT:,}"):
         await runner.send_event("paid", {"text": "x" * LARGEST_EVENT})
+    with pytest.raises(InvalidArgumentError, match=r"The data of the event\.sum is nan"):
+        await runner.send_event("paid", {"sum": float("nan")})
     with pytest.raises(InvalidArgumentError, match="may not have the character"):
         await runner.send_event("a~b")
     with pytest.raises(InvalidArgumentError):

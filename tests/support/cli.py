@@ -60,7 +60,7 @@ class Broken:
 
     async def respond(self, request):
         if not Path("healed").exists():
-            raise ModelRequestError("the key was refused", status=401)
+            raise ModelRequestError(f"the key was refused{' again' * 50}", status=401)
         return await OfflineModel().respond(request)
 
 

@@ -127,4 +127,5 @@ def _events(found: Sequence[Happening]) -> Iterator[Line]:
         if isinstance(each, Noted) and each.event.kind not in (CREATED, "asked"):
             kind = each.event.kind
             state = "failed" if kind in BAD else kind if kind == "refused" else ""
-            yield Line(at=each.at, what=noted_line(each), state=state)
+            what = noted_line(each)
+            yield Line(at=each.at, what=shortened(what) if kind == "failed" else what, state=state)

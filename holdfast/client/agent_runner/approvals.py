@@ -103,10 +103,7 @@ class TaskApprovals(RunnerBase):
             CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
                 not fit, or the person may not decide; then it stays open.
         """
-        check_arguments(TaskApprovals.approve, note=note, always=always)
-        if not isinstance(cast("object", arguments), Mapping | str | None):
-            msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
-            raise InvalidArgumentError(msg)
+        check_arguments(TaskApprovals.approve, arguments=arguments, note=note, always=always)
         body: dict[str, Json] = {"note": note or "", **(_always(always) if always else {})}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)

@@ -44,7 +44,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import Count, Seconds, check_arguments
-from holdfast.values.checks.ids import check_name, check_new_id, check_tenant, owned
+from holdfast.values.checks.ids import check_by, check_name, check_new_id, check_tenant, owned
 from holdfast.values.code import user_calls
 from holdfast.values.messages import ImagePart, Message
 from holdfast.values.parts.images import Image
@@ -388,7 +388,7 @@ class TaskCreation(TaskReading):
             of_engine, session = self._of_tenant(tenant, session, priority)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
-        head = head.model_copy(update={"asker": by, "tenant": tenant})
+        head = head.model_copy(update={"asker": by and check_by(by), "tenant": tenant})
         state = self._initial_state(extra_state)
         new = task_id or new_id(head.agent)
         given = await self._task_input(head, input, images, task=new, budget=budget, state=state)

@@ -67,8 +67,8 @@ class EventSending(RunnerBase):
 
         check_arguments(EventSending.send_event, data=data, keep=keep)
         known = uuid.uuid4().hex if id is None else check_name("id", id, LONGEST_ID)
+        gate.check(dict(data or {}), "The data of the event")
         sent = Event(id=known, data=dict(data or {}), keep=keep.total_seconds())
-        gate.check_value(sent, "The event")
         if (size := len(canonical(sent.data))) > LARGEST_EVENT:
             raise InvalidArgumentError(
                 f"The data of the event have {size:,} bytes; there may be {LARGEST_EVENT:,}. Store"

@@ -259,13 +259,12 @@ class TaskScheduling(TaskCreation):
 
         Raises:
             NotFoundError: There is no such schedule.
-            InvalidArgumentError: The last time is not after the first.
+            InvalidArgumentError: The last time is not after the first, or is to come.
         """
         check_arguments(TaskScheduling.backfill_schedule, since=since, until=until)
         first, last = (datetime.fromtimestamp(seconds_of(at), UTC) for at in (since, until))
-        if last <= first:
-            msg = f"The last time of a backfill is after the first; these are {first} and {last}."
-            raise InvalidArgumentError(msg)
+        if not first < last <= datetime.now(UTC):
+            raise InvalidArgumentError(f"{first} and {last} are not past times in order.")
         policy = temporal.ScheduleOverlapPolicy.BUFFER_ALL
         with server_errors():
             handle = await self._handle(name)
@@ -473,7 +472,7 @@ def _cron(given: str) -> str:
         InvalidArgumentError: It names no time.
     """
     if clock := _CLOCK.fullmatch(given):
-        days = "*" if clock[1] == "day" else clock[1]
+        days = "*" if clock[1] == "day" else re.sub("(?i)-sun", "-Sat,Sun", clock[1])
         return f"{int(clock[3])} {int(clock[2])} * * {days} #{given}"
     if len(given.split()) != _CRON_FIELDS:
         raise _no_time(given)

@@ -192,8 +192,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
     """
     if approval.asks is not None:
         return answer(ledger, approval, {} if arguments is None else arguments)
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     if approval.kind == "limit" and approval.arguments:
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         return _raise_budget(ledger, approval, approval.arguments if arguments is None else text)
     if arguments is None:
         return _consent(ledger, approval)
@@ -201,7 +201,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
         return "A budget is approved without arguments: it allows one more model call."
     if approval.kind == "undo":
         return "An undo is approved without arguments: it takes the call back as it ran."
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    if not text:
+        return "Edited arguments are a JSON object; these were empty."
     if same_json(text, approval.agreed or approval.arguments):
         return _consent(ledger, approval)
     if approval.server:

@@ -103,7 +103,11 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
         case "feedback":
             return _feedback(ledger, command)
         case "edit_step" | "drop_step":
-            return (_edit if command.verb == "edit_step" else _drop)(ledger, command)
+            wanted = command.body.get("step")
+            at = next((k for k, step in enumerate(ledger.s.queue) if step.step_id == wanted), None)
+            if at is None:
+                return _not_queued(ledger, command)
+            return (_edit if command.verb == "edit_step" else _drop)(ledger, command, at)
         case "wake" | "complete":
             return waits.obey(ledger, command, now=now)
         case "configure":
@@ -218,23 +222,17 @@ def _in_requests(head: TaskHead) -> tuple[str, str | None, str | None]:
     )
 
 
-def _edit(ledger: Ledger, command: Command) -> str:
+def _edit(ledger: Ledger, command: Command, at: int) -> str:
     text = command.body.get("input")
     if not isinstance(text, str) or not text.strip():
         return "The new input of a step must be a text that says something."
-    at = _queued(ledger, command)
-    if at is None:
-        return _not_queued(ledger, command)
     queue = list(ledger.s.queue)
     queue[at] = queue[at].model_copy(update={"input": text})
     ledger.s.queue = tuple(queue)
     return ""
 
 
-def _drop(ledger: Ledger, command: Command) -> str:
-    at = _queued(ledger, command)
-    if at is None:
-        return _not_queued(ledger, command)
+def _drop(ledger: Ledger, command: Command, at: int) -> str:
     queue: list[TaskStep] = list(ledger.s.queue)
     del queue[at]
     over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
@@ -252,8 +250,3 @@ def _not_queued(ledger: Ledger, command: Command) -> str:
     if wanted in {current.open.step.step_id for current in ledger.s.opens}:
         return f"Step {wanted!r} is in progress already: undo it, or run it again if it has failed."
     return not_upcoming(str(wanted), ledger.s.queue)
-
-
-def _queued(ledger: Ledger, command: Command) -> int | None:
-    wanted = command.body.get("step")
-    return next((k for k, step in enumerate(ledger.s.queue) if step.step_id == wanted), None)

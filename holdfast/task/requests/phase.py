@@ -469,8 +469,9 @@ def refuse_run(
     if asks_further(ledger, asked):
         return None
     if not s.queue:
-        ended = refusals.NO_STEPS if s.answered else refusals.NONE_FOLLOWED
-        return refusals.stalled("") if asked.all else ended
+        none = refusals.stalled("") if s.steps else refusals.DROPPED
+        none = refusals.NO_STEPS if s.answered else none
+        return none if asked.all else none.model_copy(update={"type": refusals.NO_STEPS.type})
     is_ready = s.described is None or ledger.queue.ready()
     return None if is_ready else refusals.none_ready(s.queue)
 
@@ -498,9 +499,13 @@ def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
 
 
 def asks_further(ledger: Ledger, asked: RunRequest) -> bool:
-    """Whether a request to run a step is a follow-up: it brings an input to an answered task."""
+    """Whether a request to run a step is a follow-up: it brings an input to an answered task.
+
+    Or to a task whose first step a person has dropped.
+    """
     is_new = asked.brings_input or bool(asked.images)
-    return is_new and not asked.all and ledger.s.answered and not ledger.s.queue
+    s = ledger.s
+    return is_new and not asked.all and not s.queue and (s.answered or not (s.steps or s.opens))
 
 
 def refuse_finalize(ledger: Ledger) -> Failure | None:

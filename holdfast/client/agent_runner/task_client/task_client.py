@@ -366,10 +366,15 @@ class TaskUpdates(TaskEnds):
             msg = f"step may have at most {LONGEST_NAME} characters; this has {len(asked.step)}."
             raise InvalidArgumentError(msg)
         self._caller.follow(task_id)
-        if request_id is not None or not asked.attaches:
+        if request_id is not None:
             return await self._run(task_id, asked, request_id_of(request_id))
-        reply = await self._run_next(task_id, asked)
-        if reply.status == "done":
+        while True:
+            named = None if asked.attaches else self._run(task_id, asked, unique_id())
+            reply = await (named or self._run_next(task_id, asked))
+            # A pause that ended while no worker was up may be what a task answers with first.
+            if reply.status != "paused" or (await self.reader.task(task_id)).paused:
+                break
+        if asked.attaches and reply.status == "done":
             self._caller.given(task_id, self._client)
         return reply
 
