@@ -15,7 +15,6 @@ from holdfast.workers.function_calling import (
     OpenAIAgentWorker as OpenAIAgentWorker,
 )
 from holdfast.workers.pipeline.components import (
-    ConstantComponent as ConstantComponent,
     FunctionComponent as FunctionComponent,
     Link as Link,
     ModelComponent as ModelComponent,

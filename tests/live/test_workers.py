@@ -18,7 +18,6 @@ from holdfast.testing import FakeOpenAI, call, reply
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
     AgentWorker,
-    ConstantComponent,
     CustomAgentWorker,
     FunctionAgentWorker,
     FunctionComponent,
@@ -147,7 +146,7 @@ async def test_a_question_goes_through_tool_prompt_and_model(rig: Rig) -> None:
 
     worker = PipelineAgentWorker(
         [
-            ConstantComponent("language", "French"),
+            PromptComponent("language", "French"),
             calls("shorten", lambda text: text.strip("? ")),
             ToolComponent("search"),
             PromptComponent("ask", "Answer {question} from this: {found}"),
@@ -180,19 +179,39 @@ async def test_a_question_goes_through_tool_prompt_and_model(rig: Rig) -> None:
     ]
 
 
+@pytest.mark.parametrize("on_error", ["fail", "text"])
+async def test_a_failed_tool_fails_the_step_or_is_the_output(rig: Rig, on_error: Any) -> None:
+    def search(query: str) -> str:
+        """Search."""
+        raise ValueError(query)
+
+    search_it = ToolComponent("find", tool="search", on_error=on_error)
+    worker = PipelineAgentWorker([search_it], [link("input", "find", to="query")], output="find")
+    runner = await rig.make(search, worker=worker)
+    if on_error == "text":
+        assert "error" in str(await runner.chat("q"))
+        return
+    with pytest.raises(StepFailedError, match=r"called tool 'search', which failed: .*error"):
+        await runner.chat("q")
+
+
 # ---- several steps
 
 
-async def test_done_decides_and_previous_is_the_output_of_the_step_before(rig: Rig) -> None:
+async def test_a_pair_decides_and_previous_is_the_output_of_the_step_before(rig: Rig) -> None:
     worker = PipelineAgentWorker(
-        [calls("draft", lambda asked, before: [asked, before]), ModelComponent("improve")],
+        [
+            calls("draft", lambda asked, before: [asked, before]),
+            ModelComponent("improve"),
+            calls("judge", lambda text: (text, text == "good")),
+        ],
         [
             link("input", "draft", to="asked"),
             link("previous", "draft", to="before"),
             link("draft", "improve"),
+            link("improve", "judge"),
         ],
-        output="improve",
-        done=lambda output, state: output == "good",
+        output="judge",
     )
     runner = await rig.make(worker=worker)
     rig.model.add("bad", "better", "good")

@@ -1,4 +1,4 @@
-"""The components of a pipeline: functions, prompts, models, tools and constants, as data."""
+"""The components of a pipeline: functions, prompts, models and tools, as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from holdfast.values.code.user_calls import is_async
 from holdfast.values.steps import circle, in_order
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
-from holdfast.workers.base import as_json
 
 GIVEN = ("input", "previous")
 """Sources that are not components: the step's input, and the output of the step before."""
@@ -128,8 +127,7 @@ class Graph:
         if ring := circle(waits)[::-1]:  # in the direction of the links
             raise InvalidArgumentError(
                 f"The links form a cycle, {' -> '.join(ring)}: they could never run. To repeat"
-                " them, end the run and begin another with `done`, and read"
-                ' "previous" or the state.'
+                ' them, end the run with `(answer, False)`, and read "previous" or the state.'
             )
         return tuple(in_order(waits))
 
@@ -312,7 +310,7 @@ def _listed(names: Sequence[str] | set[str] | Mapping[str, Slots]) -> str:
 SPECIAL = ("state", "ctx")
 """Parameters of a function that the pipeline itself fills, not a link."""
 
-OnError = Literal["fail", "text", "skip"]
+OnError = Literal["fail", "text"]
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -322,7 +320,7 @@ class FunctionComponent:
     """A function, called with the values of its links as keyword arguments.
 
     It is called again whenever the step is run again, so it must give the same output for the same
-    arguments, or have `memo=True`. Its output is JSON data.
+    arguments; an async one has `ctx.memo`. Its output is JSON data.
 
     A parameter called `state` gets the pipeline's state, a dict of JSON data that lasts from step
     to step and may be changed in place. A parameter `ctx` of an async function gets the
@@ -331,13 +329,10 @@ class FunctionComponent:
     Attributes:
         name: Name in the pipeline.
         function: The function. Parameters without a default are required slots.
-        memo: Make the output once per step, and record it with the change of the state: for calls
-            that cost money or time, or whose output would differ the second time.
     """
 
     name: str
     function: Callable[..., Any]
-    memo: bool = False
     slots: Slots = field(init=False, repr=False)
     special: frozenset[str] = field(init=False, repr=False)
 
@@ -348,14 +343,13 @@ class FunctionComponent:
             InvalidArgumentError: The function cannot be called by keyword, or its `ctx` would be
                 useless.
         """
-        check_arguments(FunctionComponent, name=self.name, memo=self.memo)
+        check_arguments(FunctionComponent, name=self.name)
         parameters = _parameters(self.name, self.function)
         special = frozenset(p.name for p in parameters if p.name in SPECIAL)
-        if "ctx" in special and (self.memo or not is_async(self.function)):
-            why = "has memo=True" if self.memo else "is not async, and runs in a thread"
+        if "ctx" in special and not is_async(self.function):
             raise InvalidArgumentError(
-                f"Component {self.name!r} takes `ctx`, but {why}, where nothing of ctx can be"
-                " called. Use ctx.memo inside of an async function instead."
+                f"Component {self.name!r} takes `ctx`, but is not async, and runs in a thread,"
+                " where nothing of ctx can be called. Make it an async function."
             )
         object.__setattr__(self, "special", special)
         object.__setattr__(self, "slots", _slots(self.name, parameters))
@@ -371,44 +365,33 @@ class PromptComponent:
     Attributes:
         name: Name in the pipeline.
         template: The text.
-        defaults: Slot to value, for slots that need no link.
     """
 
     name: str
     template: str
-    defaults: Mapping[str, Json] = field(default_factory=dict[str, Json])
     slots: Slots = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read the template.
 
         Raises:
-            InvalidArgumentError: A brace has no partner, a slot is not a plain name, a default has
-                no slot, or a field has another type than it should.
+            InvalidArgumentError: A brace has no partner, a slot is not a plain name, or a field has
+                another type than it should.
         """
-        given: dict[str, object] = {"template": self.template, "defaults": self.defaults}
-        check_arguments(PromptComponent, name=self.name, **given)
-        names = _slot_names(self.name, self.template)
-        unknown = [slot for slot in self.defaults if slot not in names]
-        if unknown:
-            msg = f"Prompt {self.name!r} has a default for {unknown[0]!r}, but no such slot."
-            raise InvalidArgumentError(msg)
-        required = tuple(slot for slot in names if slot not in self.defaults)
-        optional = tuple(slot for slot in names if slot in self.defaults)
-        object.__setattr__(self, "slots", Slots(required, optional))
+        check_arguments(PromptComponent, name=self.name, template=self.template)
+        object.__setattr__(self, "slots", Slots(tuple(_slot_names(self.name, self.template))))
 
     def fill(self, values: Mapping[str, Json]) -> str:
-        """Return the text with these values, and the defaults for the others.
+        """Return the text with these values.
 
         Raises:
             KeyError: A required slot has no value.
         """
-        given = {**self.defaults, **values}
 
         def one(found: re.Match[str]) -> str:
             if found[1] is None:
                 return found[0][0]  # a doubled brace
-            return render_result(given[found[1]])
+            return render_result(values[found[1]])
 
         return _BRACES.sub(one, self.template)
 
@@ -451,8 +434,7 @@ class ToolComponent:
         name: Name in the pipeline.
         tool: Name of the tool; empty for the component's own name.
         on_error: What to do after a failed call. "fail": the step fails and waits for a decision.
-            "text": the error's text is the output. "skip": the component counts as skipped, and so
-            do the components that depend on it.
+            "text": the error's text is the output.
     """
 
     name: str
@@ -474,31 +456,7 @@ class ToolComponent:
         return self.tool or self.name
 
 
-@dataclass(frozen=True)
-class ConstantComponent:
-    """A value that is always the same.
-
-    Attributes:
-        name: Name in the pipeline.
-        value: JSON data.
-    """
-
-    name: str
-    value: Json
-    slots: Slots = field(default=Slots(), init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Keep a copy of the value.
-
-        Raises:
-            InvalidArgumentError: It is not JSON data.
-        """
-        check_arguments(ConstantComponent, name=self.name)
-        kept = as_json(self.value, f"Constant {self.name!r} is")
-        object.__setattr__(self, "value", kept)
-
-
-Component = FunctionComponent | PromptComponent | ModelComponent | ToolComponent | ConstantComponent
+Component = FunctionComponent | PromptComponent | ModelComponent | ToolComponent
 
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.errors import (
     ComponentError,
@@ -15,7 +15,7 @@ from holdfast.errors import (
     remedy_of,
 )
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical, digest
+from holdfast.values.base import Json, canonical
 from holdfast.values.checks.gate import clean
 from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.messages import Message, ToolCall, user
@@ -25,12 +25,10 @@ from holdfast.values.tool_result import render_result
 from holdfast.workers.base import AgentWorker, add_answer, add_question, as_json, one_turn
 from holdfast.workers.pipeline.components import (
     Component,
-    ConstantComponent,
     FunctionComponent,
     Graph,
     Link,
     ModelComponent,
-    OnError,
     PromptComponent,
     ToolComponent,
     Traversal,
@@ -62,16 +60,12 @@ class Run:
         components: Name to component.
         ctx: The step's context.
         state: The step's own copy of the state, changed in place.
-        flagged: The component whose function may return the pair `(value, is_last)`; empty for
-            none.
     """
 
     graph: Graph
     components: Mapping[str, Component]
     ctx: StepContext
     state: dict[str, Json]
-    _: KW_ONLY
-    flagged: str
 
     async def output(self, given: Mapping[str, Json]) -> Made:
         """Run every component that can run, and return the output component's output.
@@ -109,8 +103,6 @@ class Run:
                     return Made(component.fill(inputs))
                 case ModelComponent():
                     return Made(await self._ask(component, inputs))
-                case ConstantComponent():
-                    return Made(merge_patch.plain(component.value))
                 case ToolComponent():
                     raise TypeError("Tools are called together.")
 
@@ -125,33 +117,11 @@ class Run:
     # ---- functions
 
     async def _call(self, component: FunctionComponent, inputs: dict[str, Json]) -> Made:
-        if not component.memo:
-            return await self._invoke(component, inputs, self.state)
-        seen = {"inputs": inputs}
-        if "state" in component.special:
-            seen["state"] = self.state
-
-        async def make() -> dict[str, Json]:
-            state = merge_patch.plain(self.state)
-            made = await self._invoke(component, inputs, state)
-            patch = merge_patch.change(self.state, state)
-            return {"value": made.value, "last": made.is_last, "patch": patch}
-
-        key = digest(canonical(seen))[:16]
-        kept = cast("dict[str, Json]", await self.ctx.memo(f"{component.name} {key}", make))
-        after = merge_patch.apply(self.state, kept["patch"])
-        self.state.clear()
-        self.state.update(after)
-        return Made(kept["value"], kept["last"])
-
-    async def _invoke(
-        self, component: FunctionComponent, inputs: dict[str, Json], state: dict[str, Json]
-    ) -> Made:
-        special: dict[str, Any] = {"state": state, "ctx": self.ctx}
+        special: dict[str, Any] = {"state": self.state, "ctx": self.ctx}
         more = {name: special[name] for name in component.special}
         made = await invoke_here(component.function, **inputs, **more)
-        is_last, is_pair = True, component.name == self.flagged and isinstance(made, tuple)
-        if is_pair:
+        is_last = True
+        if component.name == self.graph.output and isinstance(made, tuple):
             made, is_last = self._pair(made)
         return Made(as_json(made, "its function returned"), is_last)
 
@@ -176,20 +146,13 @@ class Run:
         tools = [cast("ToolComponent", self.components[name]) for name in names]
         calls = [self._tool_call(tool, going.inputs(tool.name)) for tool in tools]
         for tool, result in zip(tools, await self.ctx.call_tools(calls), strict=True):
-            then: OnError = tool.on_error if result.is_error else "text"
-            match then:
-                case "text":
-                    going.put(tool.name, result.content)
-                case "skip":
-                    going.skip(tool.name)
-                case "fail":
-                    raise ComponentError(
-                        tool.name,
-                        f"called tool {tool.tool_name!r}, which failed: {result.content} The result"
-                        ' is recorded; run_step(task, restart="step") calls it again.',
-                    )
-                case _:
-                    assert_never(then)
+            if result.is_error and tool.on_error == "fail":
+                raise ComponentError(
+                    tool.name,
+                    f"called tool {tool.tool_name!r}, which failed: {result.content} The result"
+                    ' is recorded; run_step(task, restart="step") calls it again.',
+                )
+            going.put(tool.name, result.content)
 
     def _tool_call(self, tool: ToolComponent, arguments: dict[str, Json]) -> ToolCall:
         known = [spec.name for spec in self.ctx.agent.tools]
@@ -225,10 +188,6 @@ def _named(name: str) -> Generator[None]:
         raise ComponentError(name, f"failed: {type(error).__name__}: {error}") from error
 
 
-Done = Callable[[Any, dict[str, Json]], bool]
-"""Whether the task has its answer, from the run's output and the state."""
-
-
 class PipelineAgentWorker(AgentWorker):
     """Runs a graph of components once per step.
 
@@ -253,9 +212,9 @@ class PipelineAgentWorker(AgentWorker):
     last, so that all tools that do not depend on each other are called at the same time.
 
     The task is over after one run, unless the output component is a function that returns
-    `(answer, is_last)`, or `done` is given: then further steps follow until that is True. The state
-    lasts from step to step; functions with a parameter `state` can read and change it. It is
-    recorded whole with each step, so keep it small.
+    `(answer, is_last)`: then further steps follow until that is True. The state lasts from step to
+    step; functions with a parameter `state` can read and change it. It is recorded whole with each
+    step, so keep it small.
     """
 
     def __init__(
@@ -264,7 +223,6 @@ class PipelineAgentWorker(AgentWorker):
         links: Sequence[Link] = (),
         *,
         output: str,
-        done: Done | None = None,
         initial_state: Mapping[str, Json] | None = None,
     ) -> None:
         """Check the pipeline. Only whether the agent has its tools is checked when it runs.
@@ -273,7 +231,6 @@ class PipelineAgentWorker(AgentWorker):
             components: The components. Of several that could run next, the one declared first does.
             links: The links between them.
             output: Name of the component whose output is the step's.
-            done: Function of the output and the state that returns whether the task is over.
             initial_state: State that each task begins with; tasks get copies.
 
         Raises:
@@ -281,20 +238,16 @@ class PipelineAgentWorker(AgentWorker):
         """
         _check_kinds(components)
         self._graph = Graph([(each.name, each.slots) for each in components], links, output)
-        _check_done(done)
         self._components = {each.name: each for each in components}
-        self._done = done
         self._initial = as_json(dict(initial_state or {}), "The initial state is")
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Run the graph once, on the step's input and the state."""
         step = add_question(ctx, step)
         state = merge_patch.plain(step.step_state.get("state", self._initial))
-        flagged = self._graph.output if self._done is None else ""
-        run = Run(self._graph, self._components, ctx, state, flagged=flagged)
+        run = Run(self._graph, self._components, ctx, state)
         made = await run.output(await self._given(step, ctx))
-        is_last = made.is_last if self._done is None else self._is_done(made.value, state)
-        if is_last:
+        if made.is_last:
             add_answer(ctx, made.value)
             return TaskStepOutput(output=made.value, task_step=step, is_last=True)
         after: dict[str, Json] = {"state": merge_patch.plain(state, "the pipeline's state")}
@@ -325,23 +278,6 @@ class PipelineAgentWorker(AgentWorker):
             request: str | None = step.step_state.get("request")
             return request
         return None if step.input == (await ctx.task()).input else step.input
-
-    def _is_done(self, output: Json, state: dict[str, Json]) -> bool:
-        if self._done is None:
-            return True
-        verdict: Any = self._done(merge_patch.plain(output), state)
-        if not isinstance(verdict, bool):
-            msg = f"`done` of the pipeline gave {shown(verdict)}; it must give True or False."
-            raise InvalidArgumentError(msg)
-        return verdict
-
-
-def _check_done(done: Any) -> None:
-    if done is not None and not callable(done):
-        raise InvalidArgumentError(
-            f"`done` of the pipeline must be a function (output, state) that gives True or False;"
-            f" it was {shown(done)}. Leave it out for a pipeline that runs once."
-        )
 
 
 def _check_kinds(given: object) -> None:
