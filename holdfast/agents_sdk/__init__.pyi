@@ -532,16 +532,7 @@ from holdfast.tracing.provider_spans import (
     SpanError as SpanError,
 )
 from holdfast.tracing.provider_spans import (
-    SpeechGroupSpanData as SpeechGroupSpanData,
-)
-from holdfast.tracing.provider_spans import (
-    SpeechSpanData as SpeechSpanData,
-)
-from holdfast.tracing.provider_spans import (
     TaskSpanData as TaskSpanData,
-)
-from holdfast.tracing.provider_spans import (
-    TranscriptionSpanData as TranscriptionSpanData,
 )
 from holdfast.tracing.provider_spans import (
     TurnSpanData as TurnSpanData,
@@ -553,16 +544,7 @@ from holdfast.tracing.provider_spans import (
     response_span as response_span,
 )
 from holdfast.tracing.provider_spans import (
-    speech_group_span as speech_group_span,
-)
-from holdfast.tracing.provider_spans import (
-    speech_span as speech_span,
-)
-from holdfast.tracing.provider_spans import (
     task_span as task_span,
-)
-from holdfast.tracing.provider_spans import (
-    transcription_span as transcription_span,
 )
 from holdfast.tracing.provider_spans import (
     turn_span as turn_span,

@@ -17,6 +17,7 @@ CUSTOM_DATA = "a task records what the model reads; keep other data in ctx.state
 SOCKET = "models are called over HTTP; use OpenAIResponsesModel"
 OTEL = "add a SpanProcessor to OpenTelemetry's TracerProvider, see docs/tracing.md"
 SANDBOX = "there are no sandboxes; give the agent tools that work in one"
+VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
 CODEX = "the Codex program is not run; give the agent a tool that runs it"
 
 _BY_REASON: dict[str, str] = {
@@ -41,6 +42,8 @@ _BY_REASON: dict[str, str] = {
     "a call that an MCP server cuts off is repeated where that is safe, or the task waits for a"
     " person, see docs/mcp.md": "MCPToolCancellationError",
     SANDBOX: "sandbox",
+    VOICE: "SpeechGroupSpanData SpeechSpanData TranscriptionSpanData speech_group_span speech_span"
+    " transcription_span",
 }
 
 ABSENT = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
@@ -54,7 +57,6 @@ SAME = (
     "names of that module are names of holdfast.agents_sdk; write from holdfast.agents_sdk import"
     " NAME, or from holdfast import agents_sdk as {name}"
 )
-VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
 SCRIPT = (
     "the scripted model of the Agents SDK serves as it is; leave the line as it was: from"
     " agents.testing import {name}"

@@ -1,8 +1,7 @@
-"""Span makers of the Agents SDK for tasks, turns, raw responses, speech and lists of MCP tools."""
+"""Span makers of the Agents SDK for tasks, turns, raw responses and lists of MCP tools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
@@ -26,12 +25,9 @@ class TaskSpanData(SpanData):
     """A whole run."""
 
     type: ClassVar[str] = "task"
+    titled: ClassVar[str] = "task {name}"
     name: str = ""
     usage: dict[str, Any] | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"task {self.name}"
 
 
 @dataclass
@@ -39,13 +35,10 @@ class TurnSpanData(SpanData):
     """A turn of an agent."""
 
     type: ClassVar[str] = "turn"
+    titled: ClassVar[str] = "turn {turn} {agent_name}"
     turn: int = 0
     agent_name: str = ""
     usage: dict[str, Any] | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"turn {self.turn} {self.agent_name}"
 
 
 @dataclass
@@ -53,13 +46,10 @@ class ResponseSpanData(SpanData):
     """A call of the Responses API; of the response its id is exported."""
 
     type: ClassVar[str] = "response"
+    titled: ClassVar[str] = "chat"
     response: Any = None
     input: Any = None
     usage: dict[str, Any] | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return "chat"
 
     def export(self) -> dict[str, Any]:
         """Return the id of the response, and the usage."""
@@ -75,64 +65,13 @@ class ResponseSpanData(SpanData):
 
 
 @dataclass
-class TranscriptionSpanData(SpanData):
-    """Speech that is turned into text."""
-
-    type: ClassVar[str] = "transcription"
-    sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
-    input: str | None = None
-    input_format: str | None = "pcm"
-    output: str | None = None
-    model: str | None = None
-    model_config: Mapping[str, Any] | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"transcription {self.model or ''}".strip()
-
-
-@dataclass
-class SpeechSpanData(SpanData):
-    """Text that is turned into speech."""
-
-    type: ClassVar[str] = "speech"
-    sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
-    input: str | None = None
-    output: str | None = None
-    output_format: str | None = "pcm"
-    model: str | None = None
-    model_config: Mapping[str, Any] | None = None
-    first_content_at: str | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"speech {self.model or ''}".strip()
-
-
-@dataclass
-class SpeechGroupSpanData(SpanData):
-    """Pieces of speech that belong together."""
-
-    type: ClassVar[str] = "speech_group"
-    sensitive: ClassVar[frozenset[str]] = frozenset({"input"})
-    input: str | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return "speech_group"
-
-
-@dataclass
 class MCPListToolsSpanData(SpanData):
     """The list of tools of an MCP server."""
 
     type: ClassVar[str] = "mcp_tools"
+    titled: ClassVar[str] = "mcp_tools {server}"
     server: str | None = None
     result: list[str] | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"mcp_tools {self.server or ''}".strip()
 
 
 def task_span(
@@ -164,47 +103,6 @@ def response_span(
 ) -> Span[ResponseSpanData]:
     """Make a span of a call of the Responses API; the last three arguments: `custom_span`."""
     return Span(ResponseSpanData(response), span_id, parent, disabled=disabled)
-
-
-def transcription_span(  # noqa: PLR0917  the Agents SDK's signature
-    model: str | None = None,
-    input: str | None = None,
-    input_format: str | None = "pcm",
-    output: str | None = None,
-    model_config: Mapping[str, Any] | None = None,
-    span_id: str | None = None,
-    parent: Trace | Span | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
-) -> Span[TranscriptionSpanData]:
-    """Make a span of a transcription; the last three arguments: `custom_span`."""
-    data = TranscriptionSpanData(input, input_format, output, model, model_config)
-    return Span(data, span_id, parent, disabled=disabled)
-
-
-def speech_span(  # noqa: PLR0917  the Agents SDK's signature
-    model: str | None = None,
-    input: str | None = None,
-    output: str | None = None,
-    output_format: str | None = "pcm",
-    model_config: Mapping[str, Any] | None = None,
-    first_content_at: str | None = None,
-    span_id: str | None = None,
-    parent: Trace | Span | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
-) -> Span[SpeechSpanData]:
-    """Make a span of speech that is made; the last three arguments: `custom_span`."""
-    data = SpeechSpanData(input, output, output_format, model, model_config, first_content_at)
-    return Span(data, span_id, parent, disabled=disabled)
-
-
-def speech_group_span(
-    input: str | None = None,
-    span_id: str | None = None,
-    parent: Trace | Span | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
-) -> Span[SpeechGroupSpanData]:
-    """Make a span around pieces of speech; the last three arguments: `custom_span`."""
-    return Span(SpeechGroupSpanData(input), span_id, parent, disabled=disabled)
 
 
 def mcp_tools_span(

@@ -119,11 +119,13 @@ class SpanData:
     """What a span says; its fields may be set until the span ends."""
 
     type: ClassVar[str] = ""
+    titled: ClassVar[str] = ""
     sensitive: ClassVar[frozenset[str]] = frozenset()
 
     def title(self) -> str:
         """Name of the span as it is exported."""
-        raise NotImplementedError
+        known = {name: "" if value is None else value for name, value in vars(self).items()}
+        return self.titled.format(**known).strip()
 
     def export(self) -> dict[str, Any]:
         """Return the type and the fields as data."""
@@ -141,14 +143,11 @@ class AgentSpanData(SpanData):
     """An agent that runs."""
 
     type: ClassVar[str] = "agent"
+    titled: ClassVar[str] = "invoke_agent {name}"
     name: str = ""
     handoffs: list[str] | None = None
     tools: list[str] | None = None
     output_type: str | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"invoke_agent {self.name}"
 
 
 @dataclass
@@ -156,14 +155,11 @@ class FunctionSpanData(SpanData):
     """A function that is called."""
 
     type: ClassVar[str] = "function"
+    titled: ClassVar[str] = "execute_tool {name}"
     sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
     name: str = ""
     input: str | None = None
     output: Any = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"execute_tool {self.name}"
 
 
 @dataclass
@@ -171,6 +167,7 @@ class GenerationSpanData(SpanData):
     """A model call."""
 
     type: ClassVar[str] = "generation"
+    titled: ClassVar[str] = "chat {model}"
     sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
     input: Sequence[Mapping[str, Any]] | None = None
     output: Sequence[Mapping[str, Any]] | None = None
@@ -178,22 +175,15 @@ class GenerationSpanData(SpanData):
     model_config: Mapping[str, Any] | None = None
     usage: dict[str, Any] | None = None
 
-    def title(self) -> str:
-        """Name of the span."""
-        return f"chat {self.model or ''}".strip()
-
 
 @dataclass
 class GuardrailSpanData(SpanData):
     """A guardrail that is run."""
 
     type: ClassVar[str] = "guardrail"
+    titled: ClassVar[str] = "guardrail {name}"
     name: str = ""
     triggered: bool = False
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"guardrail {self.name}"
 
 
 @dataclass
@@ -201,12 +191,9 @@ class HandoffSpanData(SpanData):
     """A handoff."""
 
     type: ClassVar[str] = "handoff"
+    titled: ClassVar[str] = "handoff {from_agent} to {to_agent}"
     from_agent: str | None = None
     to_agent: str | None = None
-
-    def title(self) -> str:
-        """Name of the span."""
-        return f"handoff {self.from_agent} to {self.to_agent}"
 
 
 @dataclass
@@ -214,12 +201,9 @@ class CustomSpanData(SpanData):
     """Whatever the program says."""
 
     type: ClassVar[str] = "custom"
+    titled: ClassVar[str] = "{name}"
     name: str = ""
     data: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def title(self) -> str:
-        """Name of the span."""
-        return self.name
 
 
 DataT = TypeVar("DataT", bound=SpanData, default=SpanData)

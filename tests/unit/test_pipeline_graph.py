@@ -170,7 +170,10 @@ def test_what_could_not_run_or_is_of_the_wrong_kind_is_refused_by_name(
 def test_a_prompt_fills_each_slot_once_and_leaves_braces_of_values_and_text_alone() -> None:
     prompt = PromptComponent("p", 'Say {x} as {{"k": {y}}}, {x}.')
     assert prompt.slots == Slots(("x", "y"))
-    assert prompt.fill({"x": "{y} {{z}}", "y": [1, "é"]}) == 'Say {y} {{z}} as {"k": [1,"é"]}, {y} {{z}}.'
+    assert (
+        prompt.fill({"x": "{y} {{z}}", "y": [1, "é"]})
+        == 'Say {y} {{z}} as {"k": [1,"é"]}, {y} {{z}}.'
+    )
 
 
 # ---- slots

@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from opentelemetry import trace as api
 from opentelemetry.sdk.trace import SpanProcessor
 from temporalio.testing import ActivityEnvironment
 
+from holdfast import agents_sdk
 from holdfast.activities.spans import checked, guardrail, handoff
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules, TaskHead
@@ -309,3 +311,39 @@ def test_the_key_for_traces_of_the_agents_sdk_is_taken_and_not_used(
     [record] = caplog.records
     assert "the key is not used" in record.getMessage()
     assert "sk-of-the-tests-1" not in record.getMessage()
+
+
+# Spans of the program's own, by the names of the Agents SDK
+
+
+@pytest.mark.parametrize(
+    ("make", "title", "kind"),
+    [
+        (lambda: agents_sdk.custom_span("search {x}", {"a": 1}), "search {x}", "custom"),
+        (lambda: agents_sdk.agent_span("clerk", tools=["t"]), "invoke_agent clerk", "agent"),
+        (lambda: agents_sdk.function_span("f", input="1"), "execute_tool f", "function"),
+        (lambda: agents_sdk.generation_span(model="m"), "chat m", "generation"),
+        (agents_sdk.generation_span, "chat", "generation"),
+        (lambda: agents_sdk.guardrail_span("g", True), "guardrail g", "guardrail"),
+        (lambda: agents_sdk.handoff_span("a", "b"), "handoff a to b", "handoff"),
+        (lambda: agents_sdk.task_span("t"), "task t", "task"),
+        (lambda: agents_sdk.turn_span(1, "a"), "turn 1 a", "turn"),
+        (agents_sdk.response_span, "chat", "response"),
+        (lambda: agents_sdk.mcp_tools_span("s"), "mcp_tools s", "mcp_tools"),
+    ],
+)
+def test_a_span_of_the_programs_own_is_below_the_block_around_it(
+    spans: Spans, make: Callable[[], agents_sdk.Span[Any]], title: str, kind: str
+) -> None:
+    with trace("The block", trace_id=f"trace_{DIGITS}"), make() as outer:
+        assert agents_sdk.get_current_span() is outer
+        with agents_sdk.custom_span("inner") as inner:
+            inner.set_error({"message": "it broke", "data": None})
+    assert agents_sdk.get_current_span() is None
+    span, below = spans.one(title), spans.one("inner")
+    assert (span.trace, below.trace, below.parent) == (DIGITS, DIGITS, span.id)
+    assert span.parent == spans.one("invoke_workflow The block").id
+    told = outer.export()
+    assert (told["span_data"]["type"], told["trace_id"]) == (kind, f"trace_{DIGITS}")
+    assert told["id"][-16:] == span.id
+    assert inner.export()["parent_id"] == span.id

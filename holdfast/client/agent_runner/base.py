@@ -36,7 +36,6 @@ from holdfast.serving.worker_process import default_archive
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.values.base import Json
 from holdfast.values.checks.gate import Seconds, check_arguments, check_known
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
@@ -213,7 +212,6 @@ class RunnerBase:
         heartbeat: Seconds = 20.0,
         roll_events: int = 2000,
         default_tool_choice: ToolChoice = "auto",
-        default_extra_state: Mapping[str, Json] | None = None,
         default_session: str | None = None,
         roles: Roles | None = None,
         verbose: bool = False,
@@ -232,7 +230,6 @@ class RunnerBase:
             roll_events: History length at which a task continues as new.
             default_tool_choice: "auto", "none", "required", a tool's name or dict: tool choice of
                 first steps when create_task gives none.
-            default_extra_state: extra_state of tasks when create_task gives none.
             default_session: Name of the session of chats that name none; `create_task` ignores it.
             roles: Role to the people who have it, as {"finance": ["anna", "ben"]}: decisions that
                 this handle sends carry the roles of who decides, for the rules of tools.
@@ -259,7 +256,6 @@ class RunnerBase:
         self._heartbeat = heartbeat
         self._roll_events = roll_events
         self._tool_choice = choice_of(default_tool_choice)
-        self._extra_state = default_extra_state
         self._default_session = (
             None if default_session is None else check_name("default_session", default_session)
         )

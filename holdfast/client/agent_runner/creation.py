@@ -389,9 +389,10 @@ class TaskCreation(TaskReading):
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
         head = head.model_copy(update={"asker": by and check_by(by), "tenant": tenant})
-        state = self._initial_state(extra_state)
         new = task_id or new_id(head.agent)
-        given = await self._task_input(head, input, images, task=new, budget=budget, state=state)
+        given = await self._task_input(
+            head, input, images, task=new, budget=budget, state=extra_state
+        )
         given = given.model_copy(update={"automatic": step_mode == "automatic", **late})
         turn: Turn | None = None
         if on_busy is not None:
@@ -461,13 +462,6 @@ class TaskCreation(TaskReading):
             tool_choice="" if choice == "auto" else choice,
             run=rules,
         )
-
-    def _initial_state(self, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-        """Return the extra_state of a new task: its own, or the handle's default."""
-        if given is not None and self._extra_state is not None:
-            msg = "Cannot specify both `extra_state` and `default_extra_state`"
-            raise InvalidArgumentError(msg)
-        return self._extra_state if given is None else given
 
     async def _task_input(
         self,

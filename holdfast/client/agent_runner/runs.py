@@ -289,9 +289,10 @@ class TaskRuns(TaskCreation):
         check_request(message)
         rules = RunRules(streams=streams, output_attempts=max_output_attempts)
         head = self._head(agent, session, tool_choice, rules)
-        state = self._initial_state(extra_state)
         new = task_id or new_id(head.agent)
-        given = await self._task_input(head, message, images, task=new, budget=budget, state=state)
+        given = await self._task_input(
+            head, message, images, task=new, budget=budget, state=extra_state
+        )
         if history is not None and session is not None:
             if task_id is not None and not exist_ok:
                 await self._tasks.refuse_known(task_id)

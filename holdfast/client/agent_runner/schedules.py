@@ -150,8 +150,9 @@ class TaskScheduling(TaskCreation):
         of_engine, session = self._of_tenant(tenant, session)
         head = self._head(agent, session, None, RunRules())
         head = head.model_copy(update={"asker": by, "tenant": tenant})
-        state = self._initial_state(extra_state)
-        task = await self._task_input(head, input, images, task="", budget=budget, state=state)
+        task = await self._task_input(
+            head, input, images, task="", budget=budget, state=extra_state
+        )
         update = {"automatic": True, "finalize": True, "described": None}
         task = task.model_copy(update={**update, "secret": secrets.token_hex(16)})
         if on_busy and session is not None:

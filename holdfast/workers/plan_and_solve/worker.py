@@ -316,8 +316,6 @@ class PlanAndSolveAgentWorker(AgentWorker):
             Its steps are run one after the other within the step of the sub-task.
         structured: Whether to ask the provider to enforce the plan's structure. Say False for a
             server that refuses such requests; plans are read out of text as well.
-        plan_prompt: Prompt for planning; the list of tools and the form of a plan are added to it.
-        refine_prompt: Prompt for refining; the same is added to it.
 
     Raises:
         InvalidArgumentError: `max_turns` is below 1, or not a whole number.
@@ -334,15 +332,11 @@ class PlanAndSolveAgentWorker(AgentWorker):
         max_turns: int = 10,
         structured: bool = True,
         worker: RunsSteps | None = None,
-        plan_prompt: str = prompts.PLAN_PROMPT,
-        refine_prompt: str = prompts.REFINE_PROMPT,
     ) -> None:
         """Keep the options."""
         self.refine = refine
         self.synthesize = synthesize
         self.max_turns = at_least(1, "max_turns", max_turns)
-        self.plan_prompt = plan_prompt
-        self.refine_prompt = refine_prompt
         self.worker = None if worker is None else as_worker(worker)
         self._output = PLAN_OUTPUT if structured else None
 
@@ -382,7 +376,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
         if told is not None:
             ctx.add(told)
         tools = await ctx.offered_tools()
-        instructions = prompts.planning(ctx.agent.instructions, self.plan_prompt, tools)
+        instructions = prompts.planning(ctx.agent.instructions, prompts.PLAN_PROMPT, tools)
         request = _request(ctx, told)
         conversation, problem = ctx.messages, ""
         for _ in range(2):
@@ -463,7 +457,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
             (*ctx.messages, prompts.refining(plan, outputs), *_steering(step)),
             tools=(),
             output_type=self._output,
-            instructions=prompts.planning(ctx.agent.instructions, self.refine_prompt, tools),
+            instructions=prompts.planning(ctx.agent.instructions, prompts.REFINE_PROMPT, tools),
         )
         try:
             refined = merge(plan, progress.done, read_plan(answer.text))
