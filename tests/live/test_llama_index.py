@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from llama_index.core.callbacks import trace_method
 from llama_index.core.tools import FunctionTool as CoreTool
 from pydantic import BaseModel, Field
 
-from holdfast import ToolCall, tool
+from holdfast import Effect, ToolCall, tool
 from holdfast.errors import StepFailedError
 from holdfast.llama_index import (
     AgentChatResponse,
@@ -24,6 +25,7 @@ from holdfast.llama_index import (
     BaseAgentWorker,
     ChatMessage,
     ChatResponse,
+    CoAAgentPack,
     CustomSimpleAgentWorker,
     FnAgentWorker,
     FunctionTool,
@@ -555,3 +557,58 @@ def test_an_error_of_the_programs_own_is_raised_as_itself() -> None:
             run_step(task.task_id)
         assert caught.value.until == 9
         assert isinstance(caught.value, StepFailedError)
+
+
+def test_a_streamed_answer_is_read_in_each_way_and_its_steps_are_undone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept: list[str] = []
+
+    def erase(effect: Effect) -> None:
+        kept.remove(effect.arguments["text"])
+
+    @tool(undo=erase)
+    def keep(text: str) -> str:
+        """Keep a text."""
+        kept.append(text)
+        return f"kept {text}"
+
+    call = ToolCall(id="", name="keep", arguments='{"text": "a"}')
+    runner = OpenAIAgent.from_tools(
+        [keep], llm=ScriptedModel([call, "Kept.", "Hello.", call, "No."])
+    )
+    stream = runner.stream_chat("Keep a.")
+    stream.print_response_stream()
+    assert capsys.readouterr().out == "Kept."
+    assert (str(stream), stream.response, stream.source_nodes) == ("Kept.", "Kept.", [])
+    assert ([source.content for source in stream.sources], stream.is_done) == (["kept a"], True)
+
+    async def pieces() -> list[str]:
+        return [each async for each in runner.stream_chat("Hi.").async_response_gen()]
+
+    assert "".join(asyncio.run(pieces())) == "Hello."
+    task = runner.create_task("Keep a again.")
+    while not runner.run_step(task.task_id).is_last:
+        assert kept == ["a", "a"]
+    assert [each.task_id for each in runner.get_completed_tasks()][-1] == task.task_id
+    for _ in range(2):
+        runner.undo_step(task.task_id)
+    assert (kept, runner.get_completed_steps(task.task_id)) == (["a"], [])
+    assert task.task_id not in {each.task_id for each in runner.get_completed_tasks()}
+    runner.delete_task(task.task_id)
+    with pytest.raises(KeyError):
+        runner.get_task(task.task_id)
+
+
+def test_a_person_chats_at_a_terminal_and_a_pack_has_its_agent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["Hi.", "exit", "Hi.", "exit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    runner = agent("Hello.", "Hello.")
+    runner.chat_repl()
+    runner.streaming_chat_repl()
+    assert capsys.readouterr().out.count("Assistant: Hello.\n\n") == 2
+    pack = CoAAgentPack([multiply], llm=ScriptedModel(["No function is needed.", "42."]))
+    assert str(pack.run("What is it?")) == "42."
+    assert pack.get_modules()["agent"] is pack.agent

@@ -53,7 +53,6 @@ REASONS = {
     ("holdfast/values/text/decided.py", "16"): "of a secret; the decision has the whole call's",
     ("holdfast/workers/context/context.py", "16"): PLACE,
     ("holdfast/workers/context/journal.py", "16"): PLACE,
-    ("holdfast/workers/pipeline/run.py", "16"): PLACE,
 }
 
 
