@@ -33,12 +33,24 @@ def size(text: str) -> int:
     return len(text)
 
 
+def loud(text: str) -> str:
+    return text.upper()
+
+
+def first(a: int, b: int) -> int:
+    return a
+
+
+def is_large(x: int) -> bool:
+    return x > 5
+
+
 def test_a_chain_takes_a_prompt_a_model_an_engine_and_a_function(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     prompt = PromptComponent(PromptTemplate("Tell {what} of {who}."), {"what": "much"})
     llm = HoldfastLLM(ScriptedModel(lambda request: f"said: {request.messages[-1].text}"))
-    pipeline = QueryPipeline(chain=[prompt, llm, Engine(), lambda text: text.upper()], verbose=True)
+    pipeline = QueryPipeline(chain=[prompt, llm, Engine(), loud], verbose=True)
     said = "FOUND SAID: TELL MUCH OF ADA."
     assert pipeline.run(who="Ada") == said
     assert "> Running module 1 with input: \nmessages: Tell much of Ada." in capsys.readouterr().out
@@ -64,7 +76,7 @@ def test_links_pick_change_and_withhold_what_they_hand_on() -> None:
     }
     links = [
         Link("input", "twice", src_key="a"),
-        Link("input", "never", src_key="a", condition_fn=lambda a: a > 5),
+        Link("input", "never", src_key="a", condition_fn=is_large),
         Link("input", "list", src_key="a"),
         Link("twice", "list"),
         Link("input", "dict", src_key="b", dest_key="b"),
@@ -104,7 +116,7 @@ def chain(*modules: Any) -> QueryPipeline:
         (lambda: chain(plus).run(), "Component 0 lacks its input x"),
         (lambda: chain(plus).run(1, 2), "Name the inputs: x"),
         (lambda: QueryPipeline(modules={"a": plus, "b": plus}).run(x=1), "begins with a, b: use"),
-        (lambda: chain(plus, lambda a, b: a).run(1), "must name its input with dest_key: .*a, b"),
+        (lambda: chain(plus, first).run(1), "must name its input with dest_key: .*a, b"),
         (lambda: StatefulFnComponent(plus), "must have 'state' as a parameter"),
     ],
 )
@@ -114,7 +126,7 @@ def test_a_pipeline_that_cannot_run_says_why(do: Callable[[], Any], said: str) -
 
 
 def test_a_pipeline_whose_conditions_are_not_met_or_that_has_no_such_output_says_so() -> None:
-    links = [Link("0", "1", condition_fn=lambda x: x > 5)]
+    links = [Link("0", "1", condition_fn=is_large)]
     pipeline = QueryPipeline(modules={"0": plus, "1": plus}, links=links)
     assert pipeline.run(9) == 11
     with pytest.raises(InvalidArgumentError, match="no condition was met"):
