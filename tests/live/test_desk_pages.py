@@ -80,12 +80,15 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
     ruled = await waiting(runner, "pay Kim 1", session="books")
     await runner.approve(f"{ruled}:1", by="ann", always=True)
     await until_status(runner, ruled, "answered")
+    fork = await runner.fork(ruled, at=(await runner.get_completed_steps(ruled))[0], by="ann")
     seen = f"/tasks/{task.task_id}"
     pages = {
         f"{seen}?tab=timeline": "Done. <script>",
         f"{seen}?tab=effects": "reads only",
         f"{seen}?tab=transcript": "{{7*7}}",
         f"/tasks/{ruled}": "ann has approved all calls of pay",
+        f"/tasks/{ruled}?tab=effects": "1 euros were paid to 3 characters",
+        f"/tasks/{ruled}?tab=branches": f"after step 1{fork.task_id}",
         f"/?q={sure}": "\\u202e\\u200b\\u2066\\ufeff",
         "/tasks?q=script": "look <script>",
         f"/compare?left={task.task_id}&right={sure}": "<img src=x",
