@@ -32,7 +32,7 @@ def texts(node: ast.expr | None) -> str:
 
 def raised(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
     """Yield class, message and remedy of each error that a module makes."""
-    for node in ast.walk(tree):
+    for node in _blocks(tree):
         said: dict[str, str] = {}
         for line in [*_lines(node, "body"), *_lines(node, "orelse")]:
             if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
@@ -43,6 +43,14 @@ def raised(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
                 message = said.get(first.id, "") if isinstance(first, ast.Name) else texts(first)
                 cures = [texts(each.value) for each in made.keywords if each.arg == "remedy"]
                 yield made.func.id, message, "".join(cures)
+
+
+def _blocks(node: Any) -> Iterator[Any]:
+    """Yield a statement and all below it; expressions are most of a tree, and raise nothing."""
+    yield node
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for line in _lines(node, part):
+            yield from _blocks(line)
 
 
 def _lines(node: ast.AST, part: str) -> list[Any]:
