@@ -36,6 +36,7 @@ from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE, times
 from tests.support.site import Site
 from tests.support.spans import Spans
+from tests.support.starts import start_quickly
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -150,6 +151,12 @@ PLAIN = {
     "frontend.namespaceBurstRatio.visibility": "1",
 }
 """Settings of a server as it comes, but for the limits of Temporal Cloud that are lower."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def starts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have servers start quickly."""
+    start_quickly(tmp_path_factory.mktemp("temporal"))
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from temporalio.client import Client
-from typer.testing import CliRunner
+from typer import testing
+from typer.main import get_command
 
 import holdfast
 from holdfast import AgentRunner
@@ -22,6 +24,9 @@ from holdfast.cli.app import app
 from holdfast.cli.connection import Engine
 from tests.support import forked
 from tests.support.programs import ran
+
+# Else each call makes all commands again, which takes longer than most of them.
+setattr(testing, "_get_command", cache(get_command))  # noqa: B010  private to Typer
 
 PATIENCE_SECONDS = 100
 ROOT = Path(holdfast.__file__).parents[1]
@@ -222,7 +227,7 @@ class Here:
         }
         given |= {"HOLDFAST_DATA_DIR": str(self.data_dir), **(environment or {})}
         with chdir(self.home):
-            done = CliRunner(env=given).invoke(
+            done = testing.CliRunner(env=given).invoke(
                 app, [str(each) for each in arguments], catch_exceptions=False
             )
         assert done.exit_code == expect, f"{arguments}: {done.exit_code}\n{done.output}"

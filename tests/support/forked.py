@@ -118,10 +118,12 @@ def be_client(path: str, arguments: list[str]) -> int:
 # ---- the process that forks
 
 
-def import_all() -> None:
+def import_all(directory: str) -> None:
     """Import what programs do; nothing of it may start a thread, which no fork would have."""
+    import functools
     import gc
     import importlib
+    import pathlib
     import pkgutil
     import threading
 
@@ -132,6 +134,10 @@ def import_all() -> None:
         if not module.endswith("__main__"):
             importlib.import_module(module)
     importlib.import_module("tests.support.certificates").share_certificates()
+    importlib.import_module("tests.support.starts").start_quickly(pathlib.Path(directory))
+    typer = vars(importlib.import_module("typer.main"))
+    typer["get_command"] = functools.cache(typer["get_command"])
+    typer["get_command"](importlib.import_module("holdfast.cli.app").app)
     importlib.import_module("openai").AsyncOpenAI(api_key="any")  # reads the certificates
     assert threading.active_count() == 1
     gc.freeze()
@@ -268,6 +274,33 @@ def _become(text: bytes, files: list[int]) -> list[str]:
     return arguments
 
 
+def run_and_end(arguments: list[str]) -> None:
+    """Run a program, and end as Python does, but leave modules that were imported before the fork.
+
+    To take them apart takes ten times as long as to fork, and shows nothing of the program.
+    """
+    import atexit
+    import gc
+    import threading
+
+    code = 0
+    try:
+        run(arguments)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    atexit._run_exitfuncs()
+    del sys.modules["__main__"]
+    gc.collect()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def run(arguments: list[str]) -> None:
     """Run a program as Python does: with code, a module or a file."""
     import runpy
@@ -275,13 +308,13 @@ def run(arguments: list[str]) -> None:
     from pathlib import Path
 
     first, *rest = arguments
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
     if first == "-m":
         sys.argv = rest
         sys.path.insert(0, str(Path.cwd()))
         runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         return
-    main = types.ModuleType("__main__")
-    sys.modules["__main__"] = main
     if first == "-c":
         text, name = rest.pop(0), "<string>"
         sys.path.insert(0, "")
@@ -297,5 +330,5 @@ if __name__ == "__main__":
     address, *its = sys.argv[1:]
     if its:
         sys.exit(be_client(address, its))
-    import_all()
-    run(Forks(address).serve())
+    import_all(os.path.dirname(address))  # noqa: PTH120  a client does not import pathlib
+    run_and_end(Forks(address).serve())

@@ -59,9 +59,10 @@ class Lender:
         if not self._free:
             names = [f"lent{n}" for n in range(NAMESPACES)]
             flags = [part for name in names for part in ("--namespace", name)]
+            usual = ephemeral.server_command  # type: ignore[attr-defined]
 
             def with_names(*given: Any, **options: Any) -> list[str]:
-                return [*command.server_command(*given, **options), *flags]
+                return [*usual(*given, **options), *flags]
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(ephemeral, "server_command", with_names)
