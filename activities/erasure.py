@@ -172,7 +172,7 @@ class ErasingActivities:
         Raises:
             CommandRefusedError: Such a session takes no turns any more.
         """
-        archive = self._archive
+        archive, replaced = self._archive, list[str]()
         for turn in given.turns:
             with writing_for(turn.session):
                 message = Message(role="assistant", content=PLACE)
@@ -186,8 +186,11 @@ class ErasingActivities:
                 if is_begun:  # the rest goes on: what the turn says goes with the task
                     log.warning("The turn of task %r stays: %s", turn.task, error)
                     continue
-                remedy = "Or erase the session, with all of its turns. Nothing was erased."
+                tasks = ", ".join(map(repr, replaced)) or "none"
+                remedy = "Or erase the session, with all of its turns. No task was erased"
+                remedy += f"; tasks whose turns are replaced already: {tasks}."
                 raise CommandRefusedError(str(error), remedy=remedy) from None
+            replaced.append(turn.task)
 
     async def _erased(self, client: Client, given: Erasure, name: str) -> dict[str, Json]:
         archive = self._archive

@@ -445,12 +445,15 @@ async def test_the_mark_of_another_erasure_does_not_say_that_this_one_has_begun(
 
 async def test_a_turn_of_a_session_that_was_ended_from_outside_refuses_the_erasure() -> None:
     async with AgentRunner.local(served("second"), data_dir=None) as runner:
-        await finished(runner, "MKquestion", session="talk", task_id="t1")
+        await finished(runner, "MKquestion", session="chat", task_id="t2", by="pat")
+        await finished(runner, "MKquestion", session="talk", task_id="t1", by="pat")
         plan = await runner.plan_erasure("t1", by="ann", reason="r")
         await runner.client.get_workflow_handle(runner.session("talk").id).terminate()
-        with pytest.raises(CommandRefusedError, match="Or erase the session"):
-            await runner.erase("t1", by="ann", reason="r")
-        assert str(await runner.response("t1")) == "MKanswer"
+        for of, replaced in ({"task": "t1"}, "none"), ({"person": "pat"}, "'t2'"):
+            with pytest.raises(CommandRefusedError, match=f"Or erase the session.*: {replaced}"):
+                await runner.erase(**of, by="ann", reason="r")
+        assert await texts(runner.session("chat")) != ["MKquestion", "MKanswer"]
+        assert [str(await runner.response(each)) for each in ("t2", "t1")] == ["MKanswer", "second"]
         await runner.archive.aput_record(
             record_name("sessions", runner.session("talk").id), {"erased": "r", "by": "another"}
         )
