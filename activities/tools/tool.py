@@ -60,6 +60,7 @@ from holdfast.task.data.calls import SHORTEST, Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.records import effect_place
 from holdfast.task.data.wire import ToolInput
+from holdfast.task.refusals import VERDICTS
 from holdfast.task.waits import token_of
 from holdfast.tracing.switch import may_trace
 from holdfast.values import json_patch as merge_patch
@@ -125,7 +126,6 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     """
     tool, fixed = ready.tool, ready.head.dialect.tool_error == "fixed"
     formatter = tool.failure_error_function
-    is_agent = isinstance(tool, AgentTool)
     is_handmade = tool.signature is None and not isinstance(tool, AgentTool | ServerTool)
     if callable(formatter) and isinstance(error, Exception):
         try:
@@ -136,7 +136,8 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
             log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)
             if fixed and not isinstance(failed, StoppedError):
                 formatter, error = None, failed
-    if is_agent and formatter is None and isinstance(error, AgentsException):
+    is_told = isinstance(tool, AgentTool) or (fixed and type(error).__name__ in VERDICTS)
+    if is_told and formatter is None and isinstance(error, AgentsException):
         raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
     if formatter is None or (formatter == "default" and fixed and is_handmade):
         msg = f"Error running tool {tool.name}: {said(error)}"

@@ -21,6 +21,11 @@ async def an_empty_response(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
+@ANSWERS.script(answer(said("")))
+async def a_message_without_a_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
 @ANSWERS.script(
     answer(thought("hm"), called("look", '{"where": "a"}', "call_a")),
     answer(thought("so", "rs_b"), said("done")),

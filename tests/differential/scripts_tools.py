@@ -196,6 +196,16 @@ async def a_tool_raises_and_its_words_raise_too(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[broken(lib, failure_error_function=words)]), "q")
 
 
+@FAILURES.script(call("look"), raises="ModelBehaviorError")
+async def a_tool_raises_an_error_of_the_library(lib: Lib) -> Any:
+    def look() -> str:
+        """Look."""
+        raise lib.ModelBehaviorError("odd")
+
+    tool = lib.function_tool(look, failure_error_function=None)
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
 @FAILURES.script(call("look"), raises="UserError")
 async def a_tool_raises_and_nobody_words_it(lib: Lib) -> Any:
     tool = broken(lib, failure_error_function=None)

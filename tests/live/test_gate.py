@@ -24,6 +24,7 @@ from holdfast.engine.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import call
 from holdfast.values.checks.ids import queue_of
+from holdfast.values.messages import user
 from tests.support.rig import Rig, step_a_task, until_status
 from tests.support.scale import all_of
 from tests.support.workers import Counting
@@ -88,6 +89,9 @@ async def test_what_no_task_can_keep_begins_no_task_and_no_run_and_enters_no_ses
                 )
             with pytest.raises(InvalidArgumentError, match="Item 0 of the input list"):
                 await session.add_items(items)
+    for add in (session.append, session.replace):
+        with pytest.raises(InvalidArgumentError, match="holds a lone surrogate"):
+            await add([user(LONE)])
     assert await session.get_items() == []
     await goes_on(runner, await runner.create_task("q", task_id=rig.app))
 

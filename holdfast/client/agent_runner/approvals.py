@@ -142,8 +142,7 @@ class TaskApprovals(RunnerBase):
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
         check_arguments(TaskApprovals.reject, reason=reason, message=message, always=always)
-        body: dict[str, Json] = {"reason": reason}
-        body |= {"message": message} if message else {}
+        body: dict[str, Json] = {"reason": reason, **({"message": message} if message else {})}
         body |= _always(always)
         return await self._decide(approval, "reject", by, body, roles, request_id=request_id)
 

@@ -27,7 +27,7 @@ from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.commands import Receipt, compose
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import Count, check_arguments
+from holdfast.values.checks.gate import Count, check_arguments, check_value
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage
@@ -212,14 +212,13 @@ class Session:
                 it is among the newest 1,000.
 
         Raises:
-            InvalidArgumentError: One is not a Message, or a `data:` URL cannot be decoded, or holds
-                more than 20 MB.
+            InvalidArgumentError: One is not a Message, or no valid text, or a `data:` URL cannot be
+                decoded, or holds more than 20 MB.
             SessionClosedError: The session was ended with Temporal's own tools.
             ConnectError: The server could not be reached.
         """
-        turn = await self._turn(messages)
-        if turn is not None:
-            named = {"task": f"-{check_name('once', once)}"} if once else {}
+        named = {"task": f"-{check_name('once', once)}"} if once else {}
+        if turn := await self._turn(messages):
             await self._commit(turn.model_copy(update=named))
 
     async def replace(self, messages: Sequence[Message]) -> None:
@@ -247,6 +246,7 @@ class Session:
             if not isinstance(cast("object", each), Message):
                 msg = f"A session keeps Messages; {shown(each)} is not one. add_items takes dicts."
                 raise InvalidArgumentError(msg)
+            check_value(each, "The message")
         with writing_for(self.id):
             referring = await refer_all(messages, self._archive)
             sha256 = await write_messages(self._archive, referring)

@@ -282,7 +282,7 @@ def verdict(answer: ModelAnswer, head: TaskHead) -> HoldfastError | None:
         again = f"{reason} Run the step again: the model is asked again."
         return ModelBehaviorError(reason) if ends else UnfitAnswerError(again)
     # The SDK's runs end with an empty output, but cannot go on after reasoning without a follower.
-    is_told = not ends or bool(answer.message.items)
+    is_told = not ends or any(each.get("type") != "message" for each in answer.message.items)
     is_told = is_told and INVALID_OUTPUT not in head.run.error_handlers
     if answer.unread or (answer.is_blank and is_told):
         return ModelBehaviorError(answer.unread or EMPTY)
