@@ -354,22 +354,6 @@ class Insistent(FunctionCallingAgentWorker):
         return output.model_copy(update={"calls": ()})
 
 
-class CalledOnSelf(AgentWorker):
-    """Remembers on itself whether it has called its tool."""
-
-    def __init__(self) -> None:
-        self.called = False
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if self.called:
-            return TaskStepOutput(output="done", task_step=step, is_last=True)
-        self.called = True
-        call = ToolCall(id=f"c{ctx.n}", name="note", arguments='{"text": "amber"}')
-        return TaskStepOutput(
-            output="", task_step=step, next_steps=(step.get_next_step(),), calls=(call,)
-        )
-
-
 def made(base: type[AgentWorkerConformance], kind: type[AgentWorker], **attributes: Any) -> Any:
     """Make a conformance class of a worker."""
     return type(kind.__name__, (base,), {"worker": kind, **attributes})()
@@ -386,11 +370,6 @@ BROKEN = [
     (made(Silent, OnSelfByTask), "fork_at_each_step", "Forked at step 1"),
     (made(Silent, TupleState), "state_is_plain_json", "step_state comes back otherwise"),
     (made(Silent, OnSelf), "another_worker_goes_on", "The steps' outputs differ"),
-    (
-        made(Silent, CalledOnSelf, uses_tools=True, steps=2),
-        "another_worker_goes_on",
-        "outputs differ",
-    ),
     (made(Calling, RandomRequest), "step_run_again_repeats_its_requests", "something else"),
     (made(Calling, CommitsTwice), "session_keeps_what_finalize_task_returned", "gives a message 2"),
     (made(Calling, Deaf), "feedback_reaches_the_model", "no later model request holds it"),

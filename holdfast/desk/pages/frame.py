@@ -100,9 +100,6 @@ COUNTING = ("inbox", "tasks")
 SUBJECTS = ("task_id", "name", "card", "left", "right")
 """Parts of a page's address that say what it shows: a task, a session, an approval, two tasks."""
 
-THEMES = {"auto": None, "light": False, "dark": True}
-COOKIE = "desk_theme"
-
 
 @dataclass
 class Frame:
@@ -302,9 +299,7 @@ _OFF = "Buttons are off until it is back; the page continues on its own."
 @contextmanager
 def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Generator[Frame]:
     """Build the frame of a page; the block builds what is in it."""
-    theme = request.cookies.get(COOKIE, "auto")
-    theme = theme if theme in THEMES else "auto"
-    dark = ui.dark_mode(THEMES[theme])
+    ui.dark_mode(None)  # as the browser's system
     ui.add_head_html(HEAD)
     _colours()
     with ui.header(elevated=False).classes(
@@ -319,7 +314,7 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
         )
         count = _navigation(current)
         ui.space()
-        _account(visitor, request, theme, dark)
+        _account(visitor, request)
     with ui.column().classes("mx-auto w-full max-w-6xl gap-4 px-1 py-2 sm:px-4 sm:py-4"):
         banner = ui.row().classes(
             "fixed inset-x-0 top-14 z-40 items-center justify-center gap-3 px-4 py-2 flex-nowrap"
@@ -368,14 +363,8 @@ def _navigation(current: str) -> Any:
     return count
 
 
-def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode) -> None:
-    """Draw the menu of the signed-in person: their name, roles and theme."""
-
-    def turn(chosen: str) -> None:
-        dark.set_value(THEMES[chosen])
-        kept = f'"{COOKIE}={chosen}; path=/; max-age=31536000; SameSite=Strict"'
-        ui.run_javascript(f"document.cookie = {kept}")
-
+def _account(visitor: Identity, request: Request) -> None:
+    """Draw the menu of the signed-in person: their name and roles."""
     with ui.button(icon="account_circle", color=None) as made:
         made.props("flat no-caps dense").classes("text-slate-700 dark:text-slate-200")
         made.props["aria-label"] = f"Account: {printable(visitor.name)}"
@@ -385,10 +374,6 @@ def _account(visitor: Identity, request: Request, theme: str, dark: ui.dark_mode
             with ui.column().classes("gap-0"):
                 parts.text("span", visitor.name, f"text-sm font-medium break-all {STRONG}")
                 parts.quiet(f"You may act as {' and '.join(sorted(visitor.roles))}.")
-            themes = ui.toggle([*THEMES], value=theme, on_change=lambda event: turn(event.value))
-            themes.props('dense unelevated no-caps padding="2px 12px" toggle-color=primary')
-            themes.classes("border border-slate-300 dark:border-slate-600")
-            themes.props('aria-label="Theme"')
             if visitor.source in ("token", "oidc"):
                 _sign_out(request)
 

@@ -1,43 +1,32 @@
 """Adapters of classes whose annotations name what Python does not find in the class's module.
 
 That is what a module imports for type checkers only (`if TYPE_CHECKING:`), because the other module
-imports it, and what is next to a local class. Only an adapter needs such names: the class itself
-and its users work without them.
+imports it. Only an adapter needs such names: the class itself and its users work without them.
 """
 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from holdfast.errors import UserError
-from holdfast.values.checks.gate import is_object
-
-MOST_PARTS = 1000
-"""Objects in a context that are looked at for their classes."""
 
 WHOLE, TOP = "", "."
 """Instead of a name of a module: the module itself, and the package at its top."""
-
-_NAMES: WeakKeyDictionary[type[Any], dict[str, Any]] = WeakKeyDictionary()
-"""Class to what its annotations name: classes next to a local one, and what was imported."""
 
 
 def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
@@ -47,7 +36,7 @@ def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
         UserError: An annotation names something that cannot be found.
     """
     made: TypeAdapter[Any] = TypeAdapter(kind)
-    names = dict(_NAMES.get(kind, {}))
+    names: dict[str, Any] = {}
     while not made.pydantic_complete:
         try:
             made.rebuild(force=True, _types_namespace=names)
@@ -56,8 +45,6 @@ def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
             if name in names:
                 raise _unknown(kind, name) from error
             names[name] = _found(name, kind, names)
-        else:
-            _NAMES[kind] = {**_NAMES.get(kind, {}), **names}
     return made
 
 
@@ -187,38 +174,3 @@ def _names_of(statement: ast.AST, package: str) -> Iterator[tuple[str, str, str]
             origin = importlib.util.resolve_name(origin, package)
             for alias in statement.names:
                 yield alias.asname or alias.name, origin, alias.name
-
-
-def note_parts(context: object) -> None:
-    """Note the classes of what a context holds, where its own class is a local one.
-
-    Its annotations may name classes that are next to it, which nothing else leads to.
-    """
-    kind = context.__class__
-    if "<locals>" not in kind.__qualname__:
-        return
-    held: list[Any] = [context]
-    names: dict[str, Any] = {}
-    for number, each in enumerate(held):
-        if number > MOST_PARTS:
-            break
-        if dataclasses.is_dataclass(each) or isinstance(each, BaseModel | Enum):
-            names[type(each).__name__] = type(each)
-            held += _values(each)
-        elif is_object(each):
-            held += each.values()
-        elif isinstance(each, list | tuple | set):
-            held += cast("Iterable[Any]", each)
-    around = (kind.__module__, kind.__qualname__.rpartition(".")[0])
-    _NAMES[kind] = _NAMES.get(kind, {}) | {  # what another context of it held, too
-        name: part
-        for name, part in names.items()
-        if part is not kind and (part.__module__, part.__qualname__.rpartition(".")[0]) == around
-    }
-
-
-def _values(part: Any) -> list[Any]:
-    """Return what an object holds; one with slots has no dict."""
-    if dataclasses.is_dataclass(part):
-        return [getattr(part, each.name, None) for each in dataclasses.fields(part)]
-    return list(cast("dict[str, Any]", vars(part)).values())

@@ -16,7 +16,7 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks.gate import as_object, is_array, is_object
-from holdfast.values.code.checker_imports import adapter_of, note_parts
+from holdfast.values.code.checker_imports import adapter_of
 from holdfast.values.code.code_refs import refer
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown, type_shown
@@ -161,7 +161,6 @@ class CallersContext:
         self._known = dump(self.object)
         if self._kind is None:
             return
-        note_parts(self.object)
         try:
             adapter_of(self._kind)
         except UserError as error:

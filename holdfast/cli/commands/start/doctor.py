@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import os
 import platform
@@ -15,12 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeVar
 
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import (
-    DescribeNamespaceRequest,
-    GetSystemInfoRequest,
-    PollWorkflowTaskQueueRequest,
-)
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -30,7 +24,7 @@ from holdfast.cli import output
 from holdfast.cli.connection import load_agents
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.engine.cluster import are_usable, has_workers, pollers_of
+from holdfast.engine.cluster import are_usable, has_workers
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import ConnectError, HoldfastError
 from holdfast.serving.names import check_archive
@@ -40,53 +34,8 @@ from holdfast.serving.worker_process import App, default_archive
 from holdfast.values.code.extras import DISTRIBUTION
 from holdfast.values.text.redact import redact
 
-_QUEUE = "hf-doctor"
-_POLL = timedelta(seconds=10)
-"""Servers refuse a poll that is to end sooner than in 2 s."""
-
-_CLOCK_SECONDS = timedelta(seconds=2)
-_TIMES = 20
-_PAUSE_SECONDS = 0.1
-
-
-async def clock_difference(client: Client) -> float | None:
-    """Return by how many seconds this machine's clock is ahead; None where it cannot be learned.
-
-    The server has no call for its time. But it lists who polls a queue, with the time of the last
-    poll by its own clock: so a queue that is used for nothing else is polled for a moment.
-    """
-    identity = f"doctor-{time.time_ns()}"
-    begun = time.time()
-    polling = asyncio.create_task(_poll(client, identity))
-    try:
-        for _ in range(_TIMES):
-            polled = await pollers_of(client, _QUEUE, _CLOCK_SECONDS)
-            if identity in polled:
-                return begun - polled[identity]
-            await asyncio.sleep(_PAUSE_SECONDS)
-    except RPCError:
-        return None
-    finally:
-        polling.cancel()
-        await asyncio.gather(polling, return_exceptions=True)
-    return None
-
-
-async def _poll(client: Client, identity: str) -> None:
-    with suppress(RPCError):  # then the server does not list it, and its time is not known
-        await client.workflow_service.poll_workflow_task_queue(
-            PollWorkflowTaskQueueRequest(
-                namespace=client.namespace, task_queue=TaskQueue(name=_QUEUE), identity=identity
-            ),
-            timeout=_POLL,
-        )
-
-
 Level = Literal["ok", "warning", "error"]
 T = TypeVar("T")
-
-MOST_SECONDS_APART = 5.0
-"""Most difference of the clocks: deadlines and expiries are set by one and read by the other."""
 
 _STRANGER = "holdfast"
 _PACKAGES = (DISTRIBUTION, "temporalio", "pydantic", "openai", "litellm", "any-llm-sdk", "nicegui")
@@ -195,7 +144,7 @@ async def _engine(common: Common, here: App | None) -> list[Finding]:
         client, archive = await _connected(common)
     except HoldfastError as error:
         return [_of("engine", error)]
-    findings = [await _version(client), await _clock(client)]
+    findings = [await _version(client)]
     findings += await _namespace(client)
     if archive is None:
         remedy = "Set HOLDFAST_ARCHIVE, or pass --archive."
@@ -236,16 +185,6 @@ async def _version(client: Client) -> Finding:
     except RPCError as error:
         return Finding("warning", "engine", f"{address} does not tell its version: {error.message}")
     return Finding("ok", "engine", f"Temporal {found.server_version} at {address}")
-
-
-async def _clock(client: Client) -> Finding:
-    seconds = await clock_difference(client)
-    if seconds is None:
-        return Finding("ok", "clock", "the server does not tell its time")
-    text = f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the server's"
-    if abs(seconds) > MOST_SECONDS_APART:
-        return Finding("warning", "clock", text, "Set both by NTP.")
-    return Finding("ok", "clock", text)
 
 
 async def _namespace(client: Client) -> list[Finding]:

@@ -35,7 +35,7 @@ def doctor(
     ] = None,
     app: AppOption = None,
 ) -> None:
-    """Look at engine, namespace, archive, keys, clock, queues and tasks that no one serves."""
+    """Look at engine, namespace, archive, keys, queues and tasks that no one serves."""
 
 
 keys = group("keys", start, "Make, list and rotate the keys that encrypt everything.")
