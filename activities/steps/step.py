@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
 from temporalio import activity
 
+from holdfast.activities.data.cache import Slot
 from holdfast.activities.data.registry import Registry, makes_first_step, published
 from holdfast.activities.data.source import (
     Source,
@@ -273,7 +273,8 @@ class StepActivities(TaskActivities):
             request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
-            advanced = await self._run_calls(given, ready, state, advanced)
+            batch = Batch(given, ready.agent, ctx.agent, ready.head, state, ready.kept)
+            advanced = await self._inline.run(batch, advanced, ctx.record.answered)
             session, policies = ready.head.session, ctx.agent.policies
             if session is not None and await has_no_rules(session, state.calls, policies):
                 advanced = advanced.model_copy(update={"unruled": True})
@@ -281,16 +282,6 @@ class StepActivities(TaskActivities):
             memory.handed_over(given.n, activity.info().activity_id)
         lost = ready.asking.lost
         return advanced.model_copy(update={"lost": lost}) if lost else advanced
-
-    async def _run_calls(
-        self, given: AdvanceInput, ready: Ready, state: OpenState, advanced: Advanced
-    ) -> Advanced:
-        """Run the calls that may run in this activity."""
-        ctx, paid = ready.ctx, None
-        if ctx.record.answered is not None and advanced.answer is not None:
-            paid = advanced.model_copy(update={"request": ctx.record.answered.request})
-        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid, ready.kept)
-        return await self._inline.run(batch, advanced)
 
     async def _kept(self, given: AdvanceInput) -> KeptAnswer:
         """Return what an attempt of this activity, or of one whose workers were lost, has kept."""
@@ -391,11 +382,12 @@ class StepActivities(TaskActivities):
             memory.open_calls(given.n, calls)
         if memory.results:
             memory.clear_results()
-        adds = resolve_adds(result, state)
+        slots: list[Slot] = [*resolve_adds(result, state)]
         for i, outcome in advanced.told.items():
             memory.put_result(given.n, i, outcome.message(calls[i]))
-        said = () if result.quiet else range(len(calls))
-        memory.expect([*adds, *zip(itertools.repeat(given.n), said)])
+        if calls and not result.quiet:
+            slots += [(given.n, i) for i in range(len(calls))]
+        memory.expect(slots)
         return state
 
 

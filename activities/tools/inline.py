@@ -31,7 +31,7 @@ from holdfast.errors import ArchiveError
 from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import AgentSnapshot, TaskHead
-from holdfast.task.data.records import OpenState
+from holdfast.task.data.records import JournalEntry, OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
 from holdfast.values.code.user_calls import heard
 from holdfast.values.messages import ToolCall
@@ -67,7 +67,6 @@ class Batch(NamedTuple):
         snapshot: The agent as the task knows it, in this turn.
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
-        paid: What the activity's result would be without the calls, if it has paid for an answer.
         kept: What an attempt before this one has kept.
     """
 
@@ -76,7 +75,6 @@ class Batch(NamedTuple):
     snapshot: AgentSnapshot
     head: TaskHead
     state: OpenState
-    paid: Advanced | None
     kept: KeptAnswer
 
 
@@ -134,8 +132,15 @@ class InlineCalls:
         self._run = run
         self.going: dict[tuple[Any, ...], Going] = {}
 
-    async def run(self, batch: Batch, advanced: Advanced) -> Advanced:
+    async def run(
+        self, batch: Batch, advanced: Advanced, answered: JournalEntry | None
+    ) -> Advanced:
         """Run the calls that may run here; return the activity's result with their outcomes.
+
+        Args:
+            batch: The calls.
+            advanced: The activity's result without them.
+            answered: The model call that the activity has made, if it has.
 
         Raises:
             asyncio.CancelledError: The activity was cancelled.
@@ -145,8 +150,11 @@ class InlineCalls:
         inputs = self._inputs(batch, advanced)
         if not inputs:
             return advanced
+        paid: Advanced | None = None
+        if answered is not None and advanced.answer is not None:
+            paid = advanced.model_copy(update={"request": answered.request})
         runs = {i: given.sha for i, given in inputs.items()}
-        kept = KeptAnswer(activity=current_key(), paid=batch.paid, runs=runs)
+        kept = KeptAnswer(activity=current_key(), paid=paid, runs=runs)
         if not await self._keep(batch, kept):
             return advanced  # its calls have activities of their own, once it is recorded
         with inline_calls():

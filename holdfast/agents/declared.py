@@ -258,9 +258,13 @@ def made_tools(
         )
     made: list[Tool | HostedTool] = []
     is_hosted = False
-    for each in given if retriever is None else retriever.tools:
-        is_hosted = is_hosted or isinstance(each, HostedTool)
-        made += [each if isinstance(each, HostedTool | Tool) else to_tool(each)]
+    wanted = given if retriever is None else retriever.tools
+    for each in cast("list[Any]", wanted):
+        if isinstance(each, HostedTool):
+            is_hosted = True
+            made.append(each)
+        else:
+            made.append(each if isinstance(cast("object", each), Tool) else to_tool(each))
     if retriever is not None:
         _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:
@@ -268,25 +272,6 @@ def made_tools(
     if is_hosted:
         servers_of(made)
     return made
-
-
-def offered(
-    tools: Iterable[Tool | HostedTool], handoffs: Iterable[Handoff[Any, Any]]
-) -> dict[str | int, Offered]:
-    """Return tools and handoffs by name: of several of one name the last that may be offered.
-
-    Tools that the provider runs share names, so they are kept by identity.
-    """
-    kept: dict[str | int, Offered] = {}
-    for each in (*tools, *handoffs):
-        if isinstance(each, HostedTool):
-            kept[id(each)] = each
-            continue
-        name = each.tool_name if isinstance(each, Handoff) else each.qualified_name
-        if name not in kept or each.is_enabled is not False:
-            kept.pop(name, None)
-            kept[name] = each
-    return kept
 
 
 def _check_catalogue(agent: str, names: list[str]) -> None:
@@ -382,13 +367,24 @@ class DeclaredAgent(AgentBase[ContextT]):
         return made[1]
 
     def _offered(self) -> dict[str | int, Offered]:
-        """The tools in their order, then the handoffs, by name: see `all_tools`.
+        """The tools in their order, then the handoffs, by name: of equal names the last on offer.
+
+        Tools that the provider runs share names, so they are kept by identity.
 
         Raises:
             UserError: As for `all_tools`, or another object is among the handoffs.
         """
         tools = made_tools(self.name, self.tools, self.tool_retriever)
-        return offered(tools, map(as_handoff, self.handoffs))
+        kept: dict[str | int, Offered] = {}
+        for each in (*tools, *map(as_handoff, self.handoffs)):
+            if isinstance(each, HostedTool):
+                kept[id(each)] = each
+                continue
+            name = each.tool_name if isinstance(each, Handoff) else each.qualified_name
+            if name not in kept or each.is_enabled is not False:
+                kept.pop(name, None)
+                kept[name] = each
+        return kept
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:

@@ -129,7 +129,7 @@ class AnthropicLines:
             raise self._model.failure(error) from None
 
 
-class AnthropicBatches(BatchActivities):
+class AnthropicBatches(BatchActivities[AnthropicLines]):
     """By Anthropic's Message Batches API."""
 
     errors = anthropic.AnthropicError, AnyLLMError

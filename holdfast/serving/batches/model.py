@@ -288,7 +288,7 @@ class BatchModel:
         await self._model.close()
 
 
-def _batches_of(model: Any) -> tuple[Callable[[Any], BatchActivities], Any]:
+def _batches_of(model: Any) -> tuple[Callable[[Any], BatchActivities[Any]], Any]:
     """Return what makes a model's batches, and what writes their lines; None if it has none."""
     if isinstance(model, LibraryModel) and model.name.startswith("any-llm/anthropic/"):
         from holdfast.serving.batches.anthropic import AnthropicBatches, AnthropicLines

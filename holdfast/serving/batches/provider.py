@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import openai
 from openai import AsyncOpenAI
@@ -24,6 +24,7 @@ from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.archive.session_commits import find_run
 from holdfast.errors import DAMAGED, ModelError, ModelUnavailableError, message_of
 from holdfast.models.openai.http.failures import ErrorStatus, cleaned, model_error
+from holdfast.models.openai.model import OpenAIModel
 from holdfast.serving.batches.hand import ENDS, Asker, Outcome, Seen
 from holdfast.serving.batches.stored import Stored, answer_of
 from holdfast.serving.batches.workflow import REFUSED, Fetch, Line, Look, Submission
@@ -32,19 +33,21 @@ from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.text.logs import log
 
 T = TypeVar("T")
+LinesT = TypeVar("LinesT")
+"""What writes the lines of a batch and reads their answers: a model, or what asks one."""
 
 METADATA = "holdfast"
 CLOCKS = 600.0
 """Seconds by which the provider's clock may be behind."""
 
 
-class BatchActivities(ABC):
+class BatchActivities(ABC, Generic[LinesT]):
     """The activities of one model's batches."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = ()
     """What the provider's client raises."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: LinesT) -> None:
         """Work for the model that writes the lines, and reads the answers."""
         self._model = model
 
@@ -158,7 +161,7 @@ class BatchActivities(ABC):
         """Return ours for an error of the provider's client."""
 
 
-class OpenAIBatches(BatchActivities):
+class OpenAIBatches(BatchActivities[OpenAIModel]):
     """By OpenAI's Batch API."""
 
     errors = openai.OpenAIError, ErrorStatus
@@ -189,8 +192,8 @@ class OpenAIBatches(BatchActivities):
                 whole = (f"{name}.jsonl", data, "application/jsonl")
                 file = (await client.files.create(file=whole, purpose="batch")).id
             await ensure_ours("submission of a batch")
-            about = {"completion_window": "24h", "metadata": {METADATA: name}}
-            endpoint = f"/v1{self._model.path}"
+            about: Any = {"completion_window": "24h", "metadata": {METADATA: name}}
+            endpoint: Any = f"/v1{self._model.path}"
             made = await client.batches.create(input_file_id=file, endpoint=endpoint, **about)
             calls = len(given.lines)
             log.info("Batch %s has %d calls of model %r", made.id, calls, self._model.name)
@@ -211,7 +214,7 @@ class OpenAIBatches(BatchActivities):
     async def look(self, given: Look) -> Seen:
         """Look at a batch, or cancel it; one that is over is only looked at."""
         async with self.asking():
-            client: AsyncOpenAI = self._model.client()
+            client = self._model.client()
             found = await client.batches.retrieve(given.id)
             if given.cancel and found.status not in {*ENDS, "finalizing", "cancelling"}:
                 found = await client.batches.cancel(given.id)
@@ -244,8 +247,7 @@ class OpenAIBatches(BatchActivities):
             tasks = {line.id: line.task for line in given.lines}
             stored, found = Stored(activity.client()), list[Outcome]()
             for file in given.outputs:
-                whole = await client.files.content(file)
-                texts = whole.content.splitlines()
+                texts = (await client.files.content(file)).content.splitlines()
                 said = await some_at_once(lambda each: self._outcome(stored, tasks, each), texts)
                 found += [each for each in said if each is not None]
             return found
