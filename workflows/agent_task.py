@@ -74,7 +74,6 @@ class AgentTask(Opening):
         self.steps = Steps(self.core)
         self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
-        self._dated: tuple[tuple[Approval, ...], frozenset[str], float] = ((), frozenset(), 0.0)
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
@@ -246,13 +245,7 @@ class AgentTask(Opening):
     def _deadline(self) -> float:
         """When closing is tried again, or an approval is due; 0 for never."""
         closing = self.core.ledger.s.closing
-        if closing is not None and closing.due:
-            return closing.due
-        # Conditions look at this many times, and an answer may bring thousands of approvals.
-        asked, questioned = self.core.ledger.s.approvals, self.core.ledger.questioned
-        if asked is not self._dated[0] or questioned is not self._dated[1]:
-            self._dated = asked, questioned, approvals.deadline(self.core.ledger)
-        return self._dated[2]
+        return closing.due if closing is not None and closing.due else self.core.due
 
     async def _comes(self, has_news: Callable[[], bool]) -> bool:
         """Wait for news until then; if none come, settle the approvals that are due."""
@@ -362,7 +355,7 @@ class AgentTask(Opening):
         Signals are decoded by their handlers and not by Temporal, which drops what it cannot
         decode, and fails the workflow task when the number of values is wrong.
         """
-        self.commands.take(name, [arg.payload.data for arg in args])
+        self.commands.hear(name, [arg.payload.data for arg in args])
 
     # Queries for people: no input, plain JSON
 

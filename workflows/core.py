@@ -28,6 +28,7 @@ from holdfast.engine.search_attributes import (
 )
 from holdfast.reading.visibility import memo
 from holdfast.task import refusals, waits
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Seal
@@ -277,6 +278,7 @@ class Core:
         self.undo_failure: Failure | None = None
         self.undone_requests: frozenset[str] = frozenset()
         self.is_called = False
+        self._dated: tuple[tuple[Approval, ...], frozenset[str], float] = ((), frozenset(), 0.0)
 
     @property
     def phase(self) -> Phase:
@@ -287,6 +289,15 @@ class Core:
     def goes(self) -> bool:
         """Whether there is work that needs no decision or request first."""
         return self.agenda.undo_goes if self.phase == "undoing" else self.agenda.steps_go
+
+    @property
+    def due(self) -> float:
+        """When the next open approval expires, escalates or comes back; 0 for never."""
+        # Conditions look at this many times, and an answer may bring thousands of approvals.
+        asked, questioned = self.ledger.s.approvals, self.ledger.questioned
+        if asked is not self._dated[0] or questioned is not self._dated[1]:
+            self._dated = asked, questioned, approvals.deadline(self.ledger)
+        return self._dated[2]
 
     @property
     def rolls(self) -> bool:

@@ -264,9 +264,10 @@ class Call:
     @property
     def is_left(self) -> bool:
         """Whether it has its outcome, or its step was left: later results are dropped."""
-        if self._ledger.find(self.n) is None or self._ledger.s.branch != self._branch:
+        current = self._ledger.find(self.n)
+        if current is None or self._ledger.s.branch != self._branch:
             return True
-        return not self._ledger.calls.is_missing(self.n, self.i)
+        return self.i in current.outcomes or self.i >= len(current.calls)
 
     @property
     def state(self) -> CallState:

@@ -236,8 +236,8 @@ class Commands:
         """Whether commands wait to be read."""
         return bool(self._inbox)
 
-    def take(self, name: str, data: list[bytes]) -> None:
-        """Take a signal: those of other tasks are handled at once, commands in their turn."""
+    def hear(self, name: str, data: list[bytes]) -> None:
+        """Handle a signal of another task or of an activity; refuse any other in its turn."""
         match hear(name, data):
             case ChildReport() as report:
                 self._report(report)
@@ -250,7 +250,7 @@ class Commands:
             case Claim():
                 self._core.turn_comes()
             case _:
-                self._command(name, data)
+                self.take(name, data)
 
     async def read(self) -> None:
         """Obey the commands that wait, batch after batch; then answer requests that can be."""
@@ -269,9 +269,11 @@ class Commands:
                 self._has_news = True
             self._core.agenda.holds_back = self.are_waiting
 
-    def _command(self, name: str, data: list[bytes]) -> None:
+    def take(self, name: str, data: list[bytes]) -> None:
+        """Obey a command, now or in its turn."""
         # Order is kept: once one waits, all that follow wait behind it.
-        if self._inbox or not self._has_time() or self._late(name, data):
+        is_due = 0 < self._core.due <= now()
+        if self._inbox or not self._has_time() or (is_due and self._late(name, data)):
             self._inbox.append((name, data))
             self._question()
         else:
@@ -342,7 +344,7 @@ class Commands:
             at: When it came, if that is not now.
         """
         ledger = self._core.ledger
-        unheard = hear(name, data)
+        unheard = None if name in VERBS else hear(name, data)
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
         # A client sends a command again when it has no receipt. It is obeyed once.
         if got.id and got.id in ledger.log.commands:

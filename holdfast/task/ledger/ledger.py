@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Literal
 
 from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
-from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
+from holdfast.task.data.calls import Approval, Begun, Called, Decided, Outcome, call_digest
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.head import SessionRef, policy_of
@@ -84,7 +84,9 @@ class OpenCalls:
         """Return the input of the tool activity for a call, as a person edited it if one did."""
         current = self._ledger.at(n)
         big = len(canonical(current.state)) > INLINE_BYTES
-        answers, resume = self._answers(n, i)
+        asked = self._ledger.asked.at(self._s.branch, n, i)
+        answered = [a for a in asked if a.asks is not None and a.answers]
+        answers, resume = _answers(answered) if answered else ({}, "")
         return ToolInput(
             answers=answers,
             resume=resume,
@@ -102,22 +104,6 @@ class OpenCalls:
             big=big,
             head=self._ledger.changed_head,
         )
-
-    def _answers(self, n: int, i: int) -> tuple[dict[str, Json], str]:
-        """Return the answers to the questions of a call, and what its tool wants back with them.
-
-        A call that begins again is given all answers of before, any other one the newest.
-        """
-        found = [
-            a
-            for a in self._ledger.asked.at(self._s.branch, n, i)
-            if a.asks is not None and a.answers
-        ]
-        newest = found[0].asks if found else None
-        if newest is None:
-            return {}, ""
-        used = reversed(found) if newest.repeats else found[:1]
-        return {key: each for a in used for key, each in a.answers.items()}, newest.state
 
     def begins(self, n: int, i: int, *, now: float, edited: str = "", child: str = "") -> None:
         """Record that an open call is begun: from now on it may have taken effect.
@@ -241,6 +227,21 @@ class OpenCalls:
             if a.status in ("approved", "rejected", "responded", "expired")
         )
         return {"decided": decided, "effect": policy.effect if policy is not None else ""}
+
+
+def _answers(found: Sequence[Approval]) -> tuple[dict[str, Json], str]:
+    """Return the answers to the questions of a call, and what its tool wants back with them.
+
+    A call that begins again is given all answers of before, any other one the newest.
+
+    Args:
+        found: The answered questions of the call, newest first.
+    """
+    newest = found[0].asks
+    if newest is None:
+        return {}, ""
+    used = reversed(found) if newest.repeats else found[:1]
+    return {key: each for a in used for key, each in a.answers.items()}, newest.state
 
 
 _WAITS: Callable[[OpenState], str] = operator.attrgetter("waits")
