@@ -198,6 +198,7 @@ class _Call:
         self._is_asked_to_stop = self._is_dropped = self._is_ending = False
         self._news, self._details = asyncio.Event(), tuple[Any, ...]()
         self._work: asyncio.Future[Outcome] = asyncio.Future()
+        self._beside: list[asyncio.Task[None]] = []
 
     def _reach(self) -> None:
         """Make what reaches the task and its activities, which only a long call needs."""
@@ -220,18 +221,17 @@ class _Call:
             BaseException: Temporal's own, by which the worker leaves the outcome to this class.
         """
         self._work = asyncio.ensure_future(run(self._given))
-        beside = [asyncio.create_task(self._live()), asyncio.create_task(self._stop_at_shutdown())]
-        beside[0].add_done_callback(_log_defect)
+        self._beside = [asyncio.create_task(self._live())]
         try:
             await self._until(self._work)
             if self.is_announced:
-                beside.append(asyncio.create_task(self._hand_over()))
-                await self._until(beside[-1])
+                self._beside.append(asyncio.create_task(self._hand_over()))
+                await self._until(self._beside[-1])
                 activity.raise_complete_async()
         finally:
-            for each in beside:
+            for each in self._beside:
                 each.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*self._beside, return_exceptions=True)
         return self._work.result()
 
     async def _until(self, done: asyncio.Future[Any]) -> None:
@@ -269,8 +269,16 @@ class _Call:
     # ---- heartbeats
 
     async def _live(self) -> None:
-        """Announce the call to the task once it runs for long; from then on send its heartbeats."""
+        """Once the call runs for long, keep it alive from here."""
         await asyncio.sleep(LONG_SECONDS)
+        self._beside.append(asyncio.create_task(self._stop_at_shutdown()))
+        try:
+            await self._show_signs()
+        except Exception:
+            log.exception("A long call shows no signs of life any more")
+
+    async def _show_signs(self) -> None:
+        """Announce the call to the task, and send its heartbeats from then on."""
         self._reach()
         secret = await self._task.secret()
         if secret is None:
@@ -446,11 +454,6 @@ def _interrupted(why: str) -> ApplicationError:
 
 def _refuse(what: str, why: str) -> NoReturn:
     raise NotOursError(f"The {what} was not begun: {why}.", type=NOT_STARTED)
-
-
-def _log_defect(ended: asyncio.Task[None]) -> None:
-    if not ended.cancelled() and ended.exception() is not None:
-        log.error("A long call shows no signs of life any more", exc_info=ended.exception())
 
 
 async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:

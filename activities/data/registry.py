@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.activities.data.cache import Cache
@@ -194,19 +194,15 @@ class Registry:
         modules = set[str]().union(*map(_modules_of, self._agents.values()))
         return look_up(ref, modules | {"holdfast.agents.handoffs.filters"})
 
-    def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:
-        """Return the function that makes a run's context object of JSON data."""
-
-        def load(data: Json) -> Any:
-            ref = head.run.context
-            kind = context_object.kind_of(self.code(ref)) if ref else None
-            return context_object.load(data, kind)
-
-        return load
+    def load_context(self, head: TaskHead, data: Json) -> Any:
+        """Make a run's context object of JSON data."""
+        ref = head.run.context
+        kind = context_object.kind_of(self.code(ref)) if ref else None
+        return context_object.load(data, kind)
 
     def context(self, head: TaskHead, state: dict[str, Json]) -> Any:
         """Return the context object of a task's run, as its state holds it: a copy of its own."""
-        return self.context_loader(head)(merge_patch.plain(state.get(context_object.KEY)))
+        return self.load_context(head, merge_patch.plain(state.get(context_object.KEY)))
 
     @property
     def names(self) -> list[str]:

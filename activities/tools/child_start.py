@@ -133,6 +133,7 @@ def _agent_tool(ready: Ready, n: int) -> AgentTool:
             " this worker process has another tool of that name. The task waits, nothing is lost."
         )
         raise NotFoundError(msg, remedy="Give the agent back and restart the worker process.")
+    ready.tool.check_for_task()
     return ready.tool
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -49,7 +50,7 @@ from holdfast.task.data.failures import (
     facts,
 )
 from holdfast.task.data.guard_rules import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED, ToolGuarded
-from holdfast.task.data.head import AgentSnapshot, TaskHead
+from holdfast.task.data.head import AgentSnapshot, TaskHead, ToolPolicy
 from holdfast.task.data.wire import EffectMark, ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
@@ -239,15 +240,18 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 class Ready(NamedTuple):
     """A call that can be run: its tool, arguments, state and context.
 
-    The behaviour is that of the agent: whether the result may end the run.
+    A guardrail, a hook, or a function that decides on such calls watches it. The behaviour is that
+    of the agent: whether the result may end the run.
     """
 
     tool: Tool
+    policy: ToolPolicy
     call: ToolCall
     state: dict[str, Json]
     ctx: ToolContext[Any, dict[str, Json]]
     head: TaskHead
     watch: ToolWatch
+    is_watched: bool = True
     formatter: ToolErrorFormatter | None = None
     behavior: str = ""
 
@@ -291,17 +295,19 @@ async def find(
     call, state = await source.call(given)
     first = await registry.snapshot(head.snapshot)
     agent = registry.agent(given.agent or head.agent, first)
-    tool = tool_of(agent, call, given.n, first)
+    began = first.of(agent.name)
+    tool = tool_of(agent, call, given.n, began)
+    policy = tool.policy()
     now = merge_patch.apply(state, given.patch) if state or given.patch else {}
     if runs:
-        check_fits(first, agent, tool, call)
+        check_fits(began, agent, tool, policy, call)
         if attempt_of(given.tried) > 1:
-            check_repeat(f"call of tool {call.name!r}", not tool.policy().may_have_happened)
+            check_repeat(f"call of tool {call.name!r}", not policy.may_have_happened)
     if runs and tool.takes_context and head.run.context:
         registry.context(head, now)  # to find out before the tool starts if its class has changed
     ctx = context_of(
-        registry,
-        head,
+        partial(registry.load_context, head),
+        agent,
         call,
         given,
         tool,
@@ -311,40 +317,44 @@ async def find(
     )
     ref = head.run.tool_error_formatter
     formatter = registry.code(ref) if ref and runs else None
-    step = (given.branch, given.n)
-    watch = ToolWatch(agent, users_agent(agent), tool, ctx, source, head, step)
-    return Ready(tool, call, state, ctx, head, watch, formatter, first.of(agent.name).behavior)
+    shown_as, step = users_agent(agent), (given.branch, given.n)
+    watch = ToolWatch(agent, shown_as, tool, ctx, source, head, step)
+    guards = tool.tool_input_guardrails or tool.tool_output_guardrails
+    is_watched = bool(guards) or shown_as.hooks is not None or isinstance(tool, LocalTool)
+    behavior = began.behavior
+    return Ready(tool, policy, call, state, ctx, head, watch, is_watched, formatter, behavior)
 
 
-def find_tool(agent: Agent, call: ToolCall, first: AgentSnapshot) -> Tool | None:
+def find_tool(agent: Agent, call: ToolCall, began: AgentSnapshot) -> Tool | None:
     """Return the tool, or the handoff as a tool, that is called; None if this process lacks it."""
-    tool = agent.tool(call.name, first.of(agent.name))
+    tool = agent.tool(call.name, began)
     return tool if tool is not None and tool.kind == call.kind else None
 
 
-def check_there(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> None:
+def check_there(agent: Agent, call: ToolCall, n: int, began: AgentSnapshot) -> None:
     """Refuse a call whose tool this process lacks, or has another one for.
 
     Raises:
         ApplicationError: As for `tool_of` and `check_fits`.
         UserError: As for `check_fits`.
     """
-    check_fits(first, agent, tool_of(agent, call, n, first), call)
+    tool = tool_of(agent, call, n, began)
+    check_fits(began, agent, tool, tool.policy(), call)
 
 
-def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
+def tool_of(agent: Agent, call: ToolCall, n: int, began: AgentSnapshot) -> Tool:
     """Return the tool that a step calls.
 
     Args:
         agent: The agent whose call it is, as it is now.
         call: The call.
         n: Number of the step.
-        first: The agent that the task began with, and its team.
+        began: The agent as the task began with it.
 
     Raises:
         ApplicationError: This process lacks it.
     """
-    tool = find_tool(agent, call, first)
+    tool = find_tool(agent, call, began)
     if tool is not None:
         return tool
     served = [each.qualified_name for each in agent.made_tools]
@@ -360,16 +370,19 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
     raise ApplicationError(msg, *known, type=TOOL_MISSING, non_retryable=True)
 
 
-def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:
+def check_fits(
+    began: AgentSnapshot, agent: Agent, tool: Tool, now: ToolPolicy, call: ToolCall
+) -> None:
     """Refuse a call whose arguments do not fit because a deploy has changed the tool.
 
     The model knows the tool as it was when the task began, and its arguments may have fitted then.
     An error sent to the model would not help: it cannot know the new parameters.
 
     Args:
-        first: The agent that the task began with, and its team.
-        agent: The agent whose call it is, as it is now.
-        tool: The tool, likewise.
+        began: The agent as the task began with it.
+        agent: The same as it is now.
+        tool: The tool as it is now.
+        now: How a task runs it now.
         call: The call.
 
     Raises:
@@ -378,7 +391,6 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         UserError: The tool is another one, and the call does not fit it; or an argument that it
             leaves out would not be what people who approve it are shown.
     """
-    began, now = first.of(agent.name), tool.policy()
     policy = began.policies.get(call.name, now)
     where = f"of agent {agent.name!r} in this worker process"
     remedy = (
@@ -404,8 +416,10 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
             raise UserError(msg, remedy=remedy)
     specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
     known = next(specs, None)
-    now_sent = tool.spec().parameters
-    if known is None or known.parameters == now_sent or is_same_shape(known.parameters, now_sent):
+    if known is None or known.hosted is not None:  # what it takes, the API says, not the agent
+        return
+    now_sent = tool.sent.parameters
+    if known.parameters == now_sent or is_same_shape(known.parameters, now_sent):
         return
     try:
         tool.parse(call.arguments)
@@ -438,8 +452,8 @@ def check_repeat(what: str, is_repeatable: bool) -> None:  # noqa: FBT001
 
 
 def context_of(
-    registry: Registry,
-    head: TaskHead,
+    load: Callable[[Json], Any],
+    agent: Agent,
     call: ToolCall,
     given: ToolInput,
     tool: Tool,
@@ -448,7 +462,18 @@ def context_of(
     usage: Usage | None,
     nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
-    """Build the context that a tool, its predicate, its probe and its undo get of a call."""
+    """Build the context that a tool, its predicate, its probe and its undo get of a call.
+
+    Args:
+        load: Makes the run's context object of its data.
+        agent: The agent whose call it is.
+        call: The call.
+        given: Where it is in the task.
+        tool: Its tool.
+        state: The task's state.
+        usage: What the task has cost so far; None where it is not asked for.
+        nested: The task that the call is, if it is one.
+    """
     name, namespace = names_in_context(call, tool)
     ctx = ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
@@ -460,11 +485,11 @@ def context_of(
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),
         fencing_token=fencing_token(),
-        agent=users_agent(registry.agent(given.agent or head.agent)),
+        agent=users_agent(agent),
         usage=usage,
         state=state,
         heartbeat=heartbeat.current.get().teller(),
-        load_context=registry.context_loader(head),
+        load_context=load,
         nested=nested,
     )
     ctx.answers, ctx.resume, ctx.keeper = given.answers, given.resume, None

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
@@ -85,17 +86,18 @@ class JudgingActivities(TaskActivities):
         registry = self._registry.of(head)
         first = await registry.snapshot(head.snapshot)
         agent = registry.agent(given.agent or head.agent, first)
+        began = first.of(agent.name)
         told = head.answers_lost_calls
         lost: dict[int, str] = {}
         for each in given.calls:
             call, state = await source.call(each)
             # That of a child task is there to collect its result, which the model must not miss.
-            if told and not each.child and find_tool(agent, call, first) is None:
+            if told and not each.child and find_tool(agent, call, began) is None:
                 lost[each.i] = await self._worded("tool_not_found", call, state, head)
             else:
-                check_there(agent, call, given.n, first)
+                check_there(agent, call, given.n, began)
         if given.handoff is not None:
-            check_there(agent, given.handoff, given.n, first)
+            check_there(agent, given.handoff, given.n, began)
         return lost
 
     @activity.defn(name="keep_rule")
@@ -225,7 +227,8 @@ class JudgingActivities(TaskActivities):
         head = await self._source.head()
         registry, call = self._registry.of(head), given.effect.call
         first = await registry.snapshot(head.snapshot)
-        tool = tool_of(registry.agent(given.agent or head.agent, first), call, given.n, first)
+        agent = registry.agent(given.agent or head.agent, first)
+        tool = tool_of(agent, call, given.n, first.of(agent.name))
         if activity.info().attempt > 1:
             check_repeat(f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
@@ -243,7 +246,8 @@ class JudgingActivities(TaskActivities):
             return tool, None, effect
         task = await self._source.status()
         state = merge_patch.plain(task.extra_state)
-        ctx = context_of(registry, head, call, place, tool, state=state, usage=task.usage)
+        load = partial(registry.load_context, head)
+        ctx = context_of(load, agent, call, place, tool, state=state, usage=task.usage)
         return tool, ctx, effect
 
     @activity.defn(name="recall")

@@ -40,7 +40,7 @@ from holdfast.activities.long_calls import OwningTask
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
-from holdfast.activities.tools.lookup import Begun, Ready, begin_effect, end_effect, find
+from holdfast.activities.tools.lookup import Ready, begin_effect, end_effect, find
 from holdfast.activities.user_loop import called, working
 from holdfast.agents.handoffs.handoff import HandoffFailedError
 from holdfast.agents.nesting.agent_tool import AgentTool
@@ -215,22 +215,20 @@ class ToolActivities(TaskActivities):
                         token = partial(_token, given, ready.call)
                         await ready.tool.prepare(ready.ctx, token, ready.head.tenant)
                     await ensure_ours("tool")
-                    stopped = None if given.child else await ready.watch.begin()  # `nest` has
-                    begun = None if stopped is not None else await self._mark(given, ready)
+                    begun = stopped = None
+                    if ready.is_watched and not given.child:  # `nest` has begun that of a child
+                        stopped = await ready.watch.begin()
+                    # Marked in the archive before it begins: it must not be repeated.
+                    if stopped is None and ready.policy.may_have_happened:
+                        place = effect_place(given.branch, given.n, given.batch, given.i)
+                        what = f"{ready.call.name} {ready.call.arguments}"
+                        begun = await begin_effect(self._source.archive, place, what)
                 if stopped is not None:
                     return recorded(self._source, given, ready, stopped)
                 outcome = await self._started(given, ready)
                 if begun is not None:
                     end_effect(self._source.archive, begun, outcome.status)
                 return outcome
-
-    async def _mark(self, given: ToolInput, ready: Ready) -> Begun | None:
-        """Mark in the archive that a call begins which must not be repeated."""
-        if not ready.tool.policy().may_have_happened:
-            return None
-        what = f"{ready.call.name} {ready.call.arguments}"
-        place = effect_place(given.branch, given.n, given.batch, given.i)
-        return await begin_effect(self._source.archive, place, what)
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -261,7 +259,7 @@ class ToolActivities(TaskActivities):
             if isinstance(outcome.asks, Asks):
                 return outcome
             if outcome.asks is None:
-                outcome = await ready.watch.end(outcome)
+                outcome = await ready.watch.end(outcome) if ready.is_watched else outcome
                 if span is not None:
                     came_to(span, outcome)
         known: dict[str, object] = {
@@ -326,7 +324,7 @@ class ToolActivities(TaskActivities):
                 ApplicationError(str(error), *known, type=kind, non_retryable=lasts)
             ) from None
         except ToolTimeoutError as error:
-            if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
+            if tool.timeout_behavior == "raise_exception" or ready.policy.may_have_happened:
                 raise ApplicationError(
                     short_text(error), type=TIMED_OUT, non_retryable=True
                 ) from None

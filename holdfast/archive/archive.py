@@ -139,7 +139,6 @@ class Archive:
         name = digest(data)
         path = blob_path(name)
         with self._failures("written", path):
-            self._require_place()
             self._store.add(path, data)
         return name
 
@@ -181,7 +180,6 @@ class Archive:
         """
         path = record_path(name)
         with self._failures("written", path):
-            self._require_place()
             self._store.write(path, in_order(data), forced=forced)
 
     def create_record(self, name: str, data: Json) -> Json:
@@ -197,7 +195,6 @@ class Archive:
         """
         path = record_path(name)
         with self._failures("written", path):
-            self._require_place()
             is_made = self._store.create(path, in_order(data))
         return data if is_made else self._read_json(path)
 
@@ -245,7 +242,8 @@ class Archive:
             try:
                 self._store.delete(path)
             except FileNotFoundError:
-                self._require_place()
+                if self._is_directory and self._is_gone():
+                    raise
                 return False
         return True
 
@@ -446,7 +444,6 @@ class Archive:
         """
         if not self._key:
             with self._failures("written", KEY_FILE):
-                self._require_place()
                 if self._store.size(KEY_FILE) is None:
                     self._store.create(KEY_FILE, secrets.token_hex(32).encode())
             with self._failures("read", KEY_FILE):
@@ -480,11 +477,15 @@ class Archive:
     def _failures(self, verb: str, path: str) -> Generator[None]:
         """Turn a file system's errors into ours; each kind of store has its own classes.
 
-        The first use of the archive checks that this process has its keys.
+        The first use of the archive checks that this process has its keys. Each write checks that a
+        directory is still the archive: one that was lost, as when its disk is not mounted, would be
+        made again.
         """
         try:
             if not self._has_keys:
                 self._check_keys()
+            if verb == "written" and self._is_directory and self._is_gone():
+                raise FileNotFoundError(self._where(ID_FILE))
             yield
         except ArchiveError:
             raise
@@ -503,15 +504,6 @@ class Archive:
                 f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}.",
                 remedy=_LOCK if verb.endswith("locked") else _CHECK,
             ) from _telling(error)
-
-    def _require_place(self) -> None:
-        """Check before a write that a directory is still the archive: else it would be made again.
-
-        Raises:
-            FileNotFoundError: The directory was lost, as when its disk is not mounted.
-        """
-        if self._is_directory and self._is_gone():
-            raise FileNotFoundError(self._where(ID_FILE))
 
     def _is_gone(self) -> bool:
         """Whether the archive that this process has used before is not there any more."""

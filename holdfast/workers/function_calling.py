@@ -131,14 +131,12 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
     refused = await ctx.offer.refused(calls, ctx.state)
     of_servers = any(map(_SERVER, calls))
     decided = await ctx.code.decided(calls, ctx.state) if of_servers else {}
-    return {**decided, **refused, **_cut_off(calls, ctx), **told}
-
-
-def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
-    """Refuse the calls of answers that were cut off, because their arguments may be incomplete."""
     cut = [entry.answer for entry in ctx.record.all if entry.answer and entry.answer.is_cut_off]
-    if not cut:
-        return {}
+    return {**decided, **refused, **(_cut_off(calls, cut) if cut else {}), **told}
+
+
+def _cut_off(calls: Sequence[ToolCall], cut: Sequence[ModelAnswer]) -> dict[int, Outcome]:
+    """Refuse the calls of answers that were cut off, because their arguments may be incomplete."""
     return {
         i: _not_run(CUT_OFF)
         for i, call in enumerate(calls)
@@ -221,8 +219,6 @@ def allot(
     Returns:
         The calls to run; id and reason of each refused call.
     """
-    if left is None and parallel:
-        return calls, []
     own = [k for k, call in enumerate(calls) if not call.server]
     room, reason = len(own), BUDGET_REACHED
     if not parallel and room > 1:
@@ -232,16 +228,6 @@ def allot(
     refused = own[room:]
     run = tuple(call for k, call in enumerate(calls) if k not in refused)
     return run, [(calls[k].id, reason) for k in refused]
-
-
-def sole_direct_call(
-    run: Sequence[ToolCall], refused: Sequence[object], agent: AgentSnapshot
-) -> ToolCall | None:
-    """Return the call, if it is the only one and its tool has `return_direct`."""
-    if len(run) != 1 or refused:
-        return None
-    policy = policy_of(agent.policies, run[0])
-    return run[0] if policy is not None and policy.return_direct else None
 
 
 def may_end(run: Sequence[ToolCall], behavior: str) -> bool:
@@ -422,12 +408,11 @@ class FunctionCallingAgentWorker(AgentWorker):
         self, step: TaskStep, ctx: StepContext, answer: ModelAnswer, used: int
     ) -> TaskStepOutput:
         """End the step with its tool calls; wait for them if their results may end the run."""
-        most = self.max_function_calls
-        left = None if most is None else most - used
-        run, refuse = allot(
-            answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
-        )
-        if most is not None:
+        most, refuse = self.max_function_calls, list[tuple[str, str]]()
+        run, parallel = answer.message.calls, self.allow_parallel_tool_calls
+        if most is not None or not parallel:
+            left = None if most is None else most - used
+            run, refuse = allot(run, left=left, parallel=parallel)
             used += sum(not call.server for call in run)
         if ctx.handoffs is not None and not answer.is_cut_off:
             handed = await hand_over(ctx.handoffs, step, ctx, answer, run, refused=refuse)
@@ -439,9 +424,9 @@ class FunctionCallingAgentWorker(AgentWorker):
         )
         if answer.is_cut_off:  # none of them is run: `turn.told_of` settles them as cut off
             return following.model_copy(update={"calls": run})
-        direct = sole_direct_call(run, refuse, ctx.agent)
-        if direct is not None:
-            return await _return_direct(direct, ctx, following)
+        policy = policy_of(ctx.agent.policies, run[0]) if len(run) == 1 and not refuse else None
+        if policy is not None and policy.return_direct:
+            return await _return_direct(run[0], ctx, following)
         behavior = ctx.agent.behavior
         if behavior and may_end([call for call in run if _is_of_tool(call, ctx)], behavior):
             return await _follow(run, ctx, following)

@@ -126,7 +126,7 @@ def ready(behavior: str) -> Ready:
     """Make a call of `look`, of an agent with this behaviour."""
     nothing = cast("Any", None)
     call = ToolCall(id="c", name="look", arguments="{}")
-    return Ready(nothing, call, {}, nothing, nothing, nothing, behavior=behavior)
+    return Ready(nothing, nothing, call, {}, nothing, nothing, nothing, behavior=behavior)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from typing_extensions import TypedDict
 
-from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
+from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import tool
 from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
@@ -199,7 +199,7 @@ def test_an_alias_of_a_field_is_the_name_of_the_argument() -> None:
     with pytest.raises(
         ToolArgumentsError, match=r"start: no such .*; the parameters are: from, to"
     ):
-        parse_arguments("f", schema, '{"start": 1}')
+        tool(f, strict_mode=False).parse('{"start": 1}')
 
 
 def test_an_alias_that_another_parameter_has_is_refused() -> None:
@@ -304,7 +304,7 @@ def test_the_context_is_hidden_however_it_is_annotated(annotation: Any) -> None:
     f.__annotations__["c"] = annotation
     schema = lenient(f)
     assert (schema.context, list(schema.parameters["properties"])) == ("c", ["x"])
-    assert schema.bind("CTX", {"x": 1}) == (["CTX"], {"x": 1})
+    assert schema.bind({"c": "CTX", "x": 1}) == (["CTX"], {"x": 1})
 
 
 @pytest.mark.parametrize(
@@ -344,13 +344,13 @@ def test_star_parameters_are_a_list_and_a_dict() -> None:
     }
     assert properties(f)["more"]["additionalProperties"] == {"type": "string"}
     values = schema.values('{"a": 1, "rest": [5, 6], "more": {"x": "y"}}')
-    positional, named = schema.bind(None, values)
+    positional, named = schema.bind(values)
     assert f(*positional, **named) == (1, 2, (5, 6), False, {"x": "y"})
-    bare, none = schema.bind(None, schema.values('{"a": 1}'))
+    bare, none = schema.bind(schema.values('{"a": 1}'))
     assert f(*bare, **none) == (1, 2, (), False, {})
     twice = "'a', 'loud' are both a named parameter and a key in 'more'"
     with pytest.raises(ToolArgumentsError, match=twice):
-        parse_arguments("f", schema, '{"a": 1, "more": {"loud": "x", "a": "y", "b2": "z"}}')
+        tool(f, strict_mode=False).parse('{"a": 1, "more": {"loud": "x", "a": "y", "b2": "z"}}')
     data = schema.params_pydantic_model.model_validate({"a": 1, "more": {"loud": "x"}})
     with pytest.raises(ModelBehaviorError, match="tool f: 'loud' is both"):
         schema.to_call_args(data)
@@ -398,7 +398,8 @@ def test_positional_only_parameters_are_passed_by_position() -> None:
         return a + b + c
 
     schema = lenient(f)
-    assert schema.bind("CTX", schema.values('{"a": 1, "c": 9}')) == (["CTX", 1, 2], {"c": 9})
+    values = {"ctx": "CTX"} | schema.values('{"a": 1, "c": 9}')
+    assert schema.bind(values) == (["CTX", 1, 2], {"c": 9})
     assert list(lenient(math.sqrt).parameters["properties"]) == ["x"]
 
 

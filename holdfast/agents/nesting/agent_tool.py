@@ -249,11 +249,11 @@ class AgentTool(Tool[..., Any]):
         given |= {"extractor": self.extractor, "input_builder": self.input_builder}
         return {name: thing for name, thing in given.items() if not isinstance(thing, str | None)}
 
-    def spec(self) -> ToolSpec:
-        """Describe the tool for a model.
+    def check_for_task(self) -> None:
+        """Refuse what a call in a task cannot use.
 
         Raises:
-            UserError: It has a session, which a task cannot use.
+            UserError: It has a session.
         """
         if self.options["session"] is not None:
             msg = (
@@ -263,6 +263,14 @@ class AgentTool(Tool[..., Any]):
             )
             remedy = "Leave it out, and give the agent what it must know in the input."
             raise UserError(msg, remedy=remedy)
+
+    def spec(self) -> ToolSpec:
+        """Describe the tool for a model.
+
+        Raises:
+            UserError: It has a session, which a task cannot use.
+        """
+        self.check_for_task()
         return super().spec()
 
     @property

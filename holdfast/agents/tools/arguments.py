@@ -58,27 +58,14 @@ class ToolArgumentsError(ModelBehaviorError):
         )
 
 
-def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> dict[str, Any]:
-    """Return the arguments by parameter; without a signature, as any JSON object.
-
-    Empty text counts as an empty object, because models write it for tools without parameters; so
-    do null and an empty list, for such a tool alone.
+def object_of(tool: str, arguments: str) -> dict[str, Any]:
+    """Return the arguments of a tool without a signature: any JSON object, and of empty text none.
 
     Raises:
-        ToolArgumentsError: The arguments do not fit.
+        ToolArgumentsError: They are no object.
     """
-    text = _object_text(signature, arguments)
-    if signature is not None:
-        try:
-            values = signature.values(text)
-        except ValidationError as error:
-            problems = explain(error, signature.argument_names)
-            raise ToolArgumentsError(tool, problems, arguments) from error
-        if twice := signature.named_twice(values):
-            raise ToolArgumentsError(tool, (twice,), arguments)
-        return values
     try:
-        data = from_json(text, allow_inf_nan=False)
+        data = from_json(arguments if arguments.strip() else "{}", allow_inf_nan=False)
     except ValueError as error:
         raise ToolArgumentsError(tool, (f"Invalid JSON: {error}",), arguments) from error
     if not isinstance(data, dict):
@@ -86,7 +73,11 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
     return cast("dict[str, Any]", data)
 
 
-def _object_text(signature: FuncSchema | None, arguments: str) -> str:
+def object_text(signature: FuncSchema | None, arguments: str) -> str:
+    """Return arguments with what models write for tools without parameters as an empty object.
+
+    That is empty text, of any tool; null and an empty list count of such a tool alone.
+    """
     said = arguments.strip()
     if said in ("null", "[]", "[{}]") and signature is not None and not signature.argument_names:
         return "{}"
@@ -117,12 +108,12 @@ def data_as_given(tool: Parsing, arguments: str) -> tuple[dict[str, Any] | None,
     A predicate must decide by the arguments that the tool runs with: where a default is filled in
     or a value is converted, those are returned. None if the tool refuses them.
     """
-    text = _object_text(tool.signature, arguments.strip())
+    text = object_text(tool.signature, arguments.strip())
     try:
         values = tool.parse(text)
     except ToolArgumentsError:
         return None, False
-    data, signature = parse_arguments(tool.name, None, text), tool.signature
+    data, signature = object_of(tool.name, text), tool.signature
     if signature is None:
         same = is_as_written(values, data)
         return (data if same else values), same

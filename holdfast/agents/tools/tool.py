@@ -26,14 +26,16 @@ from typing import (
 )
 
 import typing_extensions as ext
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from holdfast.agents.guardrails import check_guardrails
 from holdfast.agents.tools.arguments import (
     Invoker,
     ToolArgumentsError,
     data_as_given,
-    parse_arguments,
+    explain,
+    object_of,
+    object_text,
 )
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.functions.function_schema import FuncSchema
@@ -506,7 +508,17 @@ class Tool(Generic[P, R]):
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.
         """
-        return parse_arguments(self.name, self.signature, arguments)
+        signature = self.signature
+        if signature is None:
+            return object_of(self.name, arguments)
+        try:
+            values = signature.values(object_text(signature, arguments))
+        except ValidationError as error:
+            problems = explain(error, signature.argument_names)
+            raise ToolArgumentsError(self.name, problems, arguments) from error
+        if twice := signature.named_twice(values):
+            raise ToolArgumentsError(self.name, (twice,), arguments)
+        return values
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
         """Validate the arguments, run the function, and return its value unchanged.
@@ -518,7 +530,10 @@ class Tool(Generic[P, R]):
         made = self._made
         if made is None or made.signature is None or made.function is None:
             return await invoke(self.on_invoke_tool, ctx, arguments)
-        positional, named = made.signature.bind(ctx, self.parse(arguments))
+        values = self.parse(arguments)
+        if made.signature.context is not None:
+            values[made.signature.context] = ctx
+        positional, named = made.signature.bind(values)
         return await invoke(made.function, *positional, **named)
 
     async def run_made(self, ctx: ToolContext, arguments: str) -> Any:

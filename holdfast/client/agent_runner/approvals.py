@@ -306,9 +306,10 @@ class TaskApprovals(RunnerBase):
         if not by:
             raise InvalidArgumentError("A decision needs the name of who decides: by=...")
         sent: dict[str, Json] = {**body, "approval": wanted}
-        has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
-        if has:
-            sent["roles"] = list[Json](has)
+        if roles is not None or self._roles:
+            has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
+            if has:
+                sent["roles"] = list[Json](has)
         gate.check(sent, "The decision")
         if (size := len(canonical(sent))) > INLINE_BYTES:
             msg = f"A decision may have at most 16 KB; this one has {size} bytes."

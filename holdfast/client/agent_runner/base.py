@@ -165,8 +165,6 @@ def check_role(given: object) -> str:
 
 def roles_of(known: Mapping[str, tuple[str, ...]], person: str) -> list[str]:
     """List the roles of a person by a map, sorted."""
-    if not known:
-        return []
     key = person_key(person)
     return sorted(role for role, people in known.items() if key in map(person_key, people))
 

@@ -499,7 +499,9 @@ async def _invoke(
     with calling(name), kept_alive(), _loops_named():
         if is_async(call):
             return await where(call)
-        result = await _in_thread(call, name)
+        seen = contextvars.copy_context()
+        done = tool_threads().named(name, seen.run, _shielded, call)
+        result = await asyncio.wrap_future(done)
         return await where(lambda: result) if inspect.isawaitable(result) else result
 
 
@@ -532,13 +534,6 @@ def is_async(function: Any) -> bool:
     if inspect.iscoroutinefunction(function):
         return True
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted
-
-
-async def _in_thread(call: Callable[[], Any], name: str) -> Any:
-    """Make a call in a thread that has the caller's context variables."""
-    seen = contextvars.copy_context()
-    done = tool_threads().named(name, seen.run, _shielded, call)
-    return await asyncio.wrap_future(done)
 
 
 def _shielded(call: Callable[[], Any]) -> Any:

@@ -187,7 +187,19 @@ def in_texts(value: Any, hide: Callable[[str], str], *, by_name: bool = False) -
 
 def known_secrets() -> set[str]:
     """Return the secrets of this process: of its environment, and what `conceal` was told of."""
-    return {*_of_environment(), *_concealed}
+    found, parts = set(_concealed), list[str]()
+    for name, value in os.environ.items():
+        if len(value) < SHORTEST_SECRET:
+            continue
+        if _names_secret(name):
+            found.add(value)
+            if name.upper().endswith("S"):
+                parts += re.split(r"[\s,;]+", value)
+        elif "://" in value:
+            parts += _passwords(value)
+    if parts:
+        found.update(part for part in parts if len(part) >= SHORTEST_SECRET)
+    return found
 
 
 def replaced(text: str, hide: Callable[[str], str]) -> str:
@@ -245,20 +257,6 @@ def _without_values(text: str, hide: Callable[[str], str]) -> str:
 @lru_cache(1000)
 def _names_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(name.upper()))
-
-
-def _of_environment() -> Iterator[str]:
-    for name, value in os.environ.items():
-        if len(value) < SHORTEST_SECRET:
-            continue
-        if _names_secret(name):
-            yield value
-            if name.upper().endswith("S"):
-                yield from (
-                    part for part in re.split(r"[\s,;]+", value) if len(part) >= SHORTEST_SECRET
-                )
-        elif "://" in value:
-            yield from (each for each in _passwords(value) if len(each) >= SHORTEST_SECRET)
 
 
 def _passwords(url: str) -> Iterator[str]:

@@ -44,20 +44,6 @@ _MAKE_MESSAGE = "Make a Message with user(text), assistant(text) or system(text)
 _MAKE_CALL = "Make a ToolCall with ToolCall(id=..., name=..., arguments=...)"
 
 
-def check_message(given: Any, where: str) -> None:
-    """Refuse anything but a message that can be stored.
-
-    Raises:
-        InvalidArgumentError: It is not a Message or cannot be stored; the text says why.
-    """
-    if not isinstance(given, Message):
-        msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
-        raise InvalidArgumentError(msg)
-    gate.check(list(given.items), f"Message.items given to {where}")
-    if given.kept is not None or not isinstance(given.content, str):
-        check_whole(given)
-
-
 def check_messages(given: Any, where: str) -> tuple[Message, ...]:
     """Return messages as a tuple; dicts are read as items of the Responses API.
 
@@ -318,9 +304,14 @@ class StepContext:
         correction follows what it corrects.
 
         Raises:
-            InvalidArgumentError: It is not a Message.
+            InvalidArgumentError: It is not a Message or cannot be stored; the text says why.
         """
-        check_message(message, "ctx.add")
+        if not isinstance(cast("object", message), Message):
+            msg = f"ctx.add takes a Message; it got {_shown(message)}. {_MAKE_MESSAGE}."
+            raise InvalidArgumentError(msg)
+        gate.check(list(message.items), "Message.items given to ctx.add")
+        if message.kept is not None or not isinstance(message.content, str):
+            check_whole(message)
         own = self._input if len(self.adds) == len(self.notes) else None
         is_input = own and (own.role, own.content) == (message.role, message.content)
         departs = bool(self.notes) and self.notes[0].call_id == DEPARTED

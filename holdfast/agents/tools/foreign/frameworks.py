@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from typing_extensions import Unpack
 
-from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
+from holdfast.agents.tools.arguments import ToolArgumentsError, object_of
 from holdfast.agents.tools.foreign.llama_index import (
     ONE_TEXT,
     foreign_tool,
@@ -60,7 +60,7 @@ def langchain_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
     parameters: dict[str, Json] = dict(schema) if is_data else schema.model_json_schema()  # pyright: ignore[reportUnknownArgumentType]  any mapping
 
     async def run(_: Any, arguments: str) -> Any:
-        return _plain(await given.ainvoke(parse_arguments(given.name, None, arguments)))
+        return _plain(await given.ainvoke(object_of(given.name, arguments)))
 
     options.setdefault("return_direct", bool(given.return_direct))
     return _tool(run, given.name, given.description, parameters, options)

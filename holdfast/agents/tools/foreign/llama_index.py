@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from holdfast.agents.tools.arguments import parse_arguments
+from holdfast.agents.tools.arguments import object_of
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
@@ -66,7 +66,7 @@ def foreign_tool(given: Any) -> Tool:
     options.setdefault("description", str(about.description or ""))
 
     async def run(_: Any, arguments: str) -> Any:
-        values = parse_arguments(options["name"], None, arguments)
+        values = object_of(options["name"], arguments)
         return read_output(await _call(given, values))
 
     return Tool(

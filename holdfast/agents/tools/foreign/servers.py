@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
+from holdfast.agents.tools.arguments import ToolArgumentsError, object_of
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.llama_index import tool_name
 from holdfast.agents.tools.options import FailureFormatter
@@ -139,7 +139,7 @@ class ServerTool(PreparedTool):
         Raises:
             ToolArgumentsError: They are no JSON object, or one is missing.
         """
-        values = parse_arguments(self.name, None, arguments)
+        values = object_of(self.name, arguments)
         required: Any = self.served.definition.get("inputSchema", {}).get("required") or ()
         missing = [name for name in required if name not in values]
         if missing:

@@ -327,7 +327,7 @@ class FuncSchema:
         }
         if twice := self.named_twice(values):
             raise ModelBehaviorError(f"Invalid arguments for tool {self.name}: {twice}")
-        return self._bound(values)
+        return self.bind(values)
 
     def values(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments by parameter.
@@ -394,17 +394,12 @@ class FuncSchema:
         """
         return self.params_pydantic_model.model_validate_json(arguments).model_dump(by_alias=True)
 
-    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call, with the context."""
-        positional, named = self._bound(values)
-        if self.context is None:
-            return positional, named
-        if self.signature.parameters[self.context].kind is inspect.Parameter.KEYWORD_ONLY:
-            return positional, {self.context: ctx, **named}
-        return [ctx, *positional], named
+    def bind(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword arguments of one call.
 
-    def _bound(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        has_stars = self._has_stars
+        Args:
+            values: The arguments by parameter, with the context where the function takes it.
+        """
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for name, each in self.signature.parameters.items():
@@ -415,7 +410,8 @@ class FuncSchema:
             elif each.kind is each.VAR_KEYWORD:
                 named |= values[name]
             elif each.kind is each.POSITIONAL_ONLY or (
-                has_stars and each.kind is each.POSITIONAL_OR_KEYWORD
+                each.kind is each.POSITIONAL_OR_KEYWORD
+                and (self._has_stars or name == self.context)
             ):
                 positional.append(values[name])
             else:
