@@ -321,8 +321,7 @@ async def find(
     watch = ToolWatch(agent, shown_as, tool, ctx, source, head, step)
     guards = tool.tool_input_guardrails or tool.tool_output_guardrails
     is_watched = bool(guards) or shown_as.hooks is not None or isinstance(tool, LocalTool)
-    behavior = began.behavior
-    return Ready(tool, policy, call, state, ctx, head, watch, is_watched, formatter, behavior)
+    return Ready(tool, policy, call, state, ctx, head, watch, is_watched, formatter, began.behavior)
 
 
 def find_tool(agent: Agent, call: ToolCall, began: AgentSnapshot) -> Tool | None:
