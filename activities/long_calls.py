@@ -198,7 +198,6 @@ class _Call:
         self._is_asked_to_stop = self._is_dropped = self._is_ending = False
         self._news, self._details = asyncio.Event(), tuple[Any, ...]()
         self._work: asyncio.Future[Outcome] = asyncio.Future()
-        self._beside: list[asyncio.Task[None]] = []
 
     def _reach(self) -> None:
         """Make what reaches the task and its activities, which only a long call needs."""
@@ -221,17 +220,17 @@ class _Call:
             BaseException: Temporal's own, by which the worker leaves the outcome to this class.
         """
         self._work = asyncio.ensure_future(run(self._given))
-        self._beside = [asyncio.create_task(self._live())]
+        beside = [asyncio.create_task(self._live())]
         try:
             await self._until(self._work)
             if self.is_announced:
-                self._beside.append(asyncio.create_task(self._hand_over()))
-                await self._until(self._beside[-1])
+                beside.append(asyncio.create_task(self._hand_over()))
+                await self._until(beside[-1])
                 activity.raise_complete_async()
         finally:
-            for each in self._beside:
+            for each in beside:
                 each.cancel()
-            await asyncio.gather(*self._beside, return_exceptions=True)
+            await asyncio.gather(*beside, return_exceptions=True)
         return self._work.result()
 
     async def _until(self, done: asyncio.Future[Any]) -> None:
@@ -271,9 +270,8 @@ class _Call:
     async def _live(self) -> None:
         """Once the call runs for long, keep it alive from here."""
         await asyncio.sleep(LONG_SECONDS)
-        self._beside.append(asyncio.create_task(self._stop_at_shutdown()))
         try:
-            await self._show_signs()
+            await asyncio.gather(self._show_signs(), self._stop_at_shutdown())
         except Exception:
             log.exception("A long call shows no signs of life any more")
 

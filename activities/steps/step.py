@@ -252,7 +252,7 @@ class StepActivities(TaskActivities):
         if ready.continuation is not None and made.result is not None:
             following = ready.continuation.handed_on(made.result, newest_answer(ctx.journal))
             made = made.model_copy(update={"result": following})
-        result = made.result
+        result, answered = made.result, ctx.record.answered
         advanced = await self._texts.compact_answer(made, ready.asking.attempt)
         if advanced.memos:
             memos = [await self._texts.compact_memo(entry) for entry in advanced.memos]
@@ -270,11 +270,11 @@ class StepActivities(TaskActivities):
                 raise
             log.warning("The end of a step could not be recorded", exc_info=True)
             memory.drop_journal(given.n)
-            request = ctx.record.answered.request if ctx.record.answered is not None else ""
+            request = answered.request if answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
-            batch = Batch(given, ready.agent, ctx.agent, ready.head, state, ready.kept)
-            advanced = await self._inline.run(batch, advanced, ctx.record.answered)
+            batch = Batch(given, ready.agent, ctx.agent, ready.head, state, answered, ready.kept)
+            advanced = await self._inline.run(batch, advanced)
             session, policies = ready.head.session, ctx.agent.policies
             if session is not None and await has_no_rules(session, state.calls, policies):
                 advanced = advanced.model_copy(update={"unruled": True})

@@ -67,6 +67,7 @@ class Batch(NamedTuple):
         snapshot: The agent as the task knows it, in this turn.
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
+        answered: The model call that the activity has made, if it has.
         kept: What an attempt before this one has kept.
     """
 
@@ -75,6 +76,7 @@ class Batch(NamedTuple):
     snapshot: AgentSnapshot
     head: TaskHead
     state: OpenState
+    answered: JournalEntry | None
     kept: KeptAnswer
 
 
@@ -132,15 +134,8 @@ class InlineCalls:
         self._run = run
         self.going: dict[tuple[Any, ...], Going] = {}
 
-    async def run(
-        self, batch: Batch, advanced: Advanced, answered: JournalEntry | None
-    ) -> Advanced:
+    async def run(self, batch: Batch, advanced: Advanced) -> Advanced:
         """Run the calls that may run here; return the activity's result with their outcomes.
-
-        Args:
-            batch: The calls.
-            advanced: The activity's result without them.
-            answered: The model call that the activity has made, if it has.
 
         Raises:
             asyncio.CancelledError: The activity was cancelled.
@@ -151,8 +146,8 @@ class InlineCalls:
         if not inputs:
             return advanced
         paid: Advanced | None = None
-        if answered is not None and advanced.answer is not None:
-            paid = advanced.model_copy(update={"request": answered.request})
+        if batch.answered is not None and advanced.answer is not None:
+            paid = advanced.model_copy(update={"request": batch.answered.request})
         runs = {i: given.sha for i, given in inputs.items()}
         kept = KeptAnswer(activity=current_key(), paid=paid, runs=runs)
         if not await self._keep(batch, kept):

@@ -365,8 +365,7 @@ def tool_of(agent: Agent, call: ToolCall, n: int, began: AgentSnapshot) -> Tool:
         f"Give the tool back to agent {agent.name!r} and restart the worker, or reject the call if"
         " it still waits for a person; then ask again for what you had asked for."
     )
-    known = facts(remedy=remedy)
-    raise ApplicationError(msg, *known, type=TOOL_MISSING, non_retryable=True)
+    raise ApplicationError(msg, *facts(remedy=remedy), type=TOOL_MISSING, non_retryable=True)
 
 
 def check_fits(
