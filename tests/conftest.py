@@ -69,9 +69,13 @@ WAITING = (
     "tests/crash/",
     "tests/packaging/test_extras",
     "tests/live/test_cli_",
+    "tests/live/test_object_lock",
+    "tests/live/test_ports",
     "tests/live/test_r",
+    "tests/live/test_upgrades",
+    "tests/simulation/test_random",
 )
-"""Tests that wait for processes most of the time, apart from those that wait for a browser."""
+"""Tests that wait most of the time, apart from those of a browser, and what needs a processor."""
 
 heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
 
@@ -120,9 +124,9 @@ def _kind(item: pytest.Item) -> tuple[int, str]:
 def pytest_collection_finish() -> None:
     """Collect garbage seldom, and never look through the modules that are imported by now.
 
-    That takes a tenth of the processor time of tests of tasks.
+    That takes a tenth of the processor time of tests of tasks. What imports have left as garbage
+    stays: to find it takes half a second of each process.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
     gc.enable()
