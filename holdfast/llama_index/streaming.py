@@ -101,12 +101,13 @@ class StreamingAgentChatResponse:
 
     @property
     def response_gen(self) -> Iterator[str]:
-        """The pieces of the answer, as they come; they can be read once."""
+        """The pieces of the answer, as they come; a piece is read once."""
         while (piece := self._pieces.get()) is not None:
             if isinstance(piece, BaseException):
                 self._final()  # raises the error of the chat, if it is that
                 raise piece
             yield piece
+        self._pieces.put(None)  # who reads again finds the end
 
     async def async_response_gen(self) -> AsyncIterator[str]:
         """Give the pieces of the answer, as they come; they can be read once."""

@@ -580,6 +580,7 @@ def test_a_streamed_answer_is_read_in_each_way_and_its_steps_are_undone(
     stream = runner.stream_chat("Keep a.")
     stream.print_response_stream()
     assert capsys.readouterr().out == "Kept."
+    assert [*stream.response_gen] == [*stream.response_gen] == []  # read once, but not waited for
     assert (str(stream), stream.response, stream.source_nodes) == ("Kept.", "Kept.", [])
     assert ([source.content for source in stream.sources], stream.is_done) == (["kept a"], True)
 

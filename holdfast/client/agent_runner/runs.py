@@ -326,11 +326,9 @@ class TaskRuns(TaskCreation):
 
     async def _reply(self, task_id: str, n: int, status: str) -> TaskStepOutput:
         if status == "paused":
-            task = await self._read.task(task_id)
+            why = f"paused by {(await self._read.task(task_id)).paused}; resume the task first"
             return TaskStepOutput(
-                status="waiting",
-                task_step=TaskStep(task_id=task_id),
-                waiting_for=(f"paused by {task.paused}; resume the task first",),
+                status="waiting", task_step=TaskStep(task_id=task_id), waiting_for=(why,)
             )
         if status == "waiting":
             return await self._read.waiting(task_id, n)
