@@ -397,6 +397,8 @@ class Commands:
         if command.verb == "abandon":
             core.abandon(command)
             return ""
+        if command.body.get("arguments") == "" and workflow.patched("empty-edit"):
+            return "Edited arguments are a JSON object; these were empty."
         was = core.ledger.paused
         reason = obey(core.ledger, command, now=at)
         if core.ledger.paused != was:

@@ -201,8 +201,6 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
         return "A budget is approved without arguments: it allows one more model call."
     if approval.kind == "undo":
         return "An undo is approved without arguments: it takes the call back as it ran."
-    if not text:
-        return "Edited arguments are a JSON object; these were empty."
     if same_json(text, approval.agreed or approval.arguments):
         return _consent(ledger, approval)
     if approval.server:
