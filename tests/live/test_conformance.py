@@ -6,13 +6,15 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
 from holdfast.errors import StepFailedError
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI, call, reply
+from holdfast.testing.conformance.process import Notebook
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, assistant, system, user
@@ -34,6 +36,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
+from tests.support.scale import all_of
 from tests.support.workers import Counting
 
 
@@ -59,7 +62,12 @@ class FunctionCalling(Calling):
     commits = ("user", "assistant", "tool", "assistant")
 
 
-@pytest.mark.parametrize("check", checks())
+def cost(check: str) -> Any:
+    """Leave checks that kill a process to `make test-all`."""
+    return all_of(check) if "killed" in check else check
+
+
+@pytest.mark.parametrize("check", [cost(each) for each in checks()])
 def test_function_calling(check: str) -> None:
     getattr(FunctionCalling(), check)()
 
@@ -255,6 +263,16 @@ def test_the_same_request_asked_twice_in_a_task_is_no_mistake() -> None:
     Polling().test_step_run_again_repeats_its_requests()
 
 
+def test_a_call_that_runs_is_not_a_held_call(tmp_path: Path) -> None:
+    book = Notebook(tmp_path)
+    book.write("begun", "runs by itself")
+    assert book.held == 0
+    book.hold()
+    assert book.held == 1
+    book.let_go()
+    assert book.held == 0
+
+
 # ---- each check of the conformance suite fails for a worker that breaks what it claims
 
 
@@ -273,6 +291,16 @@ class OnSelf(AgentWorker):
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         self.n = self.n % 3 + 1
         return counted(step, self.n)
+
+
+class OnClass(AgentWorker):
+    """Counts on its class: only another process has another count."""
+
+    counts: ClassVar = Counter[str]()
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        self.counts[step.task_id] += 1
+        return counted(step, self.counts[step.task_id])
 
 
 class OnSelfByTask(AgentWorker):
@@ -354,6 +382,39 @@ class Insistent(FunctionCallingAgentWorker):
         return output.model_copy(update={"calls": ()})
 
 
+class CalledOnSelf(AgentWorker):
+    """Remembers on itself whether it has called its tool."""
+
+    def __init__(self) -> None:
+        self.called = False
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if self.called:
+            return TaskStepOutput(output="done", task_step=step, is_last=True)
+        self.called = True
+        call = ToolCall(id=f"c{ctx.n}", name="note", arguments='{"text": "amber"}')
+        return TaskStepOutput(
+            output="", task_step=step, next_steps=(step.get_next_step(),), calls=(call,)
+        )
+
+
+# At the top level, because a worker process that is killed must import them.
+
+
+class SilentOnClass(Silent):
+    worker = OnClass
+
+
+class CallingRandom(Calling):
+    worker = RandomRequest
+
+
+class ToolOnSelf(Silent):
+    uses_tools = True
+    steps = 2
+    worker = CalledOnSelf
+
+
 def made(base: type[AgentWorkerConformance], kind: type[AgentWorker], **attributes: Any) -> Any:
     """Make a conformance class of a worker."""
     return type(kind.__name__, (base,), {"worker": kind, **attributes})()
@@ -369,8 +430,10 @@ BROKEN = [
     (made(Silent, OnSelfByTask), "rewind_to_the_first_step", "not that of run_step"),
     (made(Silent, OnSelfByTask), "fork_at_each_step", "Forked at step 1"),
     (made(Silent, TupleState), "state_is_plain_json", "step_state comes back otherwise"),
-    (made(Silent, OnSelf), "another_worker_goes_on", "The steps' outputs differ"),
-    (made(Calling, RandomRequest), "step_run_again_repeats_its_requests", "something else"),
+    (SilentOnClass(), "worker_killed_between_steps", "The steps' outputs differ"),
+    (ToolOnSelf(), "worker_killed_while_a_tool_runs", "The steps' outputs differ"),
+    (CallingRandom(), "worker_killed_while_the_model_answers", "asked its model something else"),
+    (CallingRandom(), "step_run_again_repeats_its_requests", "asked its model something else"),
     (made(Calling, CommitsTwice), "session_keeps_what_finalize_task_returned", "gives a message 2"),
     (made(Calling, Deaf), "feedback_reaches_the_model", "no later model request holds it"),
     (made(Calling, Deaf), "next_task_sees_the_session", "No request of the second task"),
@@ -381,19 +444,27 @@ BROKEN = [
 
 
 def cases() -> Iterator[Any]:
-    """Leave to `make test-all` further checks of a kind of worker."""
+    """Leave to `make test-all` most of what kills processes, and further checks of a worker."""
     seen = set[str]()
     for suite, name, text in BROKEN:
-        kind = type(suite).__name__
+        kind = "killed" if "killed" in name else type(suite).__name__
         marks = pytest.mark.exhaustive if kind in seen else ()
         seen.add(kind)
-        yield pytest.param(suite, name, text, marks=marks, id=f"{kind}-{name}")
+        yield pytest.param(suite, name, text, marks=marks, id=f"{type(suite).__name__}-{name}")
 
 
 @pytest.mark.parametrize(("suite", "name", "text"), list(cases()))
 def test_a_broken_worker_fails_the_check(suite: Any, name: str, text: str) -> None:
     with pytest.raises((AssertionError, StepFailedError), match=text):
         getattr(suite, f"test_{name}")()
+
+
+def test_a_worker_process_that_cannot_import_the_class_says_so() -> None:
+    class Inside(Silent):
+        pass
+
+    with pytest.raises(AssertionError, match="Define it at the top level of its module"):
+        Inside().test_worker_killed_between_steps()
 
 
 def test_checks_that_do_not_apply_are_not_made_and_say_why() -> None:

@@ -33,13 +33,13 @@ holdfast/values/code/checker_imports.py
 # a command's: a literal where the command is declared
 holdfast/cli/options.py
 # the command line's: the person who starts the process
-holdfast/serving/worker_process.py
+holdfast/serving/worker_process.py holdfast/testing/conformance/process.py
 # a file that has changed: compiled to find errors, never run
 holdfast/cli/commands/start/reload.py
 # a public name's, a model's: a table in that file
 holdfast/values/code/stub_names.py holdfast/models/providers.py holdfast/agents_sdk/absent_names.py
 # a constant, a class at hand: a loaded module
-holdfast/llama_index/llms/openai.py
+holdfast/llama_index/llms/openai.py holdfast/testing/conformance/lab.py
 """
 """The modules that take a name; above them: whose name, and what bounds it."""
 UNSAFE = {"compile", "pickle.load", "pickle.loads", "marshal.loads", "yaml.load", "shelve.open"}

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+from holdfast.testing.conformance.process import POLL_SECONDS
 from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 from holdfast.testing.fake_api.replies import hang
 from holdfast.testing.fake_api.requests import FakeRequest
 
 LONGEST_SHOWN = 1500
-POLL_SECONDS = 0.02
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -76,6 +76,13 @@ def hold_each_once(api: FakeOpenAI) -> None:
         return True
 
     api.when(is_new, hang())
+
+
+def hold_while(api: FakeOpenAI, condition: Callable[[FakeRequest], bool]) -> Callable[[], None]:
+    """Hold the requests that meet a condition; return a function that ends this."""
+    over = asyncio.Event()
+    api.when(lambda request: not over.is_set() and condition(request), hang())
+    return over.set
 
 
 def bodies(api: FakeOpenAI) -> list[str]:

@@ -5,17 +5,25 @@ from __future__ import annotations
 import atexit
 import functools
 import itertools
+import multiprocessing
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.ephemeral import EphemeralServer, ephemeral_server
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.loop import LoopThread
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.testing.conformance import process as conformance_process
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
+    from multiprocessing.process import BaseProcess
 
 STOP_SECONDS = 20.0
 
@@ -39,10 +47,32 @@ class Bench:
         self.client: Client
         self.loop.run(self._start())
         atexit.register(self._stop)
+        # One process has imported everything and forks, so that a worker starts at once. It has no
+        # threads, so forking is safe.
+        self._context: ForkServerContext | SpawnContext
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            self._context = multiprocessing.get_context("forkserver")
+            self._context.set_forkserver_preload([conformance_process.__name__, "openai"])
+        else:
+            self._context = multiprocessing.get_context("spawn")
 
-    def app(self) -> str:
-        """Return the name of an app for one check alone."""
-        return f"k{next(self._numbers)}"
+    @property
+    def server(self) -> ServerInfo:
+        """Address of the server."""
+        return self._server.info
+
+    def home(self) -> tuple[str, Path]:
+        """Return the name of an app, and a directory, for one check alone."""
+        name = f"k{next(self._numbers)}"
+        directory = Path(self._directory.name) / name
+        directory.mkdir()
+        return name, directory
+
+    def start_process(self, job: conformance_process.Job) -> BaseProcess:
+        """Start a worker process."""
+        process = self._context.Process(target=conformance_process.serve, args=(job,), daemon=True)
+        process.start()
+        return process
 
     async def _start(self) -> None:
         self._server = await ephemeral_server()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
@@ -17,9 +18,9 @@ from holdfast.models.openai.responses import ResponsesModel
 from holdfast.serving.activities import Activities
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.task.data.calls import Approval
-from holdfast.testing.conformance.agent import AGENT, Notebook, Suite, make_agent
-from holdfast.testing.conformance.asserts import until
+from holdfast.testing.conformance.asserts import check, until
 from holdfast.testing.conformance.bench import shared_bench
+from holdfast.testing.conformance.process import AGENT, Job, Notebook, Suite, make_agent
 from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 from holdfast.testing.fake_api.script import Place
 from holdfast.values.base import Json
@@ -30,6 +31,11 @@ from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.requests.events import EventMailbox
 from holdfast.workflows.session import Session
 
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+# Long, though two checks wait for it: on a busy machine a live process must not count as lost.
+HEARTBEAT_SECONDS = 10.0
 FEW_EVENTS = 50
 MANY_EVENTS = 60
 MOST_STEPS = 50
@@ -105,8 +111,8 @@ class Lab:
             roll_events: As for AgentRunner.
         """
         self.bench = shared_bench()
-        self.app = self.bench.app()
-        self.book = Notebook()
+        self.app, self.home = self.bench.home()
+        self.book = Notebook(self.home)
         self.api = api
         self.worker = worker
         self.agent: Agent = make_agent(
@@ -117,10 +123,13 @@ class Lab:
             app=self.app,
             client=self.bench.client,
             archive=self.bench.archive,
+            heartbeat=HEARTBEAT_SECONDS,
             roll_events=roll_events,
         )
         self.tasks: list[str] = []
+        self._suite = suite
         self._resources = AsyncExitStack()
+        self._processes: list[BaseProcess] = []
 
     # ---- workers
 
@@ -141,8 +150,58 @@ class Lab:
             )
         )
 
+    async def serve_apart(self) -> BaseProcess:
+        """Start a worker in a process of its own and wait until it serves."""
+        kind = type(self._suite)
+        if "<locals>" in kind.__qualname__:
+            raise AssertionError(
+                f"{kind.__qualname__} is defined inside a function, so that a worker process that"
+                " can be killed could not import it. Define it at the top level of its module."
+            )
+        job = Job(
+            server=self.bench.server,
+            archive=str(self.bench.archive.url),
+            app=self.app,
+            base_url=self.api.base_url,
+            home=str(self.home),
+            module=kind.__module__,
+            file=source_of(kind),
+            qualname=kind.__qualname__,
+        )
+        process = await asyncio.to_thread(self.bench.start_process, job)
+        self._processes.append(process)
+
+        async def serving() -> bool:
+            check(
+                process.exitcode is None,
+                f"The worker process of the suite did not start.\n{self._log()}",
+            )
+            return (self.home / "serving").exists()
+
+        await until(serving)
+        return process
+
+    def _log(self) -> str:
+        """Return the end of what the worker process has printed."""
+        log = self.home / "process.log"
+        if not log.exists():  # it ended before logging began: its output is on the terminal
+            return (
+                "It printed nothing of its own; see what multiprocessing says of the main module."
+            )
+        return log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+    async def kill(self, process: BaseProcess) -> None:
+        """Kill a worker process, as `kill -9` does, and wait until it is gone."""
+        process.kill()
+        await asyncio.to_thread(process.join)
+
     async def close(self) -> None:
-        """Stop the worker; nothing outlives a check."""
+        """Stop the workers; nothing outlives a check."""
+        self.book.let_go()
+        for process in self._processes:
+            process.kill()
+            await asyncio.to_thread(process.join)
+            process.close()
         await self._resources.aclose()
 
     # ---- tasks
@@ -164,7 +223,7 @@ class Lab:
             queue=[step.wire() for step in queue],
             extra_state=(await self.runner.get_task(task)).extra_state,
             transcript=[message.wire() for message in await self.runner.transcript(task)],
-            kept=sorted(self.book.kept),
+            kept=self.book.kept(),
         )
 
     async def mark(self, story: Story) -> None:
@@ -212,6 +271,24 @@ class Lab:
         """Count the runs of a task's workflow."""
         return len(await self.histories(task.task_id))
 
+    async def until_still(self, task: Task) -> None:
+        """Wait until a task does nothing but hold requests and calls of `note`.
+
+        An answer in transit from the model to the history is lost with its worker and paid for
+        again; no check covers that.
+        """
+        handle = self.bench.client.get_workflow_handle(task.task_id)
+
+        async def still() -> bool:
+            held = self.api.held + self.book.held  # before the look: it only grows
+            found = (await handle.describe()).raw_description
+            pending = found.pending_activities
+            if found.HasField("pending_workflow_task"):  # more may be about to begin
+                return False
+            return 0 < len(pending) == held
+
+        await until(still)
+
     async def histories(self, workflow_id: str) -> list[WorkflowHistory]:
         """Fetch the histories of a workflow's runs, newest first."""
         found: list[WorkflowHistory] = []
@@ -243,3 +320,8 @@ class Lab:
         for each in histories:
             await replayer.replay_workflow(each)
         return len(histories)
+
+
+def source_of(kind: type) -> str:
+    """Return the file in which a class is defined, or an empty text."""
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""

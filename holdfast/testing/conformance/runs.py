@@ -133,14 +133,15 @@ class Surface(ABC):
 
     @asynccontextmanager
     async def lab(
-        self, *, worker: AgentWorker | None = None, **options: Any
+        self, *, worker: AgentWorker | None = None, serve: bool = True, **options: Any
     ) -> AsyncGenerator[Lab]:
         """Make an app with a worker; check afterwards that its histories replay."""
         async with AsyncExitStack() as stack:
             api = await stack.enter_async_context(fake_api())
             lab = Lab(self, api, worker or self.make_worker(), **options)
             stack.push_async_callback(lab.close)
-            await lab.serve()
+            if serve:
+                await lab.serve()
             yield lab
             await lab.replay()
 
@@ -173,7 +174,7 @@ class Surface(ABC):
                 story=story,
                 response=response,
                 requests=len(lab.api.requests),
-                kept=sorted(lab.book.kept),
+                kept=lab.book.kept(),
                 left=lab.api.left,
                 input=self.make_input(word),
             )
@@ -189,7 +190,7 @@ class Surface(ABC):
             sorted(output_texts(wanted.story.outputs)),
             "The steps' outputs differ.",
         )
-        check_same(sorted(lab.book.kept), wanted.kept, "What the tool wrote down differs.")
+        check_same(lab.book.kept(), wanted.kept, "What the tool wrote down differs.")
 
     async def decide(
         self, lab: Lab, task: Task, decide: Callable[[Any], Coroutine[Any, Any, object]]
