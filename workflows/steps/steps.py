@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -380,14 +380,11 @@ class Steps:
         # A unit that ignored its cancellation may have left its numbers.
         core.lanes.clear()
 
-        def idle() -> list[OpenState]:
-            return [c for c in core.ledger.s.opens if c.n not in lanes and core.agenda.goes(c)]
-
         def has_news() -> bool:
             if any(map(IS_DONE, lanes.values())):
                 return True
             agenda, rounds = core.agenda, core.requests.waiting["round"]
-            wanted = bool(idle()) or agenda.retries or bool(rounds and agenda.new_round)
+            wanted = any(self._idle(lanes)) or agenda.retries or bool(rounds and agenda.new_round)
             return (wanted or bool(agenda.next_steps())) and not core.leaves_steps()
 
         try:
@@ -396,7 +393,7 @@ class Steps:
                 # step that can go on has exactly one lane.
                 if not core.leaves_steps():
                     self._take_steps()
-                    for current in idle():
+                    for current in [*self._idle(lanes)]:
                         lanes[current.n] = begin(self._lane(current.n, work))
                         core.lanes.add(current.n)
                 if not lanes:
@@ -416,6 +413,12 @@ class Steps:
                 lane.cancel()
             await asyncio.gather(*lanes.values(), return_exceptions=True)
             raise
+
+    def _idle(self, lanes: Collection[int]) -> Iterator[OpenState]:
+        """Yield the open steps that can be taken further, and have no lane."""
+        for current in self._core.ledger.s.opens:
+            if current.n not in lanes and self._core.agenda.goes(current):
+                yield current
 
     async def _lane(self, n: int, work: Work) -> None:
         """Take one step to its end, or to a decision or failure that it waits with."""
