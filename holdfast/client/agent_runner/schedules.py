@@ -187,15 +187,25 @@ class TaskScheduling(TaskCreation):
                     f"There is a schedule {shown(name)} already. Delete it, choose another name, or"
                     " give it these settings with exist_ok=True."
                 ) from None
-            await self._schedule(wanted)
-
-            def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
-                made.state = found.description.schedule.state
-                return temporal.ScheduleUpdate(made, search_attributes=own)
-
-            with server_errors():
-                await self.client.get_schedule_handle(wanted).update(replaced)
+            await self._replace(wanted, made, own)
         return await self._schedule(wanted)
+
+    async def _replace(
+        self, wanted: str, made: temporal.Schedule, own: TypedSearchAttributes
+    ) -> None:
+        """Give a schedule these settings; its pause stays.
+
+        Raises:
+            NotFoundError: The schedule of this id begins other workflows.
+        """
+        await self._schedule(wanted)
+
+        def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
+            made.state = found.description.schedule.state
+            return temporal.ScheduleUpdate(made, search_attributes=own)
+
+        with server_errors():
+            await self.client.get_schedule_handle(wanted).update(replaced)
 
     async def list_schedules(self) -> list[Schedule]:
         """List the schedules of this app by name, each with its next times.
