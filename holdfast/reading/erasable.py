@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import record_digest
 from holdfast.task.data.wire import ErasedTurn, Erasure, Kind
 from holdfast.task.mailbox import WAITS, mailbox_id
-from holdfast.values.base import Value
+from holdfast.values.base import Json, Value
 from holdfast.values.checks.gate import as_object, as_text, data_of, is_object
 from holdfast.values.checks.ids import is_nested, is_session, outermost, queue_in, session_name
 from holdfast.values.code.some_at_once import some_at_once
@@ -193,13 +193,6 @@ async def plan_erasure(
     # Not a session's own queue: its worker process may serve sessions alone.
     first, agent = next(((each, head.agent) for each, head in closure.heads.items()), ("", ""))
     queue = await reader.presence.queue_if_known(first) if first else ""
-    boxes = set[str]()
-    for each, event in closure.waits:
-        own = await reader.presence.queue_if_known(each) or queue_in(
-            as_text(records[each].get("app")), queue_for(closure.heads[each].agent)
-        )
-        with suppress(InvalidArgumentError):  # a call that was refused for it
-            boxes.add(mailbox_id(own, event))
     erasure = Erasure(
         task=await erased_as(reader.archive, kind, name),
         kind=kind,
@@ -207,7 +200,7 @@ async def plan_erasure(
         sessions=tuple(sessions),
         records={each: record_digest(data) for each, data in records.items() if data},
         turns=tuple(each for each in turns if each is not None and each.session not in sessions),
-        mailboxes=tuple(sorted(boxes)),
+        mailboxes=await _mailboxes(reader, closure, records, queue_for),
         unread=tuple(unread),
         held_by=tuple(sorted(held_by)),
         by=by,
@@ -216,6 +209,23 @@ async def plan_erasure(
         queue=queue or queue_for(agent),
     )
     return Plan(erasure, tuple(closure.opens), closure.forks)
+
+
+async def _mailboxes(
+    reader: Reader,
+    closure: _Closure,
+    records: Mapping[str, Mapping[str, Json]],
+    queue_for: Callable[[str], str],
+) -> tuple[str, ...]:
+    """Return the ids of the mailboxes whose events tasks have waited for, sorted."""
+    found = set[str]()
+    for each, event in closure.waits:
+        own = await reader.presence.queue_if_known(each) or queue_in(
+            as_text(records[each].get("app")), queue_for(closure.heads[each].agent)
+        )
+        with suppress(InvalidArgumentError):  # a call that was refused for it
+            found.add(mailbox_id(own, event))
+    return tuple(sorted(found))
 
 
 class _Closure(NamedTuple):
