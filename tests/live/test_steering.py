@@ -50,6 +50,19 @@ async def test_what_is_asked_after_an_undo_follows_the_note_of_it(rig: Rig, how:
     assert kept == ["q", "1", "g", "3"]
 
 
+async def test_after_a_dropped_follow_up_the_next_queued_one_is_asked(rig: Rig) -> None:
+    runner = await rig.make()
+    rig.model.add("1", "2")
+    task = await step_a_task(runner)
+    for text in ("f", "g"):
+        await runner.give_feedback(task, text, when="queued", by="ann")
+    [step] = await runner.get_upcoming_steps(task)
+    await runner.drop_step(task, step, by="ann")
+    assert [step.input for step in await runner.get_upcoming_steps(task)] == ["g"]
+    assert str(await runner.run_task(task)) == "2"
+    await rig.assert_replays()
+
+
 async def _asks(question: str, ctx: StepContext) -> str:
     return (await ctx.call_model()).text
 

@@ -405,6 +405,8 @@ class Commands:
             core.hold_children()
         if command.verb == "configure" and not reason:
             core.children.configure(command.by)
+        if core.ledger.s.answered and core.ledger.s.followups and workflow.patched("after-drop"):
+            core.ledger.queue.follow_up()
         return reason
 
     def _report(self, report: ChildReport) -> None:
