@@ -8,12 +8,19 @@ from typing import Annotated
 import typer
 
 
-def _or_user(given: str) -> str:
-    """Return a name as it is given, else that of the user of this computer."""
+def _or_user(ctx: typer.Context, given: str) -> str:
+    """Return a name as it is given, else that of the user of this computer.
+
+    Raises:
+        BadParameter: The name is empty, as of a variable that is not set.
+    """
     import getpass
 
     if given:
         return given
+    source = ctx.get_parameter_source("by")
+    if source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter("it is empty. Name who asks, or leave --by out for yourself.")
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container without names

@@ -331,5 +331,4 @@ def _read_result(message: Message) -> Number | str:
 
 def _mark(request: ModelRequest) -> str:
     """Return a short mark of the conversation: each call of it gets an id of its own."""
-    messages = [message.wire() for message in request.messages]
-    return digest(canonical(messages))[:12]
+    return digest(canonical([message.wire() for message in request.messages]))[:12]

@@ -169,8 +169,7 @@ def to_error(
             verdict.guardrail_result = tripped_result(failure)
         return verdict
     if failure.type == TaskClosedError.__name__:
-        text = f"Task {task_id!r} is closed: it can be read, not changed."
-        return TaskClosedError(text)
+        return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")
     if failure.type in REFUSALS and isinstance(kind, type):
         refused: HoldfastError = kind(failure.message, remedy=failure.remedy)
         return refused

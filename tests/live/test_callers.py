@@ -101,3 +101,22 @@ async def test_another_input_under_the_same_id_is_an_error_that_shows_both(rig: 
         await runner.create_task("What is 6 * 7?", task_id=task_id, session="ann", exist_ok=True)
     with pytest.raises(TaskExistsError, match="exists already and was left untouched"):
         await runner.create_task("q", task_id=task_id)
+
+
+async def test_the_same_task_of_another_tenant_is_not_returned(rig: Rig) -> None:
+    agent = rig.agent(worker=Counting(1))
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-a"
+    asked: dict[str, Any] = {"task_id": task_id, "exist_ok": True}
+    made = await runner.create_task("q", tenant="acme", **asked)
+    assert (await runner.create_task("q", tenant="acme", **asked)).task_id == made.task_id
+    ways: tuple[Awaitable[object], ...] = (
+        runner.create_task("q", tenant="other", **asked),
+        runner.create_task("q", **asked),
+        runner.chat("q", **asked),
+        Runner.run(agent, "q", runner=runner, **asked),
+    )
+    for way in ways:
+        with pytest.raises(TaskExistsError, match=r"left untouched\. Choose"):
+            await way
+    assert (await runner.get_task(task_id)).steps == 0

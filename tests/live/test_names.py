@@ -132,6 +132,7 @@ async def test_a_session_is_one_for_all_agents(local: AgentRunner) -> None:
 async def test_what_can_be_no_name_is_refused_before_anything_begins(local: AgentRunner) -> None:
     odd: tuple[Any, ...] = ("n" * 1000, "", "\n", "a\x00b", "a\ud800b", 7, b"s")
     nested = [local.session("s1").id, "t~0.1.0.0", "holdfast~archive"]
+    selectors = ["session:s1", "person:kim", "task:a"]
     before = {each.task_id for each in await local.list_tasks()}
     for name in odd:
         with pytest.raises(InvalidArgumentError, match="app"):
@@ -142,7 +143,7 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
             await local.chat("q", session=name)
         with pytest.raises(UserError, match="session"):
             await Runner.run(saying("carl"), "q", session=name, runner=local)
-    for name in (*odd, "a\x1b[0m", ".", "..", *nested):
+    for name in (*odd, "a\x1b[0m", ".", "..", *nested, *selectors):
         with pytest.raises(InvalidArgumentError, match=r"task_id|may not have the character '~'"):
             await local.create_task("q", task_id=name)
     for name in nested:

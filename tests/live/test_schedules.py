@@ -82,6 +82,8 @@ async def test_a_task_whose_time_comes_while_the_one_before_is_open_is_skipped_a
     assert (resumed.paused, bool(resumed.next)) == ("", True)
     with pytest.raises(InvalidArgumentError, match="exist_ok=True"):
         await runner.add_schedule(name, "count", every="1 h")
+    with pytest.raises(InvalidArgumentError, match="taken by another tenant's"):
+        await runner.add_schedule(name, "count", every="1 h", exist_ok=True, tenant="other")
     day = timedelta(days=1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     await runner.backfill_schedule(name, start, start + 2 * day)
@@ -122,6 +124,9 @@ async def test_a_schedule_of_other_workflows_is_left_alone(rig: Rig) -> None:
         ([], "UTC", "names no time"),
         ("Mon 09:00", "Mars/Olympus", "no time zone"),
         ("99 9 * * *", "UTC", "refused"),
+        ("0 0 31 2 *", "UTC", "never comes"),
+        (["day 09:00", "0 0 31,30-31 02,Feb *"], "UTC", "never comes"),
+        ("0 0 31 4,6,sep,11 mon", "UTC", "never comes"),
     ],
 )
 async def test_what_is_no_time_is_refused_in_words(

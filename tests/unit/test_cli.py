@@ -100,6 +100,12 @@ def test_an_option_of_the_desk_holds_for_the_commands_below_it(
     assert "ann" not in run(app, ["desk", *place, "token", "list", "--tokens", "other"]).output
 
 
+def test_an_empty_name_of_who_asks_is_not_the_user_s() -> None:
+    failed = CliRunner().invoke(app, ["pause", "t", "--by", ""])
+    assert failed.exit_code == 2
+    assert "it is empty. Name who asks" in failed.output
+
+
 def test_no_option_takes_an_api_key() -> None:
     names = {name for command in get_command(app).commands.values() for name in options(command)}  # type: ignore[attr-defined]
     assert "--address" in names

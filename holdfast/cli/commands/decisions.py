@@ -90,8 +90,7 @@ def parse_arguments(text: str, what: str = "The arguments") -> dict[str, Json]:
     except (ValueError, RecursionError) as cause:
         raise InvalidArgumentError(f"{what} must be a JSON object: {cause}") from cause
     if not isinstance(data, dict):
-        msg = f"{what} must be a JSON object, not {type(data).__name__}."
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(f"{what} must be a JSON object, not {type(data).__name__}.")
     return cast("dict[str, Json]", data)
 
 

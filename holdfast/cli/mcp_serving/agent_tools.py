@@ -362,8 +362,7 @@ def _read(given: Mapping[str, Json]) -> tuple[str, str]:
     """
     for name in ("message", "task_id"):
         if not isinstance(given.get(name), str | None):
-            msg = f"`{name}` must be a text; it was {shown(given[name])}."
-            raise MCPError(INVALID_PARAMS, msg)
+            raise MCPError(INVALID_PARAMS, f"`{name}` must be a text; it was {shown(given[name])}.")
     return given.get("message") or "", given.get("task_id") or ""
 
 

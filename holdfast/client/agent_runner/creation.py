@@ -202,8 +202,7 @@ class TaskReading(RunnerBase):
         if part.stored is None:
             return Image.from_url(part.url, detail=part.detail)
         ref = (await checked(part, self.archive)).stored or part.stored
-        data = await self.archive.aget(ref.sha256)
-        return Image.from_bytes(data, detail=part.detail)
+        return Image.from_bytes(await self.archive.aget(ref.sha256), detail=part.detail)
 
     async def response(self, task: TaskLike) -> AgentResponse:
         """Return the answer of a finalized task.
@@ -536,9 +535,11 @@ class TaskCreation(TaskReading):
         """Return the task that exists under an id.
 
         Raises:
-            TaskExistsError: It began with another input, agent or session.
+            TaskExistsError: It began with another input, agent or session, or is another tenant's.
         """
         task, head = await self._read.task(task_id), await self._read.head(task_id)
+        if head.tenant != given.head.tenant:  # nothing of it is shown
+            raise TaskExistsError(task_id)
         sessions = (head.session, given.head.session)
         known, wanted = (each.name if each else "" for each in sessions)
         pairs: dict[str, tuple[object, object]] = {

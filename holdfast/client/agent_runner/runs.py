@@ -129,8 +129,7 @@ class TaskRuns(TaskCreation):
             return nullcontext()
         handlers: list[EventHandler] = [] if on_event is None else [on_event]
         handlers += [print_event] if self._verbose else []
-        follower = Follower(self._read, self.response, task_id)
-        return told(follower, handlers, afresh=afresh)
+        return told(Follower(self._read, self.response, task_id), handlers, afresh=afresh)
 
     async def run_steps_in_queue(
         self,

@@ -42,6 +42,10 @@ Positive = Annotated[timedelta, Field(gt=timedelta())]
 
 _CLOCK = re.compile(r"(\S+) (\d\d?):(\d\d)")
 _CRON_FIELDS = 5
+_DAYS: dict[str, int] = {"2": 29, "feb": 29} | dict.fromkeys(
+    ["4", "6", "9", "11", "apr", "jun", "sep", "nov"], 30
+)
+"""Month to the last day that it may have, but for those of 31 days."""
 
 
 class Schedule(Value):
@@ -176,8 +180,7 @@ class TaskScheduling(TaskCreation):
                 overlap=temporal.ScheduleOverlapPolicy[overlap.upper()], catchup_window=catch_up
             ),
         )
-        whose = [SearchAttributePair(HF_TENANT, tenant)] if tenant else []
-        own = TypedSearchAttributes(whose)
+        own = TypedSearchAttributes([SearchAttributePair(HF_TENANT, tenant)] if tenant else [])
         try:
             with server_errors():
                 await self.client.create_schedule(wanted, made, search_attributes=own)
@@ -197,10 +200,14 @@ class TaskScheduling(TaskCreation):
 
         Raises:
             NotFoundError: The schedule of this id begins other workflows.
+            InvalidArgumentError: It is another tenant's.
         """
         await self._schedule(wanted)
 
         def replaced(found: temporal.ScheduleUpdateInput) -> temporal.ScheduleUpdate:
+            if found.description.typed_search_attributes.get(HF_TENANT) != own.get(HF_TENANT):
+                msg = f"The name {shown(wanted)} is taken by another tenant's. Choose another one."
+                raise InvalidArgumentError(msg)
             made.state = found.description.schedule.state
             return temporal.ScheduleUpdate(made, search_attributes=own)
 
@@ -224,8 +231,7 @@ class TaskScheduling(TaskCreation):
                 read.extend([] if found is None else [found])  # deleted meanwhile
 
         await some_at_once(look, every)
-        own = (each for each in read if each.app == self.app)
-        return sorted(own, key=lambda each: each.name)
+        return sorted((each for each in read if each.app == self.app), key=lambda each: each.name)
 
     async def pause_schedule(self, name: str, reason: str = "", by: str = "") -> None:
         """Begin no further task of a schedule; what is missed meanwhile is not begun later.
@@ -241,8 +247,7 @@ class TaskScheduling(TaskCreation):
         check_arguments(TaskScheduling.pause_schedule, reason=reason)
         who = check_by(by) or "somebody"
         with server_errors():
-            handle = await self._handle(name)
-            await handle.pause(note=f"{who}: {reason}" if reason else who)
+            await (await self._handle(name)).pause(note=f"{who}: {reason}" if reason else who)
 
     async def resume_schedule(self, name: str, by: str = "") -> None:
         """End the pause of a schedule.
@@ -485,8 +490,12 @@ def _cron(given: str) -> str:
     if clock := _CLOCK.fullmatch(given):
         days = "*" if clock[1] == "day" else re.sub("(?i)-sun", "-Sat,Sun", clock[1])
         return f"{int(clock[3])} {int(clock[2])} * * {days} #{given}"
-    if len(given.split()) != _CRON_FIELDS:
+    if len(fields := given.split()) != _CRON_FIELDS:
         raise _no_time(given)
+    first = min(int(re.split(r"\D", day)[0] or 1) for day in fields[2].split(","))
+    months = [re.sub("^0+", "", month).lower() for month in fields[3].split(",")]
+    if first > max(_DAYS.get(month, 31) for month in months):
+        raise InvalidArgumentError(f"every={shown(given)} never comes: no such month has that day.")
     return f"{given} #{given}"
 
 

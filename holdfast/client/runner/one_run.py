@@ -318,8 +318,7 @@ class _Run:
         )
         if before is not None:
             await notifier.look(notifies=False)
-        running = self._until_rest(work)
-        return await notifier.notify_during(running, self._abandon, self._is_started)
+        return await notifier.notify_during(self._until_rest(work), self._abandon, self._is_started)
 
     async def _until_rest(self, work: Coroutine[Any, Any, None]) -> Recorded:
         """Wait until the run is over or needs a person, and read it.

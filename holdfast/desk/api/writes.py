@@ -219,8 +219,7 @@ async def drop_step(
 ) -> Receipt:
     """Take a queued step out of the queue."""
     by = await asked.may("drop_step", task_id)
-    why = body.reason if body else ""
-    return await asked.runner.drop_step(task_id, step_id, by, reason=why)
+    return await asked.runner.drop_step(task_id, step_id, by, reason=body.reason if body else "")
 
 
 @writes.post("/tasks/{task_id:path}/undo")

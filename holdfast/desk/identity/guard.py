@@ -211,8 +211,7 @@ class Guard:
 
     def person(self, visitor: Identity, runner: AgentRunner) -> Person:
         """Return a visitor as the rules of tools see them: with all of their groups."""
-        groups = visitor.groups | {*runner.roles_of(visitor.name)}
-        return Person(visitor.name, sorted(groups))
+        return Person(visitor.name, sorted(visitor.groups | {*runner.roles_of(visitor.name)}))
 
     async def ensure(self, visitor: Identity, verb: Verb, subject: str) -> None:
         """Return if an identity may do this.

@@ -184,8 +184,7 @@ class ChatCompletionsModel(OpenAIModel):
         return CompletionStream(tell)
 
     def _read(self, body: dict[str, Json], request_id: str | None) -> ModelAnswer:
-        whole = as_streamed(body) or body
-        return read_answer(whole, model=self._name, request_id=request_id)
+        return read_answer(as_streamed(body) or body, model=self._name, request_id=request_id)
 
     def _stream_options(self, request: ModelRequest) -> dict[str, Json]:
         tells_usage = request.settings.include_usage is not False

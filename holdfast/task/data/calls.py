@@ -442,8 +442,7 @@ class Outcome(Value):
 
 def not_run(calls: Iterable[ToolCall], reason: str) -> tuple[Message, ...]:
     """Answer calls that were not run, for a reason that the model reads."""
-    outcome = Outcome(content=reason, is_error=True)
-    return tuple(outcome.message(call) for call in calls)
+    return tuple(Outcome(content=reason, is_error=True).message(call) for call in calls)
 
 
 class Begun(Value):

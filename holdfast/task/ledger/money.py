@@ -150,8 +150,7 @@ class Money:
     @property
     def lost(self) -> Decimal:
         """The most that lost calls can have cost, in this task and its children."""
-        children = self._s.children.values()
-        return sum((child.lost for child in children), self._s.costs.lost)
+        return sum((child.lost for child in self._s.children.values()), self._s.costs.lost)
 
     def exceeded(self, *, now: float, n: int = 0) -> str:
         """Say which part of the budget is used up, or empty.

@@ -124,14 +124,18 @@ def check_new_id(given: object) -> str:
 
     Raises:
         InvalidArgumentError: As for `check_name`, or it has the character of derived ids, or no
-            address can name it.
+            address can name it, or it reads as the selector of another thing.
     """
     if given in (".", ".."):
         raise InvalidArgumentError(
             f"task_id may not be {given!r}: browsers and HTTP clients take it out of an address, so"
             " that the desk could not show the task. Add a letter or a digit."
         )
-    return _without_made("task_id", check_name("task_id", given))
+    name = check_name("task_id", given)
+    if kind := re.match("(task|session|person):", name):
+        msg = f"task_id may not begin with {kind[0]!r}, which says what to erase or to hold."
+        raise InvalidArgumentError(msg)
+    return _without_made("task_id", name)
 
 
 def check_app(given: object) -> str:
@@ -316,8 +320,7 @@ def nested_id(task_id: str, place: tuple[int, ...]) -> str:
     if len(name) <= LONGEST_ID:
         return name
     first = outermost(task_id)[:LONGEST_NAME]
-    sha256 = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{first}{MADE}{sha256[:32]}"
+    return f"{first}{MADE}{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def task_of(approval_id: str) -> str:

@@ -180,8 +180,7 @@ def _class_of(
     bases = [kind, *(each for each in kinds if not issubclass(kind, each))]
     kept = [each for each in bases if not any(o is not each and issubclass(o, each) for o in bases)]
     members = {"__module__": kind.__module__, "__str__": _text, "__doc__": kind.__doc__}
-    made: Any = type(kind.__name__, tuple(kept), members)
-    return cast("type[StepFailedError]", made)
+    return cast("type[StepFailedError]", type(kind.__name__, tuple(kept), members))
 
 
 def _text(error: Any) -> str:

@@ -137,8 +137,7 @@ async def _of_session(engine: Engine, name: str, app: str | None) -> tuple[list[
     state = await runner.reader.session(runner.session(name).id)
     tasks = await committing_tasks(runner.archive, state)
     if not tasks:
-        msg = f"Session {name!r} has no turns of tasks."
-        raise NotFoundError(msg, remedy=TURNLESS)
+        raise NotFoundError(f"Session {name!r} has no turns of tasks.", remedy=TURNLESS)
     held = {each.task for each in await turns(runner.archive, state)}
     return [each for each in tasks if each in held], [each for each in tasks if each not in held]
 

@@ -66,8 +66,7 @@ async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | Non
 async def turns_of(runner: AgentRunner, name: str) -> list[CommitRef]:
     """Return the turns of a session, oldest first."""
     id_ = runner.session(name).id
-    state = await runner.reader.session(id_)
-    return await turns(runner.archive, state)
+    return await turns(runner.archive, await runner.reader.session(id_))
 
 
 async def _messages(common: Common, runner: AgentRunner, name: str, app: str) -> ExitCode:

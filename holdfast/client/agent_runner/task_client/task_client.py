@@ -137,8 +137,7 @@ class Caller:
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
-        loop = asyncio.get_running_loop()
-        self._resting[task_id] = loop.call_later(REST_SECONDS, send)
+        self._resting[task_id] = asyncio.get_running_loop().call_later(REST_SECONDS, send)
 
     def follow(self, task_id: str, *, forget: bool = False) -> None:
         """Take back what was to be acknowledged: a request follows, which does it.
