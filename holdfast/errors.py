@@ -210,7 +210,10 @@ class CommandRefusedError(HoldfastError):
 
     Attributes:
         is_decided: Whether that reason names the decision that the approval has already.
+        is_repeated: Whether its `request_id` had been given to another command, which was obeyed.
     """
+
+    is_repeated = False
 
     def __init__(self, message: str, *, is_decided: bool = False, remedy: str = "") -> None:
         """Keep the fact next to the text."""

@@ -169,8 +169,7 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     began = now()
     while True:
         try:
-            label = step_label(ledger, n)
-            return await _asking(ledger, n, "step", sent, Advanced, summary=label)
+            return await _asking(ledger, n, "step", sent, Advanced, summary=step_label(ledger, n))
         except ActivityError as error:
             if not is_lost(error) or ledger.find(n) is None:
                 raise
@@ -192,8 +191,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
     A lost worker is not a failed attempt, as in `advance`.
     """
     sent = GuardInput(step=ledger.advance_input(n, now=now), rule=due.rule, i=due.i)
-    label = f"{due.rule.name}, step {n}"
-    return await _asking(ledger, n, "guard", sent, GuardFound, summary=label)
+    return await _asking(ledger, n, "guard", sent, GuardFound, summary=f"{due.rule.name}, step {n}")
 
 
 async def _asking(

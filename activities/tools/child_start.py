@@ -88,8 +88,7 @@ class NestingActivities(TaskActivities):
         with typed_failures():
             async with heartbeats():
                 entries = await read_archived(self._source.archive, given.segment)
-                names = _nested(entries)
-                await some_at_once(partial(_end, given), names, AT_ONCE)
+                await some_at_once(partial(_end, given), _nested(entries), AT_ONCE)
 
     async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
         """End a call whose task cannot begin, as any tool's call that has failed."""

@@ -237,8 +237,7 @@ async def add_hold(
         at=time.time(),
         reason=reason,
     )
-    data = signed(made.wire(), made.id, HOLD)
-    await archive.acreate_record(record_name(HOLDS, made.id), data)
+    await archive.acreate_record(record_name(HOLDS, made.id), signed(made.wire(), made.id, HOLD))
     return made
 
 

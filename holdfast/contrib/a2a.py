@@ -52,6 +52,7 @@ from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     ArchiveError,
+    CommandRefusedError,
     ConnectError,
     HoldfastError,
     InvalidArgumentError,
@@ -304,7 +305,11 @@ class _Tasks(RequestHandler):
         # Sent again, it has one effect: it decides nothing that the task asks meanwhile.
         key = names_digest(asked.visitor.key, message.message_id)
         if waits:
-            await _decide(asked, waits, data, text, key)
+            try:
+                await _decide(asked, waits, data, text, key)
+            except CommandRefusedError as error:
+                if not error.is_repeated:
+                    raise
         elif text and data is None:
             by = await asked.may("feedback", task_id)
             await runner.give_feedback(task_id, text, by=by, request_id=key)

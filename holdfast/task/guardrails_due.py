@@ -127,8 +127,7 @@ def _input_digest(ledger: Ledger, current: OpenState) -> str:
     opened = current.open
     stored = opened.stored.sha256 if opened.stored is not None else ""
     images = [image.wire() for image in opened.step.images]
-    asked = [opened.step.input, stored, images, ledger.given.head.history]
-    return digest(canonical(asked))
+    return digest(canonical([opened.step.input, stored, images, ledger.given.head.history]))
 
 
 def _not_passed(

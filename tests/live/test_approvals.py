@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -101,6 +102,31 @@ async def test_of_decisions_that_no_worker_was_up_for_those_before_the_deadline_
     [expired] = [e for e in events if e.kind == "expired"]
     assert expired.time >= asking.time + 5
     assert not await runner.verify(task)
+
+
+async def test_a_request_id_decides_one_thing_and_another_decision_by_it_is_refused(
+    rig: Rig, pay: Tool
+) -> None:
+    runner = await rig.make(pay)
+    rig.model.add(calls([("pay", {"amount": 5}), ("pay", {"amount": 6})]), "done")
+    task, _ = await started(runner)
+    first, second = await asked(runner, task, 2)
+    for _ in range(2):
+        assert (await runner.approve(first, "ann", request_id="r")).status == "applied"
+    ways: tuple[Awaitable[object], ...] = (
+        runner.approve(second, "ann", request_id="r"),
+        runner.approve(first, "ann", {"amount": 7}, request_id="r"),
+        runner.reject(second, "ann", "no", request_id="r"),
+        runner.respond(first, "ann", "by hand", request_id="r"),
+    )
+    for way in ways:
+        with pytest.raises(CommandRefusedError, match="given to an earlier approve") as caught:
+            await way
+        assert caught.value.is_repeated
+    assert await asked(runner, task, 1) == [second]
+    await runner.reject(second, "ann", "no", request_id="s")
+    assert str(await runner.run_task(task)) == "done"
+    assert rig.world.done == ["pay 5"]
 
 
 async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_model(

@@ -165,6 +165,9 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
     await local.give_feedback(task, "more", request_id="r")
     with pytest.raises(CommandRefusedError, match="'r' was given to an earlier feedback"):
         await local.reject(f"{task.task_id}:1", by="ann", reason="no", request_id="r")
+    with pytest.raises(CommandRefusedError, match="'r' was given to an earlier feedback"):
+        await local.give_feedback(task, "less", request_id="r")
+    assert (await local.give_feedback(task, "more", request_id="r", by="kim")).status == "applied"
     assert (await local.get_task(task)).steps == 0
 
 

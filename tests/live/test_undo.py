@@ -68,6 +68,18 @@ async def picture(runner: AgentRunner, task: Task) -> str:
     )
 
 
+async def test_an_id_of_another_request_is_not_answered_as_if_it_had_undone(
+    rig: Rig, book: Tool
+) -> None:
+    runner = await rig.make(book)
+    rig.model.add(call("book", {"city": "rome"}), call("book", {"city": "oslo"}), "done")
+    task = await runner.create_task("q")
+    steps = [(await runner.run_step(task, request_id=f"r{k}")).task_step.step_id for k in range(3)]
+    assert (await runner.undo_step(task, request_id="r0")).steps == (steps[2],)
+    assert (await runner.rewind(task, steps[0], request_id="r0")).steps == (steps[1],)
+    assert (await runner.get_task(task)).steps == 1
+
+
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(
     rig: Rig, book: Tool
 ) -> None:
@@ -85,6 +97,7 @@ async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_
         receipt = await runner.undo_step(task, by="ann", reason="wrong month", request_id=f"u{k}")
         assert receipt.steps == (outputs[k].task_step.step_id,)
         assert receipt == await runner.undo_step(task, request_id=f"u{k}")
+        assert receipt == await runner.undo_step(task, request_id=f"undo::u{k}")
         assert await picture(runner, task) == pictures[k]
         assert (receipt.undone, receipt.remains, receipt.check) == (calls[k], (), ())
     assert rig.world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]

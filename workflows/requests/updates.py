@@ -349,9 +349,10 @@ class Commands:
         # A client sends a command again when it has no receipt. It is obeyed once.
         if got.id and got.id in ledger.log.commands:
             return
-        is_decided = False
+        is_decided, asked = False, ""
         body: dict[str, Json] = {"id": got.id, "verb": got.verb}
         if isinstance(got, Command):
+            asked = got.digest if got.id else ""
             wanted = str(got.body.get("approval", ""))
             found = ledger.asked.find(wanted) if wanted else None
             # What the phase refuses names no decision: only `obey` looks at the approval.
@@ -376,9 +377,8 @@ class Commands:
         if not got.id:  # nobody can ask for its receipt
             return
         status: Literal["applied", "refused"] = "refused" if reason else "applied"
-        ledger.log.receipt(
-            Receipt(id=got.id, verb=got.verb, status=status, reason=reason, is_decided=is_decided)
-        )
+        receipt = Receipt(id=got.id, verb=got.verb, status=status, reason=reason, asked=asked)
+        ledger.log.receipt(receipt.model_copy(update={"is_decided": is_decided}))
         ledger.log.commands.add(got.id)
 
     def _obey(self, command: Command, at: float) -> str:

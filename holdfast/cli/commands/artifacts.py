@@ -50,8 +50,7 @@ async def artifacts_command(
         )
         for each in found
     ]
-    none = f"{task_id} has no artifacts."
-    return output.listed(data, none, COLUMNS, lines, as_json=common.json)
+    return output.listed(data, f"{task_id} has no artifacts.", COLUMNS, lines, as_json=common.json)
 
 
 def _write(data: bytes, out: Path | None) -> ExitCode:

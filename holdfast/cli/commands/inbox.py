@@ -129,8 +129,7 @@ class _Sweep:
                 return await self._gone(shown.approval)
             output.say(f"error: {error}", style="red")
             return None
-        done = DONE.get(choice.verb, choice.verb)
-        self._print(shown, done, receipt.status, decision)
+        self._print(shown, DONE.get(choice.verb, choice.verb), receipt.status, decision)
         return "decided" if choice.verb in DONE else "skipped"
 
     def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:

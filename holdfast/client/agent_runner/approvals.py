@@ -428,5 +428,4 @@ def _parts(approval: ApprovalLike) -> tuple[str, str]:
     if not isinstance(given, Approval | str):
         msg = f"approval must be an Approval or its id; it was {shown(given)}."
         raise InvalidArgumentError(msg)
-    wanted = given if isinstance(given, str) else given.id
-    return approval_parts(wanted)
+    return approval_parts(given if isinstance(given, str) else given.id)

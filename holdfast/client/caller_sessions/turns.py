@@ -93,8 +93,7 @@ class _Writing:
             if have < len(self._items):
                 await self._store.add(self._items[have:])
         except Exception:
-            failed = claim.model_copy(update={"failed": True})
-            await self._put(number, failed)
+            await self._put(number, claim.model_copy(update={"failed": True}))
             raise
         await self._archive.aput_record(turn_name(self._task_id, "done"), {})
         return True

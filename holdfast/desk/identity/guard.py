@@ -93,8 +93,7 @@ class Proxy:
         named = [role.strip() for role in given.split(",") if role.strip()]
         roles = frozenset(named) or self.roles
         tenant = headers.get(self.tenant_header, "") if self.tenant_header else EVERY
-        own = "" if tenant == EVERY else check_tenant(tenant)
-        return Identity(name, roles, "proxy", own)
+        return Identity(name, roles, "proxy", "" if tenant == EVERY else check_tenant(tenant))
 
 
 class Guard:

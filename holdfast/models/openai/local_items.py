@@ -119,8 +119,7 @@ def result_item(stub: Item, message: Message, written: Json) -> Item:
     match stub["type"]:
         case "shell_call_output":
             told = {} if failed else shell_told(message.text)
-            plain = _plain_output(message.text, failed=failed)
-            return {**stub, **(told or {"output": [plain]})}
+            return {**stub, **(told or {"output": [_plain_output(message.text, failed=failed)]})}
         case "apply_patch_call_output":
             status = "failed" if failed else "completed"
             return {**stub, "status": status, **({"output": message.text} if message.text else {})}

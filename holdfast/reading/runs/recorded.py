@@ -158,8 +158,7 @@ async def _call(call: StepCall, adds: Sequence[Message], text: ReadText) -> Step
     said = adds[outcome.at] if outcome.at is not None else await resolve_message(message, text)
     if said is call.said and said.content is outcome.content:
         return call
-    whole = outcome.model_copy(update={"content": said.content})
-    return replace(call, outcome=whole, said=said)
+    return replace(call, outcome=outcome.model_copy(update={"content": said.content}), said=said)
 
 
 def _with(of: PartT, **found: Any) -> PartT:

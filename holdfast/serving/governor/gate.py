@@ -342,8 +342,7 @@ class Gates:
                 gates[""] = Gate(self.budgets, own, self._worker)
             # Without governors no call is made.
             for queue in [QUEUE] * bool(self.providers) + [TENANTS] * bool(self.budgets):
-                run = serve(own, queue, self._stop, **served)
-                self._runs.append(asyncio.create_task(run))
+                self._runs.append(asyncio.create_task(serve(own, queue, self._stop, **served)))
             self._opened[place] = gates
         return self._opened[place]
 

@@ -14,7 +14,7 @@ from typing import Literal, cast
 from pydantic import Field, ValidationError, model_validator
 
 from holdfast.errors import InvalidArgumentError, WrongTypeError
-from holdfast.values.base import Json, Value
+from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import as_object, check_known
 from holdfast.values.messages import Blob, ImagePart
@@ -62,6 +62,12 @@ class Command(Value):
         return said_in(self.body)
 
     @property
+    def digest(self) -> str:
+        """What tells it from another command of its id, whoever sends it, by whatever roles."""
+        asked = [self.verb, {**self.body, "roles": None, "digest": None}]
+        return digest(canonical(asked))[:32]
+
+    @property
     def misspelt(self) -> str:
         """Why the command is refused for arguments that its verb does not have, or empty."""
         return misspelt(self.verb, self.body, (*VERBS[self.verb].arguments, *ENVELOPE))
@@ -100,6 +106,7 @@ class Receipt(Value):
         status: "applied", "refused", or "recorded" while no worker has seen it.
         reason: Why it was refused.
         is_decided: Whether the reason names the decision that the approval has already.
+        asked: Digest of the command; empty where an AgentRunner returns the receipt.
     """
 
     id: str
@@ -107,6 +114,7 @@ class Receipt(Value):
     status: Literal["applied", "refused", "recorded"]
     reason: str = ""
     is_decided: bool = False
+    asked: str = Field(default="", repr=False)
 
 
 def said_in(body: Mapping[str, Json]) -> str:

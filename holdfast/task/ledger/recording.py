@@ -265,8 +265,7 @@ class Asked:
 
     def _add(self, k: int, approval: Approval) -> None:
         self._by_id[approval.id] = k
-        place = (approval.branch, approval.n, approval.i)
-        self._by_place.setdefault(place, []).append(k)
+        self._by_place.setdefault((approval.branch, approval.n, approval.i), []).append(k)
 
     def find(self, id: str) -> Approval | None:
         """Return the approval of this id, or None."""

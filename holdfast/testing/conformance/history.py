@@ -56,8 +56,7 @@ class HistoryChecks(Surface):
             await lab.runner.rewind(story.task, to=story.outputs[0], by="suite")
             check_restored(await lab.seen(story.task), story.before[1], "rewind")
             lab.api.go_to(story.places[1])
-            output = await lab.runner.run_task(story.task)
-            await self.check_ended(lab, story.task, output)
+            await self.check_ended(lab, story.task, await lab.runner.run_task(story.task))
 
     @claim()
     async def test_fork_at_each_step(self) -> None:
@@ -262,8 +261,7 @@ class CrashChecks(Surface):
             await lab.runner.run_step(task)
             await lab.kill(process)
             await lab.serve()
-            output = await lab.runner.run_task(task)
-            await self._check_unharmed(lab, task, output)
+            await self._check_unharmed(lab, task, await lab.runner.run_task(task))
             check_same(lab.api.left, 0, "The script has replies that were not used.")
 
     @claim("model")

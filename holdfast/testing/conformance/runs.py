@@ -147,8 +147,7 @@ class Surface(ABC):
 
     async def begin(self, lab: Lab, word: str = WORD, **options: Any) -> Task:
         """Write the replies for one task into the script, and create the task."""
-        given = self.write(lab, word)
-        return await lab.create(given, **options)
+        return await lab.create(self.write(lab, word), **options)
 
     def write(self, lab: Lab, word: str = WORD) -> str:
         """Write the replies for one task into the script; return the task's input."""
@@ -267,8 +266,7 @@ class RunningChecks(Surface):
         """run_task comes to the same answer by the same steps as run_step."""
         async with self.lab() as lab:
             task = await self.begin(lab)
-            output = await lab.runner.run_task(task)
-            await self.check_ended(lab, task, output)
+            await self.check_ended(lab, task, await lab.runner.run_task(task))
 
     @claim()
     async def test_run_steps_in_queue_gives_the_same_answer(self) -> None:

@@ -89,8 +89,7 @@ DROPPED = "Not run: the step was taken out of the queue."
 
 def planner_instructions(own: str, tools: Sequence[ToolSpec]) -> str:
     """Append the planner's rules to the agent's own instructions."""
-    listed = "\n".join(described(tool) for tool in tools)
-    return _behind(own, PLANNER.format(tools=listed))
+    return _behind(own, PLANNER.format(tools="\n".join(described(tool) for tool in tools)))
 
 
 def joiner_instructions(own: str, *, is_last: bool) -> str:

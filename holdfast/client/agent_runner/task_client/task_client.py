@@ -393,8 +393,7 @@ class TaskUpdates(TaskEnds):
                         return reply
                 except CommandRefusedError:
                     passed.append(name)
-            name = self._caller.request()
-            return await self._run(task_id, asked, name)
+            return await self._run(task_id, asked, self._caller.request())
         except CommandRefusedError:
             for each in passed:  # they may have been refused for the same reason
                 self._caller.unanswered(task_id, each)
@@ -444,7 +443,9 @@ class TaskUpdates(TaskEnds):
             NoWorkerError: No worker process serves it.
         """
         self._caller.follow(task_id, forget=True)
-        reply = await self._send(task_id, "undo", request_id, UndoReceipt, asked)
+        begins = f"undo:{asked.step}:"  # else the answer to another request of this id would come
+        sent = begins + request_id.removeprefix(begins)
+        reply = await self._send(task_id, "undo", sent, UndoReceipt, asked)
         if isinstance(reply, UndoReceipt):
             return reply
         raise await self.closed_error(task_id)
@@ -753,13 +754,16 @@ class TaskClient(TaskUpdates):
         except RPCError as error:
             raise await self._missing(task_id, error) from error
         receipt = await self._receipt(task_id, sent)
-        if receipt.verb != verb:  # a task takes one command for each id
+        # A task takes one command for each id.
+        if receipt.verb != verb or receipt.asked not in ("", sent.digest):
             msg = f"request_id {name!r} was given to an earlier {receipt.verb} of task {task_id!r}"
-            raise CommandRefusedError(f"{msg}, so this {verb} did nothing. Give it another one.")
+            refused = CommandRefusedError(f"{msg}, so this {verb} did nothing. Give another one.")
+            refused.is_repeated = True
+            raise refused
         if receipt.status == "refused":
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
             raise CommandRefusedError(msg, is_decided=receipt.is_decided)
-        return receipt
+        return receipt.model_copy(update={"asked": ""})
 
     async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:
         """Keep a task's history from growing without end while the task cannot continue as new.

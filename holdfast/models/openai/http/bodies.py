@@ -139,8 +139,7 @@ def dumps(data: Json) -> bytes:
     Raises:
         ValueError: A number is not finite, or a text is not Unicode.
     """
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _all(messages: Sequence[Message], write: Write) -> list[bytes]:

@@ -278,8 +278,7 @@ class Connection:
             ModelRequestError: A person must fix the cause.
         """
         if self._stand_in is not None:
-            sent = _with_arguments(body, settings)
-            await self._stand_in.follow(path, sent, settings, take)
+            await self._stand_in.follow(path, _with_arguments(body, settings), settings, take)
             return None, None
         async with self._response(path, body.joined({"stream": True}), settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
