@@ -493,8 +493,7 @@ def _cron(given: str) -> str:
     if len(fields := given.split()) != _CRON_FIELDS:
         raise _no_time(given)
     first = min(int(re.split(r"\D", day)[0] or 1) for day in fields[2].split(","))
-    months = [re.sub("^0+", "", month).lower() for month in fields[3].split(",")]
-    if first > max(_DAYS.get(month, 31) for month in months):
+    if first > max(_DAYS.get(re.sub("^0+", "", m).lower(), 31) for m in fields[3].split(",")):
         raise InvalidArgumentError(f"every={shown(given)} never comes: no such month has that day.")
     return f"{given} #{given}"
 
