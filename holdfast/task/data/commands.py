@@ -63,7 +63,7 @@ class Command(Value):
 
     @property
     def digest(self) -> str:
-        """What tells it from another command of its id, whoever sends it, by whatever roles."""
+        """What tells it from another command of its id: not who sends it, nor by which roles."""
         asked = [self.verb, {**self.body, "roles": None, "digest": None}]
         return digest(canonical(asked))[:32]
 
