@@ -65,7 +65,7 @@ class Command(Value):
     def digest(self) -> str:
         """What tells it from another command of its id: not who sends it, nor by which roles."""
         asked = [self.verb, {**self.body, "roles": None, "digest": None}]
-        return digest(canonical(asked))[:32]
+        return digest(canonical(asked))
 
     @property
     def misspelt(self) -> str:
