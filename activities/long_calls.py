@@ -220,7 +220,7 @@ class _Call:
             BaseException: Temporal's own, by which the worker leaves the outcome to this class.
         """
         self._work = asyncio.ensure_future(run(self._given))
-        beside = [asyncio.create_task(self._live())]
+        beside = self._beside = [asyncio.create_task(self._live())]
         try:
             await self._until(self._work)
             if self.is_announced:
@@ -270,8 +270,9 @@ class _Call:
     async def _live(self) -> None:
         """Once the call runs for long, keep it alive from here."""
         await asyncio.sleep(LONG_SECONDS)
+        self._beside.append(asyncio.create_task(self._stop_at_shutdown()))
         try:
-            await asyncio.gather(self._show_signs(), self._stop_at_shutdown())
+            await self._show_signs()
         except Exception:
             log.exception("A long call shows no signs of life any more")
 
@@ -281,14 +282,13 @@ class _Call:
         secret = await self._task.secret()
         if secret is None:
             return
-        call = self._announcement(secret)
         self.is_announced = True
         self._pulse.send = self._show
         current_lease().ask = self._ensure
         while not self._is_dropped:
             self._news.clear()
             if await self._beat() and not self._signalled:
-                self._signalled = await self._task.announce(call)
+                self._signalled = await self._task.announce(self._announcement(secret))
             await asyncio.sleep(FASTEST_SECONDS)
             is_known = self._signalled and not self._is_moving
             await _wait_for(self._news, None if is_known else MOVING_SECONDS)

@@ -180,7 +180,8 @@ class ClosingActivities(TaskActivities):
     ) -> list[Message]:
         """Return what a session keeps of the step whose output a guardrail has blocked."""
         failure = given.failure
-        if failure is None or failure.type != OUTPUT_TRIPPED:
+        # One that a tool has raised, as of a run within it, tells of no guardrail of this run.
+        if failure is None or failure.type != OUTPUT_TRIPPED or not failure.data:
             return []
         rules = head.run
         kept: list[Message] = []

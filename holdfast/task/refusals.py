@@ -44,7 +44,9 @@ def verdict_of(failure: Failure) -> AgentsException | None:
     if not (isinstance(kind, type) and issubclass(kind, AgentsException)):
         return None
     if kind is ModelRefusalError:
-        return ModelRefusalError(str(failure.data.get(REFUSAL, "")))
+        # One that code of the user's has raised has it in its message alone.
+        said = failure.data.get(REFUSAL) or failure.message.partition(": ")[2]
+        return ModelRefusalError(str(said))
     return kind(failure.message, remedy=failure.remedy)
 
 

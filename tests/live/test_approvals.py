@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import AgentRunner, ApprovalRule, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.reading.reader import Reader
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, Asks, Question
 from holdfast.task.people.choices import choices_of, title_of
 from holdfast.testing import call, calls
 from tests.support.people import ask, asked
@@ -260,3 +261,23 @@ async def test_approvals_that_cannot_be_read_have_a_row_while_no_worker_is_up(
     await until(listed, lambda found: own not in found)
     with pytest.raises(CommandRefusedError, match="Open are"):
         await runner.approve(own, by="kim")
+
+
+async def test_an_empty_text_answers_a_question_of_a_tool(rig: Rig) -> None:
+    fields: dict[str, Any] = {"properties": {"note": {"type": "string"}}, "required": ["note"]}
+
+    @tool
+    async def book(ctx: ToolContext) -> str:
+        """Book a room, with a note if a person has one."""
+        if not ctx.answers:
+            question = Question(key="q", message="Any wishes?", fields=fields)
+            raise QuestionAskedError(Asks(questions=(question,)))
+        return f"booked, {ctx.answers['q']}"
+
+    runner = await rig.make(book)
+    rig.model.add(call("book"), "done")
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).status == "waiting"
+    await runner.approve(await ask(runner, task), "ann", "")
+    assert (await runner.run_task(task)).output == "done"
+    assert "'note': ''" in rig.model.requests[-1].messages[-1].text

@@ -13,8 +13,10 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from holdfast.agents_sdk import function_tool
 from holdfast.errors import (
     InputGuardrailTripwireTriggered,
+    ModelRefusalError,
     OutputGuardrailTripwireTriggered,
     TaskNotFoundError,
 )
@@ -292,3 +294,19 @@ async def test_a_call_waits_while_its_guardrail_raises_and_an_unchecked_result_i
     await guarding.runner.respond(approval, by="anna", result="did x, I looked")
     assert (await guarding.runner.run_task(task)).output == "done"
     assert ran == ["x"]
+
+
+@pytest.mark.parametrize("kind", [OutputGuardrailTripwireTriggered, ModelRefusalError])
+async def test_what_ended_a_run_within_a_tool_is_told_as_it_was_and_withholds_nothing(
+    rig: Rig, kind: Any
+) -> None:
+    def ask_another() -> str:
+        raise kind("so it said")
+
+    agent = rig.agent(function_tool(ask_another, failure_error_function=None))
+    await rig.serve(agent)
+    runner = rig.runner()
+    rig.model.call("ask_another")
+    with pytest.raises(kind, match="so it said"):
+        await Runner.run(agent, "q", runner=runner, session=runner.session("s"))
+    assert [each.role for each in await runner.session("s").chat_history()] == ["user"]

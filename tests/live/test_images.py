@@ -14,8 +14,8 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI, FakeRequest, call, calls, hosted, raw, reply
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import as_array
-from holdfast.values.messages import FilePart, ImagePart, ImageRef, TextPart
+from holdfast.values.checks.gate import LARGEST, as_array
+from holdfast.values.messages import FilePart, ImagePart, ImageRef, Message, TextPart
 from holdfast.values.parts.images import address, file_with
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of
@@ -180,6 +180,14 @@ async def test_outputs_in_the_agents_sdks_shapes_reach_the_model_as_texts_images
     assert "[file" in response.sources[0].content
     assert "Base64 or a data: URL" in broken
     assert [source.is_error for source in response.sources] == [False] * len(GIVEN) + [True]
+
+
+async def test_a_session_takes_a_picture_that_no_task_could_keep_in_its_history(rig: Rig) -> None:
+    runner = await rig.make()
+    shown = Message(role="user", content=(ImagePart(kind="image", url=url_of(png(side=2600))),))
+    assert len(url_of(png(side=2600))) > LARGEST
+    await runner.session("s").append([shown])
+    assert len(await runner.session("s").chat_history()) == 1
 
 
 async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(rig: Rig) -> None:

@@ -133,3 +133,19 @@ async def test_a_tool_is_cut_off_also_after_a_rollover(
 
     await until(lambda: digging.cut == {"a": 1})
     assert digging.begun == {"a": 1}
+
+
+async def test_a_call_that_can_show_no_signs_of_life_leaves_no_watch_behind(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+
+    async def secret(_: Any) -> str:
+        failed.set()
+        raise ValueError
+
+    monkeypatch.setattr(long_calls.OwningTask, "secret", secret)
+    runner = await rig.make(tool(failed.wait, name="dig", description="Dig."))
+    rig.model.add(call("dig"), "done")
+    assert (await runner.chat("q")).response == "done"
+    assert "_stop_at_shutdown" not in str(asyncio.all_tasks())

@@ -144,10 +144,12 @@ async def test_times_of_a_week_follow_the_clocks_of_their_time_zone(rig: Rig) ->
         name, "q", every=["Sat,Sun,Mon 09:00", "0 7 1 * *"], time_zone="Europe/Berlin"
     )
     days: dict[str, set[int]] = {}
-    for every in ("Sat-Sun 09:00", "Mon-Sun 09:00"):
+    for every in ("Sat-Sun 09:00", "Mon-Sun 09:00", "Sun-Sun 09:00"):
         over = await runner.add_schedule(name, "q", every=every, exist_ok=True)
         days[every] = {datetime.fromtimestamp(at, UTC).weekday() for at in over.next}
-    assert days == {"Sat-Sun 09:00": {5, 6}, "Mon-Sun 09:00": set(range(7))}
+    assert [*days.values()] == [{5, 6}, set(range(7)), {6}]
+    with pytest.raises(InvalidArgumentError, match="may not mix alphabets"):
+        await runner.add_schedule(name, "q", every="1 h", by="k\u0456m", exist_ok=True)
     with pytest.raises(InvalidArgumentError, match="past times"):  # begun now, it is lost then
         await runner.backfill_schedule(name, time.time() - 9, time.time() + 86_400)
     await runner.delete_schedule(name)

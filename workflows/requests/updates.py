@@ -364,7 +364,7 @@ class Commands:
             body |= {"arguments": got.shown}
             if found is not None:
                 body |= {"tool": found.tool, **decisions.step_of(ledger, found)}
-            reason = self._obey(got, at or now())[:LONGEST_REASON]
+            reason = self._obey(got, at or now(), asks=bool(found and found.asks))[:LONGEST_REASON]
             is_vote = found is not None and found.quorum > 1 and not reason
             is_vote = is_vote and got.verb in DECIDED and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
@@ -381,8 +381,14 @@ class Commands:
         ledger.log.receipt(receipt.model_copy(update={"is_decided": is_decided}))
         ledger.log.commands.add(got.id)
 
-    def _obey(self, command: Command, at: float) -> str:
-        """Carry out a command that came at a time; return why not, or empty."""
+    def _obey(self, command: Command, at: float, *, asks: bool) -> str:
+        """Carry out a command that came at a time; return why not, or empty.
+
+        Args:
+            command: The command.
+            at: The time.
+            asks: Whether it is about a question: an empty text may be the answer.
+        """
         if wrong := command.misspelt:
             return wrong
         core = self._core
@@ -397,8 +403,8 @@ class Commands:
         if command.verb == "abandon":
             core.abandon(command)
             return ""
-        if command.body.get("arguments") == "" and workflow.patched("empty-edit"):
-            return "Edited arguments are a JSON object; these were empty."
+        if command.body.get("arguments") == "" and not asks and workflow.patched("empty-edit"):
+            return "Edited arguments are a JSON object; these were empty. Leave them out."
         was = core.ledger.paused
         reason = obey(core.ledger, command, now=at)
         if core.ledger.paused != was:

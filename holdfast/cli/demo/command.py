@@ -59,11 +59,12 @@ def expected_value(question: str) -> tuple[str, float]:
             " the signs are + - * / ^ and parentheses."
         )
     try:
-        return found.text, float(_value(found.root))
+        math.floor(value := float(_value(found.root)))  # raises if it is not finite
+        return found.text, value
     except ZeroDivisionError as cause:
         msg = f"{found.text} divides by zero and has no value. Ask another question."
         raise InvalidArgumentError(msg) from cause
-    except (OverflowError, TypeError) as cause:  # a root of a negative number is complex
+    except (OverflowError, TypeError, ValueError) as cause:  # a root of a negative one is complex
         msg = f"{found.text} is too large, or not a real number. Ask another question."
         raise InvalidArgumentError(msg) from cause
 

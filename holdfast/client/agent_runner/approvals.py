@@ -308,8 +308,7 @@ class TaskApprovals(RunnerBase):
         sent: dict[str, Json] = {**body, "approval": wanted}
         if roles is not None or self._roles:
             has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
-            if has:
-                sent["roles"] = list[Json](has)
+            sent |= {"roles": list[Json](has)} if has else {}
         gate.check(sent, "The decision")
         if (size := len(canonical(sent))) > INLINE_BYTES:
             msg = f"A decision may have at most 16 KB; this one has {size} bytes."

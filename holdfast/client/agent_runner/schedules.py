@@ -153,7 +153,7 @@ class TaskScheduling(TaskCreation):
         tenant = tenant or self._tenant
         of_engine, session = self._of_tenant(tenant, session)
         head = self._head(agent, session, None, RunRules())
-        head = head.model_copy(update={"asker": by, "tenant": tenant})
+        head = head.model_copy(update={"asker": check_by(by), "tenant": tenant})
         task = await self._task_input(
             head, input, images, task="", budget=budget, state=extra_state
         )
@@ -280,7 +280,7 @@ class TaskScheduling(TaskCreation):
         check_arguments(TaskScheduling.backfill_schedule, since=since, until=until)
         first, last = (datetime.fromtimestamp(seconds_of(at), UTC) for at in (since, until))
         if not first < last <= datetime.now(UTC):
-            raise InvalidArgumentError(f"{first} and {last} are not past times in order.")
+            raise InvalidArgumentError(f"A backfill is of past times: not of {first} to {last}.")
         policy = temporal.ScheduleOverlapPolicy.BUFFER_ALL
         with server_errors():
             handle = await self._handle(name)
@@ -488,7 +488,7 @@ def _cron(given: str) -> str:
         InvalidArgumentError: It names no time.
     """
     if clock := _CLOCK.fullmatch(given):
-        days = "*" if clock[1] == "day" else re.sub("(?i)-sun", "-Sat,Sun", clock[1])
+        days = "*" if clock[1] == "day" else re.sub("(?i)(?<!sun)-sun", "-Sat,Sun", clock[1])
         return f"{int(clock[3])} {int(clock[2])} * * {days} #{given}"
     if len(fields := given.split()) != _CRON_FIELDS:
         raise _no_time(given)

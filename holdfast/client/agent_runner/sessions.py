@@ -27,7 +27,7 @@ from holdfast.task.data.calls import StandingRule
 from holdfast.task.data.commands import Receipt, compose
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
-from holdfast.values.checks.gate import Count, check_arguments, check_value
+from holdfast.values.checks.gate import Count, check_arguments, flaw
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
 from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage
@@ -246,7 +246,8 @@ class Session:
             if not isinstance(cast("object", each), Message):
                 msg = f"A session keeps Messages; {shown(each)} is not one. add_items takes dicts."
                 raise InvalidArgumentError(msg)
-            check_value(each, "The message")
+            if wrong := flaw(each.wire(), "The message", largest=1 << 60):
+                raise InvalidArgumentError(wrong)
         with writing_for(self.id):
             referring = await refer_all(messages, self._archive)
             sha256 = await write_messages(self._archive, referring)

@@ -219,8 +219,7 @@ def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
     if refused:
         return refused
     effective = "" if same_json(arguments, approval.arguments) else arguments
-    changes = {"status": "approved", "effective": effective}
-    ledger.asked.put(approval.model_copy(update=changes))
+    ledger.asked.put(approval.model_copy(update={"status": "approved", "effective": effective}))
     for other in ledger.s.approvals:
         is_same = other.kind == "limit" and other.is_of_day == approval.is_of_day
         if other.status == "open" and is_same and other.arguments:
