@@ -295,6 +295,8 @@ class TimeTravel(TaskCreation):
         return begun.model_copy(update=changes)
 
     async def _undo(self, task_id: str, asked: UndoRequest, request_id: str) -> UndoReceipt:
+        begins = f"undo:{asked.step}:"  # else the answer to another request of this id would come
+        request_id = begins + request_id.removeprefix(begins)
         receipt = await self._tasks.undo(task_id, asked, request_id)
         if receipt.steps:
             return receipt

@@ -393,7 +393,8 @@ class TaskUpdates(TaskEnds):
                         return reply
                 except CommandRefusedError:
                     passed.append(name)
-            return await self._run(task_id, asked, self._caller.request())
+            name = self._caller.request()
+            return await self._run(task_id, asked, name)
         except CommandRefusedError:
             for each in passed:  # they may have been refused for the same reason
                 self._caller.unanswered(task_id, each)
@@ -443,9 +444,7 @@ class TaskUpdates(TaskEnds):
             NoWorkerError: No worker process serves it.
         """
         self._caller.follow(task_id, forget=True)
-        begins = f"undo:{asked.step}:"  # else the answer to another request of this id would come
-        sent = begins + request_id.removeprefix(begins)
-        reply = await self._send(task_id, "undo", sent, UndoReceipt, asked)
+        reply = await self._send(task_id, "undo", request_id, UndoReceipt, asked)
         if isinstance(reply, UndoReceipt):
             return reply
         raise await self.closed_error(task_id)
