@@ -205,8 +205,13 @@ async def test_a_batch_that_is_over_when_the_workers_come_back_is_read_whatever_
         late = time.time() + 15.5
     api.end()
     await until(lambda: time.time() > late)
-    async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
-        assert str(await runner.run_task(task)) == "<a>"
+    monkeypatch.setattr("holdfast.serving.batches.hand.HASTE", 0.5)
+    with monkeypatch.context() as busy:  # so that the first look gets no answer in time
+        busy.setattr("holdfast.serving.batches.model.ASKING", timedelta(microseconds=1))
+        async with AgentRunner.local(agent, data_dir=tmp_path) as runner:
+            await until_blocked(runner, task, "nothing can be read now")
+            busy.undo()
+            assert str(await runner.run_task(task)) == "<a>"
     assert (api.lines, api.direct) == ({"a": 1}, {})
 
 

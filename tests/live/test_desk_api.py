@@ -278,6 +278,7 @@ async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
 
     [rule] = await until(listed)
     assert (rule["session"], rule["values"]) == ("books", {"to": "bo"})
+    await until(runner.session("books").standing_rules)  # until then, the task has it
     revoking = f"/api/v1/rules/{rule['id']}/revoke"
     assert (await api.post(revoking)).status_code == 409  # the task has no such rule
     ended = await api.post(revoking, params={"session": "books"})

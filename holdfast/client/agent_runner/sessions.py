@@ -249,8 +249,7 @@ class Session:
             if wrong := flaw(each.wire(), "The message", largest=1 << 60):
                 raise InvalidArgumentError(wrong)
         with writing_for(self.id):
-            referring = await refer_all(messages, self._archive)
-            sha256 = await write_messages(self._archive, referring)
+            sha256 = await write_messages(self._archive, await refer_all(messages, self._archive))
         return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 
     async def reset(self) -> None:

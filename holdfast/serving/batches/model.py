@@ -163,8 +163,10 @@ class BatchModel:
         reply = await self._reply(handle, key) if info.attempt > 1 else Reply(state="unknown")
         match reply.state:
             case "unknown":
-                # Only here: of a call that is known, the answer may be there, and paid for.
-                if time.time() > info.scheduled_time.timestamp() + self._wait + 2 * GRACE:
+                # Of a call that is known, the answer may be there, and paid for. So what cannot be
+                # read now, as while the workers come back, is asked about for a day.
+                most = self._wait + (DAY.total_seconds() if reply.why else 2 * GRACE)
+                if time.time() > info.scheduled_time.timestamp() + most:
                     return await self._directly(request, "its batches did not answer in time")
                 if reply.why:
                     raise _waits(reply.why, times.HASTE)
