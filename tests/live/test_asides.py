@@ -15,7 +15,7 @@ from holdfast.reading.step_events import Attempt, CommandGiven, StepEvent, Thoug
 from holdfast.testing import FakeOpenAI, call, fail, hang
 from holdfast.workers import StepContext
 from tests.live.test_step_events import pay, read
-from tests.support.rig import Rig, histories
+from tests.support.rig import Rig, histories, until
 from tests.support.runs import look
 from tests.support.workers import Doing
 
@@ -99,7 +99,7 @@ async def test_these_events_survive_that_a_task_continues_as_new(rig: Rig) -> No
     await runner.undo_step(task, residue="keep")
     rig.model.reply("done")
     events = await finish(runner, task)
-    assert len(await histories(runner.client, task.task_id)) > 1
+    await until(lambda: histories(runner.client, task.task_id), lambda found: len(found) > 1)
     assert await following == events
     assert [event.number for event in events] == list(range(len(events)))
     thoughts = [event.text for event in events if isinstance(event, Thought)]

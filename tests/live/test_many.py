@@ -74,7 +74,7 @@ async def test_the_calls_of_an_answer_are_done_so_many_at_a_time_over_rollovers(
     assert (await runner.run_task(task)).output == "done"
     assert rig.model.requests[1].results == {f"c{k}": str(k) for k in range(count)}
     assert await most_open(runner, task) == AT_ONCE
-    assert len(await histories(runner.client, task.task_id)) > 1
+    await until(lambda: histories(runner.client, task.task_id), lambda found: len(found) > 1)
 
 
 async def test_an_answer_with_more_calls_than_a_task_holds_is_refused_and_asked_again(

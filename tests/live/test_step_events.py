@@ -18,7 +18,7 @@ from holdfast.reading.step_events import (
     ToolCalled,
     ToolDone,
 )
-from tests.support.rig import Rig, histories
+from tests.support.rig import Rig, histories, until
 from tests.support.runs import look
 from tests.support.workers import Counting
 
@@ -136,7 +136,7 @@ async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after
     task = await runner.create_task("q")
     for _ in range(8):
         await runner.run_step(task)
-    assert len(await histories(runner.client, task.task_id)) > 1
+    await until(lambda: histories(runner.client, task.task_id), lambda found: len(found) > 1)
     assert capsys.readouterr().out == ""  # of one that is not verbose
     loud = rig.runner(verbose=True)
     await loud.run_step(task, request_id="loud")  # a new step: not the one that is given last
