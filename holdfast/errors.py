@@ -213,11 +213,16 @@ class CommandRefusedError(HoldfastError):
         is_repeated: Whether its `request_id` had been given to another command, which was obeyed.
     """
 
-    is_repeated = False
-
-    def __init__(self, message: str, *, is_decided: bool = False, remedy: str = "") -> None:
-        """Keep the fact next to the text."""
-        self.is_decided = is_decided
+    def __init__(
+        self,
+        message: str,
+        *,
+        is_decided: bool = False,
+        is_repeated: bool = False,
+        remedy: str = "",
+    ) -> None:
+        """Keep the facts next to the text."""
+        self.is_decided, self.is_repeated = is_decided, is_repeated
         super().__init__(message, remedy=remedy)
 
 

@@ -247,7 +247,8 @@ class TaskScheduling(TaskCreation):
         check_arguments(TaskScheduling.pause_schedule, reason=reason)
         who = check_by(by) or "somebody"
         with server_errors():
-            await (await self._handle(name)).pause(note=f"{who}: {reason}" if reason else who)
+            handle = await self._handle(name)
+            await handle.pause(note=f"{who}: {reason}" if reason else who)
 
     async def resume_schedule(self, name: str, by: str = "") -> None:
         """End the pause of a schedule.

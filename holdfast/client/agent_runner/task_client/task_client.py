@@ -756,9 +756,8 @@ class TaskClient(TaskUpdates):
         # A task takes one command for each id.
         if receipt.verb != verb or receipt.asked not in ("", sent.digest):
             msg = f"request_id {name!r} was given to an earlier {receipt.verb} of task {task_id!r}"
-            refused = CommandRefusedError(f"{msg}, so this {verb} did nothing. Give another one.")
-            refused.is_repeated = True
-            raise refused
+            msg += f", so this {verb} did nothing. Give another one."
+            raise CommandRefusedError(msg, is_repeated=True)
         if receipt.status == "refused":
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
             raise CommandRefusedError(msg, is_decided=receipt.is_decided)
